@@ -1,0 +1,49 @@
+//! The bus: facts and retained status for other parts and processes. Outbound only: no engine input comes
+//! from it, so a lossy or remote bus costs nobody a bid.
+
+use crate::error::Error;
+use crate::types::{Event, Topic};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a subscriber gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// An event of a topic.
+    Event {
+        /// Its topic.
+        topic: Topic,
+        /// The event.
+        event: Arc<Event>,
+    },
+    /// So many events were lost because this subscriber was too slow. Never silence.
+    Lagged(u64),
+}
+
+/// A subscriber's stream; dropping it unsubscribes.
+pub type EventStream = BoxStream<'static, Delivery>;
+
+/// Carries events outwards.
+///
+/// # Contract
+/// First in, first out for each subscriber. Everyone gets everything of their topics. A subscriber that cannot
+/// keep up gets [`Delivery::Lagged`]. Retained topics keep their last event.
+///
+/// # Errors
+/// `Unavailable` when the bus cannot be reached; publishing is then lost and the provider goes on.
+///
+/// # Implementing
+/// Run `bus::conformance::suite` (feature `conformance`) on it.
+#[async_trait]
+pub trait Bus: fmt::Debug + Send + Sync + 'static {
+    /// Publishes an event; returns when the bus has it, not when anyone has read it.
+    async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;
+
+    /// Subscribes to topics. Events published after this returns are delivered.
+    async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
+
+    /// The last event of a retained topic, if any.
+    async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, Error>;
+}

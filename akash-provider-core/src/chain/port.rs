@@ -1,0 +1,177 @@
+//! The traits [`ChainQuery`], [`ChainTx`], [`ChainEvents`] and their sum [`ChainClient`].
+
+use crate::error::Error;
+use crate::types::{
+    Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, DeploymentId,
+    DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, LeaseState, MarketParams, Msg, Observed,
+    Order, OrderId, OrderState, Provider, Snapshot, TxOutcome,
+};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::fmt;
+
+/// Which orders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OrderFilter {
+    /// Only in this state.
+    pub state: Option<OrderState>,
+    /// Only of this deployment.
+    pub deployment: Option<DeploymentId>,
+}
+
+/// Which bids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BidFilter {
+    /// Only of this provider.
+    pub provider: Option<Address>,
+    /// Only in this state.
+    pub state: Option<BidState>,
+}
+
+/// Which leases.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeaseFilter {
+    /// Only of this provider.
+    pub provider: Option<Address>,
+    /// Only of this deployment.
+    pub deployment: Option<DeploymentId>,
+    /// Only in this state.
+    pub state: Option<LeaseState>,
+}
+
+/// Which page; opaque key from the page before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PageRequest {
+    /// `None` for the first.
+    pub key: Option<Vec<u8>>,
+    /// At most so many; 0 for the backend's own limit.
+    pub limit: u32,
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// Its records.
+    pub items: Vec<T>,
+    /// Key of the next page; `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncInfo {
+    /// Chain id.
+    pub chain_id: String,
+    /// Newest height.
+    pub height: Height,
+    /// Time of that block.
+    pub time: BlockTime,
+    /// Still replaying the past: its answers are old.
+    pub catching_up: bool,
+}
+
+/// A certificate as published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// Decimal serial.
+    pub serial: String,
+    /// True until revoked.
+    pub valid: bool,
+    /// PEM.
+    pub cert: Vec<u8>,
+    /// PEM.
+    pub pubkey: Vec<u8>,
+}
+
+/// An account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Address.
+    pub address: Address,
+    /// Compressed secp256k1 key; `None` until the account's first transaction.
+    pub pubkey: Option<Vec<u8>>,
+    /// Account number.
+    pub number: u64,
+    /// Next sequence.
+    pub sequence: u64,
+}
+
+/// Questions to the chain.
+///
+/// # Contract
+/// "Not found" is `Ok(None)` (or an empty page), not an error. Answers come from a node with our chain id; a
+/// node that is catching up is not asked.
+///
+/// # Errors
+/// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
+#[async_trait]
+pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
+    /// A provider's record.
+    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error>;
+    /// Orders, page by page.
+    async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
+    /// One order.
+    async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error>;
+    /// One bid, with what the answer is worth.
+    async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error>;
+    /// Bids, page by page.
+    async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error>;
+    /// One group.
+    async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error>;
+    /// A deployment with its groups, escrow and live leases.
+    async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error>;
+    /// One lease, with what the answer is worth.
+    async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error>;
+    /// Leases, page by page.
+    async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error>;
+    /// What an auditor has signed about a provider; `None` when nothing.
+    async fn auditor_attributes(
+        &self,
+        auditor: &str,
+        owner: &Address,
+    ) -> Result<Option<AuditedAttributes>, Error>;
+    /// Certificates of an account; all, or one serial.
+    async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error>;
+    /// An account.
+    async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
+    /// Market parameters.
+    async fn params(&self) -> Result<MarketParams, Error>;
+    /// Balance of an account in one denomination.
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
+    /// Time of a block; `None` when no node knows it any more.
+    async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error>;
+    /// What the node in use says of itself.
+    async fn sync_info(&self) -> Result<SyncInfo, Error>;
+    /// The whole present as far as it concerns `provider`, consistent at one height.
+    async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error>;
+}
+
+/// Messages to the chain.
+///
+/// # Contract
+/// Each call is one transaction: all its messages land, or none. Bids come alone (the caller's duty).
+/// `Unknown` is never "absent": it may land until it expires.
+#[async_trait]
+pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
+    /// Sends messages as one transaction and waits until its outcome is known, or known to be unknown.
+    ///
+    /// # Errors
+    /// Only when it was certainly not sent.
+    async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
+}
+
+/// What the chain says by itself.
+///
+/// # Contract
+/// `Resync` first and after every gap, then single facts in height order, each block closed by `Block`.
+/// A consumer needs no other way to catch up. The stream ends only at shutdown; an error item is followed by a
+/// `Resync`, sooner or later.
+pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
+    /// Starts listening for what concerns `provider`.
+    fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;
+}
+
+/// The whole chain port.
+pub trait ChainClient: ChainQuery + ChainTx + ChainEvents {}
+
+impl<T: ChainQuery + ChainTx + ChainEvents> ChainClient for T {}

@@ -1,0 +1,158 @@
+//! The compute backend: where workloads run.
+
+use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
+use crate::types::LeaseId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[cfg(feature = "runtime")]
+mod port;
+#[cfg(feature = "runtime")]
+pub use port::*;
+
+/// A lease's workload as it is to be, or as it was deployed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Deployment {
+    /// The lease.
+    pub lease: LeaseId,
+    /// What to run.
+    pub group: Arc<Group>,
+    /// Scheduling facts by resource id.
+    pub params: Arc<SchedulerParamsById>,
+    /// Hostnames to declare.
+    pub hostnames: Vec<HostnameDeclaration>,
+    /// Addresses to declare.
+    pub ips: Vec<IpDeclaration>,
+    /// Leadership epoch of the writer; a later one wins.
+    pub epoch: u64,
+}
+
+/// A hostname that leads to a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HostnameDeclaration {
+    /// Lower case.
+    pub hostname: String,
+    /// Service of the lease.
+    pub service: String,
+    /// External port of the expose.
+    pub external_port: u16,
+}
+
+/// A leased IP that leads to a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct IpDeclaration {
+    /// Service of the lease.
+    pub service: String,
+    /// Port in the container.
+    pub port: u16,
+    /// Port on the address.
+    pub external_port: u16,
+    /// Protocol.
+    pub proto: Proto,
+    /// Exposes with the same key share an address.
+    pub sharing_key: String,
+}
+
+/// What is known of a workload's health. Unknown is a state of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Nobody can say. Stops the clock that counts unhealthy time.
+    #[default]
+    Unknown,
+    /// Every service has all its replicas.
+    Good,
+    /// The backend knows that a service lacks replicas.
+    Bad,
+}
+
+/// A change the backend saw.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum ClusterChange {
+    /// The health of every workload; first, and again after every gap. A lease that is missing is not running.
+    Snapshot {
+        /// Every workload of ours.
+        health: BTreeMap<LeaseId, Health>,
+    },
+    /// One workload's health.
+    Health {
+        /// Which lease.
+        lease: LeaseId,
+        /// As known.
+        health: Health,
+    },
+    /// The backend cannot be watched: every health is unknown until the next snapshot.
+    Lost,
+}
+
+/// Answer to a teardown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Teardown {
+    /// Nothing runs any more and the lease is no longer listed.
+    Done,
+    /// It is going; ask again.
+    InProgress,
+}
+
+/// Status of a lease's services.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// By service name.
+    pub services: BTreeMap<String, ServiceStatus>,
+    /// Random ports by service name.
+    pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,
+}
+
+/// Status of one service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Name.
+    pub name: String,
+    /// Replicas that serve.
+    pub available: u32,
+    /// Replicas wanted.
+    pub total: u32,
+    /// Hostnames that lead to it.
+    pub uris: Vec<String>,
+    /// Replicas of the newest version.
+    pub updated_replicas: u32,
+    /// Replicas that are ready.
+    pub ready_replicas: u32,
+}
+
+/// A port of the provider's host that leads to a service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ForwardedPort {
+    /// Public host.
+    pub host: String,
+    /// Port in the container.
+    pub port: u16,
+    /// Port of the host.
+    pub external_port: u16,
+    /// Protocol.
+    pub proto: Proto,
+    /// Service.
+    pub name: String,
+}
+
+/// A hostname as the backend has it declared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DeclaredHostname {
+    /// The name.
+    pub hostname: String,
+    /// Its holder.
+    pub lease: LeaseId,
+}
+
+/// Proxy settings that belong to a hostname of a group.
+#[must_use]
+pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
+    let service = group.services.iter().find(|s| s.name == name.service)?;
+    let expose = service
+        .expose
+        .iter()
+        .find(|e| e.effective_external_port() == name.external_port)?;
+    Some(&expose.http_options)
+}

@@ -1,0 +1,225 @@
+//! The trait [`Cluster`] and its facets.
+
+use super::{
+    ClusterChange, DeclaredHostname, Deployment, ForwardedPort, HostnameDeclaration, IpDeclaration,
+    LeaseStatus, ServiceStatus, Teardown,
+};
+use crate::error::Error;
+use crate::inventory::LeasedIpUsage;
+use crate::manifest::Group;
+use crate::types::{LeaseId, time::BlockTime};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A compute backend.
+///
+/// # Contract
+/// Everything is idempotent and may be called again after any error. A lease of another provider or chain is
+/// never touched. Calls for one lease come one at a time; calls for different leases come concurrently.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) where a lease or service is unknown,
+/// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) and
+/// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) where the backend does not answer (the caller tries
+/// again), [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) where it can never work.
+///
+/// # Implementing
+/// Run `cluster::conformance::suite` (feature `conformance`) on it. `MemoryCluster` is the reference.
+#[async_trait]
+pub trait Cluster: fmt::Debug + Send + Sync + 'static {
+    /// Creates or updates a workload.
+    ///
+    /// # Behavior
+    /// - returns when accepted, not when healthy
+    /// - the same input twice changes nothing
+    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error>;
+
+    /// Remembers a deployment durably without running it yet.
+    ///
+    /// # Behavior
+    /// - durable when it returns: `deployments` lists it after a restart
+    /// - recording a newer one replaces the older
+    async fn record(&self, deployment: &Deployment) -> Result<(), Error>;
+
+    /// Health as it changes.
+    ///
+    /// # Behavior
+    /// - a snapshot first, and again after each gap
+    /// - never claims a health it does not know
+    fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
+
+    /// Removes everything of a lease.
+    ///
+    /// # Behavior
+    /// - a lease that is not there is done
+    /// - done means that nothing runs any more and `deployments` no longer lists it
+    async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
+
+    /// Everything a restart must know, as recorded or deployed last.
+    async fn deployments(&self) -> Result<Vec<Deployment>, Error>;
+
+    /// The manifest group as recorded or deployed last; `None` when the lease is unknown.
+    async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
+
+    /// Status of all services of a lease.
+    async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
+
+    /// Status of one service.
+    async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
+
+    /// Random ports of a lease by service.
+    async fn forwarded_port_status(
+        &self,
+        lease: &LeaseId,
+    ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error>;
+
+    /// Log lines. Ends when the lease is torn down; dropping it cancels.
+    async fn lease_logs(
+        &self,
+        lease: &LeaseId,
+        options: LogOptions,
+    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
+
+    /// Events of the backend about a lease. Ends when the lease is torn down; dropping it cancels.
+    async fn lease_events(
+        &self,
+        lease: &LeaseId,
+        options: EventOptions,
+    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error>;
+
+    /// Version of the backend, free text.
+    async fn version(&self) -> Result<String, Error>;
+
+    /// The hostname facet; `None` when the backend has none. Constant over its life.
+    fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
+
+    /// The leased-IP facet; `None` when the backend has none. Constant over its life.
+    fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
+
+    /// The shell facet; `None` when the backend has none. Constant over its life.
+    fn shell(&self) -> Option<Arc<dyn Shell>>;
+}
+
+/// Hostnames that lead to services.
+#[async_trait]
+pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
+    /// Makes a hostname lead to a service of a lease, wherever it led before.
+    async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
+
+    /// Takes one back, if this lease holds it; a name it does not hold is Ok and stays.
+    async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error>;
+
+    /// Takes all of a lease back; none is Ok.
+    async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error>;
+
+    /// All declared hostnames with their holders.
+    async fn all_hostnames(&self) -> Result<Vec<DeclaredHostname>, Error>;
+}
+
+/// IP addresses of tenants' own.
+#[async_trait]
+pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
+    /// Makes an address lead to a service. With `overwrite` the sharing key moves here from another lease of
+    /// the same tenant; without it a key held elsewhere is a conflict.
+    async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
+
+    /// Takes one back; none is Ok.
+    async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
+
+    /// Takes all of a lease back; none is Ok.
+    async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
+
+    /// What a lease has declared.
+    async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error>;
+
+    /// Use of the pool.
+    async fn usage(&self) -> Result<LeasedIpUsage, Error>;
+}
+
+/// Commands inside a running service.
+#[async_trait]
+pub trait Shell: fmt::Debug + Send + Sync + 'static {
+    /// Runs a command until it ends; returns its exit code. Dropping the future stops it.
+    async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExecRequest {
+    /// Service.
+    pub service: String,
+    /// Replica, from 0.
+    pub replica: u32,
+    /// Command and arguments.
+    pub command: Vec<String>,
+    /// With a terminal.
+    pub tty: bool,
+}
+
+/// Streams of a command.
+pub struct ExecIo {
+    /// Input; `None` for none.
+    pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    /// Output.
+    pub stdout: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Errors.
+    pub stderr: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Terminal sizes as (columns, rows).
+    pub resize: BoxStream<'static, (u16, u16)>,
+}
+
+impl fmt::Debug for ExecIo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecIo")
+            .field("stdin", &self.stdin.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which log lines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogOptions {
+    /// Only these services; empty for all.
+    pub services: Vec<String>,
+    /// Keep going as lines come.
+    pub follow: bool,
+    /// Only the last so many lines of each replica.
+    pub tail_lines: Option<u64>,
+}
+
+/// A log line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Name of the replica.
+    pub name: String,
+    /// The line without its end.
+    pub message: String,
+}
+
+/// Which events.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventOptions {
+    /// Only these services; empty for all.
+    pub services: Vec<String>,
+    /// Keep going as events come.
+    pub follow: bool,
+}
+
+/// An event of the backend about a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseEvent {
+    /// When, wall clock; 0 where unknown.
+    pub time: BlockTime,
+    /// Service it is about; empty for the lease.
+    pub service: String,
+    /// `Normal` or `Warning`.
+    pub severity: String,
+    /// Short word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}

@@ -1,0 +1,186 @@
+//! Every knob with its unit and default, and the flag of today's provider it answers to.
+
+use crate::types::{Address, Attribute, Coin};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Settings of a provider. Units are in the types; defaults are the network's where it has one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Config {
+    /// Our account.
+    pub provider: Address,
+    /// The chain we belong to; a snapshot of another one is refused.
+    pub chain_id: String,
+    /// Deposit of every bid (`bid-deposit`).
+    pub bid_deposit: Coin,
+    /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
+    pub bid_timeout: Option<Duration>,
+    /// Block time a lease waits for its manifest; `None` for ever (`manifest-timeout`, 5 m; 0 = never).
+    pub manifest_timeout: Option<Duration>,
+    /// Window offered in every bid (`reclamation-window`; 0 = not offered).
+    pub reclamation_window: Option<Duration>,
+    /// Bid only on orders that ask for all of these (attributes of `provider-config`).
+    pub required_attributes: Vec<Attribute>,
+    /// Most volumes of one unit (4 in today's provider, where it has no flag).
+    pub max_volumes_per_unit: u32,
+    /// Overcommit in percent; 50 means 1.5 times (`overcommit-pct-cpu`).
+    pub overcommit_cpu_percent: u32,
+    /// Overcommit in percent (`overcommit-pct-mem`).
+    pub overcommit_memory_percent: u32,
+    /// Overcommit in percent (`overcommit-pct-storage`).
+    pub overcommit_storage_percent: u32,
+    /// Ports for random-port endpoints; 0 declines every order that wants one
+    /// (`cluster-node-port-quantity`; the default is the size of the usual node port range, 2768).
+    pub external_ports: u32,
+    /// The backend can lease IPs (its facet is there).
+    pub leased_ips: bool,
+    /// Give every ingress service an automatic hostname under this domain
+    /// (`deployment-ingress-static-hosts` with `deployment-ingress-domain`).
+    pub static_hosts_domain: Option<String>,
+    /// Hostnames nobody gets; an entry with a leading dot blocks the domain and everything below it
+    /// (`deployment-blocked-hostnames`).
+    pub blocked_hostnames: Vec<String>,
+    /// Known unhealthy time after which a lease is given up; `None` never. Unknown does not count.
+    pub unhealthy_limit: Option<Duration>,
+    /// Time between looks at a deployment's money, in block time (`lease-funds-monitor-interval`, 1 m to 24 h).
+    pub balance_check_interval: Duration,
+    /// Block time between payouts of a lease; `None` for none by schedule (`withdrawal-period`, 24 h; 0 = off).
+    pub withdrawal_period: Option<Duration>,
+    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider).
+    pub average_block_time: Duration,
+    /// Time between full scans of chain, cluster and ledger.
+    pub scan_interval: Duration,
+    /// Window of the circuit breaker.
+    pub breaker_window: Duration,
+    /// Own closes within the window that are always allowed.
+    pub breaker_floor: u32,
+    /// Share of leases, in percent, that may be closed within the window.
+    pub breaker_percent: u32,
+    /// The breaker had tripped before the restart.
+    pub breaker_tripped: bool,
+    /// How long a second endpoint may stay unreachable before the one-endpoint rule applies.
+    pub witness_grace: Duration,
+    /// How long a new leader waits before it closes anything: until transactions of the old one have expired.
+    pub takeover_grace: Duration,
+    /// Manifest requests that may wait for one deployment; more are refused.
+    pub manifest_queue_limit: u32,
+    /// How long the cluster may take to become ready at the start (`cluster-wait-ready-duration`).
+    pub cluster_ready_timeout: Duration,
+    /// How long a drain may take at the end before what is left is reported and dropped.
+    pub shutdown_grace: Duration,
+    /// Limit of one chain query (`rpc-query-timeout`, 1 m).
+    pub query_timeout: Duration,
+    /// Limit of one call to the cluster.
+    pub cluster_timeout: Duration,
+    /// Limit of one price calculation as a whole, waiting for a free process included.
+    pub pricing_timeout: Duration,
+    /// Limit of one transaction until its outcome is known (`tx-broadcast-timeout`).
+    pub tx_timeout: Duration,
+    /// Limit of a tenant's manifest request (120 s in today's gateway).
+    pub manifest_request_timeout: Duration,
+}
+
+impl Config {
+    /// The defaults for a provider.
+    #[must_use]
+    pub fn new(provider: Address, chain_id: impl Into<String>) -> Self {
+        const MINUTE: Duration = Duration::from_secs(60);
+        Self {
+            provider,
+            chain_id: chain_id.into(),
+            bid_deposit: Coin {
+                denom: "uact".into(),
+                amount: 500_000,
+            },
+            bid_timeout: Some(5 * MINUTE),
+            manifest_timeout: Some(5 * MINUTE),
+            reclamation_window: None,
+            required_attributes: Vec::new(),
+            max_volumes_per_unit: 4,
+            overcommit_cpu_percent: 0,
+            overcommit_memory_percent: 0,
+            overcommit_storage_percent: 0,
+            external_ports: 2768,
+            leased_ips: false,
+            static_hosts_domain: None,
+            blocked_hostnames: Vec::new(),
+            unhealthy_limit: Some(24 * 60 * MINUTE),
+            balance_check_interval: 10 * MINUTE,
+            withdrawal_period: Some(24 * 60 * MINUTE),
+            average_block_time: Duration::from_millis(6500),
+            scan_interval: 10 * MINUTE,
+            breaker_window: 10 * MINUTE,
+            breaker_floor: 3,
+            breaker_percent: 10,
+            breaker_tripped: false,
+            witness_grace: 10 * MINUTE,
+            takeover_grace: Duration::from_secs(75),
+            manifest_queue_limit: 16,
+            cluster_ready_timeout: 5 * MINUTE,
+            shutdown_grace: Duration::from_secs(30),
+            query_timeout: MINUTE,
+            cluster_timeout: 2 * MINUTE,
+            pricing_timeout: MINUTE,
+            tx_timeout: 2 * MINUTE,
+            manifest_request_timeout: 2 * MINUTE,
+        }
+    }
+
+    /// Checks that the settings make sense together.
+    ///
+    /// # Errors
+    /// Names the setting, the value and what it must be.
+    pub fn validate(&self) -> Result<(), InvalidConfig> {
+        let interval = self.balance_check_interval;
+        if interval < Duration::from_secs(60) || interval > Duration::from_secs(24 * 3600) {
+            return Err(InvalidConfig::new(
+                "balance_check_interval",
+                interval,
+                "must be from 1 m to 24 h",
+            ));
+        }
+        if let Some(period) = self.withdrawal_period.filter(|p| *p < interval) {
+            return Err(InvalidConfig::new(
+                "withdrawal_period",
+                period,
+                "must not be below balance_check_interval",
+            ));
+        }
+        let positive = [
+            ("average_block_time", self.average_block_time),
+            ("scan_interval", self.scan_interval),
+            ("breaker_window", self.breaker_window),
+            ("query_timeout", self.query_timeout),
+            ("cluster_timeout", self.cluster_timeout),
+            ("pricing_timeout", self.pricing_timeout),
+            ("tx_timeout", self.tx_timeout),
+            ("manifest_request_timeout", self.manifest_request_timeout),
+        ];
+        if let Some((name, value)) = positive.into_iter().find(|(_, d)| d.is_zero()) {
+            return Err(InvalidConfig::new(name, value, "must be above zero"));
+        }
+        if self.chain_id.is_empty() {
+            return Err(InvalidConfig::new("chain_id", "\"\"", "must name the chain"));
+        }
+        Ok(())
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("setting {name} = {value}: {mend}")]
+pub struct InvalidConfig {
+    name: &'static str,
+    value: String,
+    mend: &'static str,
+}
+
+impl InvalidConfig {
+    fn new(name: &'static str, value: impl std::fmt::Debug, mend: &'static str) -> Self {
+        Self {
+            name,
+            value: format!("{value:?}"),
+            mend,
+        }
+    }
+}

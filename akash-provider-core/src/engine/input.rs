@@ -1,0 +1,169 @@
+//! Everything that can happen to the engine.
+
+use super::effect::EffectId;
+use crate::cluster::{ClusterChange, DeclaredHostname, Deployment, Teardown};
+use crate::error::Failure;
+use crate::inventory::InventoryUpdate;
+use crate::manifest::Manifest;
+use crate::types::{
+    AuditedAttributes, Bid, ChainEvent, CloseReason, DecCoin, DeploymentId, DeploymentRecord, LeaseId,
+    LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Number of a request of the handle; replies carry it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RequestId(pub u64);
+
+/// One input of [`Engine::step`](super::Engine::step).
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// The chain said something.
+    Chain(ChainEvent),
+    /// The cluster said something.
+    Cluster(ClusterChange),
+    /// Capacity changed.
+    Inventory(InventoryUpdate),
+    /// A call ended.
+    Completed(EffectId, Completion),
+    /// Somebody asks for something.
+    Request(RequestId, Request),
+    /// Whether we may write.
+    Leadership(Leadership),
+    /// Finish what is owed, start nothing new.
+    Shutdown,
+}
+
+/// Whether this instance may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Leadership {
+    /// It may; later leaders have higher epochs.
+    Leader {
+        /// Stamped on every apply.
+        epoch: u64,
+    },
+    /// It follows everything and emits no write.
+    Standby,
+}
+
+/// How a call ended. Each call has exactly one kind of completion.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Completion {
+    /// Of `FetchOrder`.
+    Order(Result<Option<Order>, Failure>),
+    /// Of `FetchProvider`.
+    Provider(Result<Option<Provider>, Failure>),
+    /// Of `FetchAudit`.
+    Audit(Result<Option<AuditedAttributes>, Failure>),
+    /// Of `FetchBid`.
+    Bid(Result<Observed<Bid>, Failure>),
+    /// Of `FetchLease`.
+    Lease(Result<Observed<LeaseRecord>, Failure>),
+    /// Of `FetchDeployment`.
+    Deployment(Result<Option<DeploymentRecord>, Failure>),
+    /// Of `FetchSnapshot`.
+    Snapshot(Result<Arc<Snapshot>, Failure>),
+    /// Of `CalculatePrice`.
+    Price(Result<DecCoin, Failure>),
+    /// Of `Broadcast`. `Err` means that it was certainly not sent.
+    Tx(Result<TxOutcome, Failure>),
+    /// Of `Record` and `Deploy`.
+    Cluster(Result<(), Failure>),
+    /// Of `Teardown`.
+    Teardown(Result<Teardown, Failure>),
+    /// Of `ListWorkloads`.
+    Workloads(Result<Workloads, Failure>),
+}
+
+/// What the cluster has of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Workloads {
+    /// Recorded or deployed.
+    pub deployments: Vec<Deployment>,
+    /// Declared hostnames.
+    pub hostnames: Vec<DeclaredHostname>,
+}
+
+/// A request of the handle.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Request {
+    /// A tenant's manifest, already checked in itself (`manifest::validate`).
+    SubmitManifest {
+        /// For which deployment; the tenant is its owner.
+        deployment: DeploymentId,
+        /// The manifest.
+        manifest: Arc<Manifest>,
+        /// Its canonical hash.
+        hash: [u8; 32],
+    },
+    /// Hostnames are to move to this lease from the tenant's other leases.
+    TransferHostnames {
+        /// The new holder.
+        lease: LeaseId,
+        /// The names.
+        hostnames: Vec<String>,
+    },
+    /// The operator ends a lease.
+    EndLease {
+        /// Which.
+        lease: LeaseId,
+        /// Why; one of the provider's reasons.
+        reason: CloseReason,
+    },
+    /// Compare chain, cluster and ledger now.
+    Scan {
+        /// Only report.
+        dry_run: bool,
+    },
+    /// Release the circuit breaker.
+    ReleaseBreaker,
+}
+
+/// Answer to a [`Request`]; exactly one for each.
+pub type Response = Result<Reply, Refusal>;
+
+/// A request was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reply {
+    /// Done (for a manifest: durable).
+    Done,
+    /// Differences found by a scan, one line each; empty when there are none.
+    Scan(Vec<String>),
+}
+
+/// A request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What it means for the asker.
+    pub kind: RefusalKind,
+    /// For people: what, where and the mend.
+    pub message: String,
+}
+
+/// Kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalKind {
+    /// We hold no lease of that deployment.
+    NoLease,
+    /// The manifest's hash is not the one on the chain.
+    VersionMismatch,
+    /// The manifest is wrong in itself.
+    InvalidManifest,
+    /// The manifest does not match the groups on the chain.
+    CrossValidation,
+    /// A hostname is taken, blocked or missing.
+    Hostname,
+    /// The request cannot be granted as it is.
+    Rejected,
+    /// Chain or cluster cannot be asked; nothing was kept; try again.
+    Unavailable,
+    /// Too many requests wait already.
+    Busy,
+    /// The provider is stopping.
+    Stopping,
+    /// Another instance leads.
+    NotLeader,
+}

@@ -1,0 +1,162 @@
+//! What the engine says of itself: plain data, cheap to make, for status pages, metrics and people.
+
+use crate::cluster::Health;
+use crate::inventory::Metrics;
+use crate::types::{BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A plain snapshot of the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Status {
+    /// `init`, `running`, `shutdown` or `done`.
+    pub lifecycle: String,
+    /// True when we may write.
+    pub leader: bool,
+    /// Height up to which the chain is processed.
+    pub height: Height,
+    /// Time of that block.
+    pub block_time: BlockTime,
+    /// True once the first `Resync` was processed.
+    pub chain_known: bool,
+    /// True once capacity is known.
+    pub inventory_known: bool,
+    /// True once the cluster's workloads are known.
+    pub cluster_known: bool,
+    /// Orders in hand.
+    pub orders: Vec<OrderStatus>,
+    /// Counts of declined orders by reason, since the start.
+    pub declines: BTreeMap<String, u64>,
+    /// The latest declines with their reasons, newest last.
+    pub recent_declines: Vec<DeclineStatus>,
+    /// Leases.
+    pub leases: Vec<LeaseInfo>,
+    /// Deployments whose manifests or money we look after.
+    pub deployments: Vec<DeploymentStatus>,
+    /// Capacity and reservations.
+    pub inventory: InventoryStatus,
+    /// Hostnames claimed, with their holders.
+    pub hostnames: BTreeMap<String, LeaseId>,
+    /// The circuit breaker.
+    pub breaker: BreakerStatus,
+    /// Differences the last full scan found.
+    pub last_scan_findings: Vec<String>,
+    /// Calls under way.
+    pub calls_in_flight: u64,
+    /// Inputs that no machine expected, since the start.
+    pub unexpected_inputs: u64,
+}
+
+/// An order in hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OrderStatus {
+    /// Which.
+    pub order: OrderId,
+    /// Phase of its machine.
+    pub phase: String,
+    /// Price bid, once there is one.
+    pub price: Option<DecCoin>,
+}
+
+/// A declined order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeclineStatus {
+    /// Which.
+    pub order: OrderId,
+    /// Short word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// A lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeaseInfo {
+    /// Which.
+    pub lease: LeaseId,
+    /// Price per block.
+    pub price: DecCoin,
+    /// Phase of its workload.
+    pub phase: String,
+    /// Known health.
+    pub health: Health,
+    /// Known unhealthy time so far, in milliseconds.
+    pub known_unhealthy_ms: u64,
+    /// Version deployed last; 0 for none.
+    pub generation: u64,
+    /// Last error of the backend for it.
+    pub last_error: Option<String>,
+    /// We are ending it, for this reason.
+    pub ending: Option<CloseReason>,
+    /// Why ending or teardown waits (breaker, standby, evidence, deadline).
+    pub waiting_for: Option<String>,
+}
+
+/// A deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeploymentStatus {
+    /// Which.
+    pub deployment: DeploymentId,
+    /// Lower-case hex of the accepted manifest's hash.
+    pub manifest: Option<String>,
+    /// Block time at which a lease without manifest is given up.
+    pub manifest_deadline: Option<BlockTime>,
+    /// Requests that wait.
+    pub waiting_requests: u32,
+}
+
+/// Capacity and reservations.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct InventoryStatus {
+    /// Reservations of leases.
+    pub active: Vec<ReservationStatus>,
+    /// Reservations of open bids and of orders being priced.
+    pub pending: Vec<ReservationStatus>,
+    /// What is left.
+    pub available: Metrics,
+    /// External ports free.
+    pub external_ports_free: u32,
+    /// Leased IPs: pool size, taken, free; `None` without a pool.
+    pub leased_ips: Option<LeasedIpStatus>,
+}
+
+/// The pool of leased IPs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct LeasedIpStatus {
+    /// Pool size.
+    pub total: u32,
+    /// In use or promised.
+    pub allocated: u32,
+    /// Left.
+    pub available: u32,
+}
+
+/// One reservation, commit levels applied, summed over its replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReservationStatus {
+    /// Its order.
+    pub order: OrderId,
+    /// Milli-CPU.
+    pub cpu: u64,
+    /// Devices.
+    pub gpu: u64,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes of volumes without a class.
+    pub storage_ephemeral: u64,
+    /// Bytes of the other volumes by class.
+    pub storage: BTreeMap<String, u64>,
+}
+
+/// The circuit breaker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct BreakerStatus {
+    /// Own closes and scan-found teardowns wait for a release.
+    pub tripped: bool,
+    /// Those within the window.
+    pub recent: u32,
+    /// How many are allowed within the window.
+    pub allowed: u32,
+    /// Those that wait.
+    pub waiting: Vec<BidId>,
+}

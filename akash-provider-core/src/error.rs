@@ -1,0 +1,153 @@
+//! The one error of the ports, and the same as data for the engine.
+//!
+//! `Display` never prints the source; [`chain_text`] walks the chain for a log line.
+
+use serde::{Deserialize, Serialize};
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What a caller can act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such thing. Never evidence that something may be destroyed.
+    NotFound,
+    /// The request cannot be right; repeating it changes nothing.
+    Invalid,
+    /// We may not.
+    Denied,
+    /// It clashes with what is there.
+    Conflict,
+    /// The other side cannot be reached or is overloaded.
+    Unavailable,
+    /// No answer within the limit; whether it was done is unknown.
+    Timeout,
+    /// The cluster did not become ready within the configured limit.
+    ClusterNotReady,
+    /// The provider is not registered on the chain.
+    NotRegistered,
+    /// Stopped by a second signal.
+    Aborted,
+    /// The provider is stopping or has stopped.
+    Stopped,
+    /// A defect on this side.
+    Internal,
+}
+
+/// Error of a port.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    operation: &'static str,
+    message: String,
+    transient: bool,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `operation`. [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] are transient unless
+    /// [`Error::permanent`] says otherwise.
+    #[must_use]
+    pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
+        let transient = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);
+        Self {
+            kind,
+            operation,
+            message: message.into(),
+            transient,
+            source: None,
+        }
+    }
+
+    /// With the error that caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Worth trying again.
+    #[must_use]
+    pub const fn transient(mut self) -> Self {
+        self.transient = true;
+        self
+    }
+
+    /// Not worth trying again.
+    #[must_use]
+    pub const fn permanent(mut self) -> Self {
+        self.transient = false;
+        self
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What was being done.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// True when the same call may succeed later.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        self.transient
+    }
+
+    /// The error as data, with the text of the whole chain.
+    #[must_use]
+    pub fn to_failure(&self) -> Failure {
+        Failure {
+            kind: self.kind,
+            transient: self.transient,
+            message: chain_text(self),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation, self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|s| s as _)
+    }
+}
+
+/// An error as data: what the engine is told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Failure {
+    /// What it is.
+    pub kind: ErrorKind,
+    /// True when the same call may succeed later.
+    pub transient: bool,
+    /// For people.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// An error with its causes, `: ` between them.
+#[must_use]
+pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,197 @@
+//! Capacity: what is free, who holds it, and why something does not fit.
+//!
+//! [`Inventory`] is pure and synchronous: a ledger that adds and subtracts. [`InventorySource`] watches the
+//! world and hands out fresh ones. An inventory counts everything that runs *except* our own leases' pods;
+//! those are counted once, by their reservation.
+
+use crate::manifest::SchedulerParamsById;
+use crate::types::{LeaseId, ResourceUnit};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Name of a node.
+pub type NodeName = Arc<str>;
+
+/// Replicas of one unit on one node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Resource id of the unit.
+    pub unit: u32,
+    /// The node.
+    pub node: NodeName,
+    /// Replicas there.
+    pub replicas: u32,
+}
+
+/// What a successful fit took: enough to give exactly the same back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Allocation {
+    /// The units asked for, same order and counts, GPU attributes made concrete.
+    pub units: Vec<ResourceUnit>,
+    /// Scheduling facts by resource id; `None` where there is nothing special.
+    pub params: SchedulerParamsById,
+    /// Where the replicas are. Replicas that are nowhere (adopted while there was no room) are missing here.
+    pub places: Vec<Place>,
+}
+
+/// How [`Inventory::adjust`] is to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct AdjustOptions {
+    /// Only try: the inventory stays as it is.
+    pub dry_run: bool,
+}
+
+/// It does not fit. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
+#[error("insufficient capacity: {message}")]
+pub struct InsufficientCapacity {
+    /// Resource id of the first unit that found no place.
+    pub unit: u32,
+    /// What was missing, in one line.
+    pub message: String,
+}
+
+/// Why, node by node, a group fits or not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The whole group fits.
+    pub fits: bool,
+    /// One verdict for each unit and node.
+    pub nodes: Vec<NodeVerdict>,
+    /// What stands against it for the cluster as a whole.
+    pub cluster: Vec<String>,
+    /// What exists and is not offered (an unlabelled storage class, an unhealthy device), and why.
+    pub ignored: Vec<String>,
+}
+
+/// One unit on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeVerdict {
+    /// The node.
+    pub node: NodeName,
+    /// Resource id of the unit.
+    pub unit: u32,
+    /// Replicas of the unit that this node alone could take.
+    pub replicas: u32,
+    /// What is missing for the next replica; empty only when `replicas` covers the whole count.
+    pub missing: Vec<String>,
+}
+
+/// A quantity of one resource on a node or of a storage class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Pair {
+    /// What could be used at most.
+    pub allocatable: u64,
+    /// What is free now; never below zero.
+    pub available: u64,
+}
+
+/// Capacity of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct NodeMetrics {
+    /// The node.
+    pub name: String,
+    /// Milli-CPU.
+    pub cpu: Pair,
+    /// Devices.
+    pub gpu: Pair,
+    /// Bytes.
+    pub memory: Pair,
+    /// Bytes.
+    pub storage_ephemeral: Pair,
+}
+
+/// Capacity of the cluster, for status and metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Node by node.
+    pub nodes: Vec<NodeMetrics>,
+    /// Bytes by storage class.
+    pub storage: BTreeMap<String, Pair>,
+    /// Replicas that are reserved but have no room (capacity shrank under a reservation).
+    pub overcommitted_replicas: u32,
+}
+
+/// Free capacity as a ledger.
+///
+/// # Contract
+/// Deterministic: the same calls in the same order give the same results. All or nothing: a call that
+/// fails leaves no trace. `adjust` followed by `release` of its result is the identity.
+///
+/// # Implementing
+/// Run `inventory::conformance::suite` on it.
+pub trait Inventory: fmt::Debug + Send + Sync {
+    /// Finds places for every replica of every unit and takes them.
+    ///
+    /// # Behavior
+    /// - all replicas of a unit get the same GPU model; a node that then fails does not narrow the choice
+    /// - with `dry_run` the answer is the same and nothing is taken
+    ///
+    /// # Errors
+    /// [`InsufficientCapacity`] when a replica finds no place.
+    fn adjust(
+        &mut self,
+        units: &[ResourceUnit],
+        options: AdjustOptions,
+    ) -> Result<Allocation, InsufficientCapacity>;
+
+    /// Takes a known allocation at its places, also where there is no room for it: what is missing shows
+    /// as overcommitted, free capacity as zero, and `release` gives exactly the same back.
+    fn restore(&mut self, allocation: &Allocation);
+
+    /// Gives an allocation back.
+    fn release(&mut self, allocation: &Allocation);
+
+    /// Says for every node why it would or would not take each unit.
+    fn explain(&self, units: &[ResourceUnit]) -> Explanation;
+
+    /// Capacity for status and metrics.
+    fn metrics(&self) -> Metrics;
+
+    /// A copy that changes independently.
+    fn dup(&self) -> Box<dyn Inventory>;
+}
+
+/// Where the pods of a lease really are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Placement {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Its replicas, by unit and node.
+    pub places: Vec<Place>,
+}
+
+/// Use of the pool of leased IPs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct LeasedIpUsage {
+    /// Addresses in the pool.
+    pub total: u32,
+    /// Addresses in use.
+    pub in_use: u32,
+    /// Leases whose addresses are all assigned, so that `in_use` counts them.
+    pub confirmed: Vec<LeaseId>,
+}
+
+/// A fresh view of the world.
+#[derive(Debug, Clone)]
+pub struct InventoryUpdate {
+    /// Capacity without our own leases' pods.
+    pub inventory: Arc<dyn Inventory>,
+    /// Where our leases' pods are.
+    pub placements: Vec<Placement>,
+    /// Use of leased IPs; `None` when there is no pool.
+    pub leased_ips: Option<LeasedIpUsage>,
+}
+
+/// Watches capacity.
+///
+/// # Contract
+/// `watch` yields a first update as soon as capacity is known and another after every change. An error item
+/// means "not known at the moment": the last update stays in force. The stream ends only at shutdown.
+#[cfg(feature = "runtime")]
+pub trait InventorySource: fmt::Debug + Send + Sync + 'static {
+    /// Starts watching.
+    fn watch(&self) -> futures::stream::BoxStream<'static, Result<InventoryUpdate, crate::error::Error>>;
+}

@@ -1,0 +1,248 @@
+//! The manifest: what the tenant wants to run, group by group.
+//!
+//! This file is the model, in the network's JSON; the rules are in the rooms below.
+
+use crate::types::Resources;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A whole manifest: one group per placement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Manifest {
+    /// Groups, sorted by name.
+    pub groups: Vec<Group>,
+}
+
+/// The services of one placement group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Group {
+    /// Name of the on-chain group.
+    pub name: String,
+    /// Services, sorted by name.
+    pub services: Vec<Service>,
+}
+
+/// One service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Service {
+    /// DNS label.
+    pub name: String,
+    /// Container image.
+    pub image: String,
+    /// Entry point; `None` and empty hash differently.
+    pub command: Option<Vec<String>>,
+    /// Arguments.
+    pub args: Option<Vec<String>>,
+    /// `NAME=value` lines.
+    pub env: Option<Vec<String>>,
+    /// Resources of one replica.
+    pub resources: Resources,
+    /// Replicas.
+    pub count: u32,
+    /// Ports.
+    pub expose: Vec<ServiceExpose>,
+    /// Mounts, permissions, confidential computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<ServiceParams>,
+    /// Registry login.
+    pub credentials: Option<Credentials>,
+}
+
+/// A port of a service, and who reaches it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceExpose {
+    /// Port in the container.
+    pub port: u16,
+    /// Port outside; 0 means the same.
+    pub external_port: u16,
+    /// `TCP` or `UDP`.
+    pub proto: Proto,
+    /// The one service that may reach it; empty for all.
+    pub service: String,
+    /// Reached from outside the deployment.
+    pub global: bool,
+    /// Hostnames wanted.
+    pub hosts: Option<Vec<String>>,
+    /// Proxy settings.
+    pub http_options: HttpOptions,
+    /// Name of the leased-IP endpoint; empty for none.
+    pub ip: String,
+    /// Sequence number of that endpoint; 0 for none.
+    pub endpoint_sequence_number: u32,
+}
+
+impl ServiceExpose {
+    /// The port outside: `external_port`, or `port` where that is 0.
+    #[must_use]
+    pub const fn effective_external_port(&self) -> u16 {
+        if self.external_port == 0 {
+            self.port
+        } else {
+            self.external_port
+        }
+    }
+
+    /// True when it is served by the shared HTTP ingress: global TCP on external port 80.
+    #[must_use]
+    pub fn is_ingress(&self) -> bool {
+        self.global && self.proto == Proto::Tcp && self.effective_external_port() == 80
+    }
+}
+
+/// Transport protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub enum Proto {
+    /// TCP.
+    #[default]
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// UDP.
+    #[serde(rename = "UDP")]
+    Udp,
+}
+
+/// Proxy settings of an ingress expose.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpOptions {
+    /// Largest request body in bytes.
+    pub max_body_size: u32,
+    /// Milliseconds.
+    pub read_timeout: u32,
+    /// Milliseconds.
+    pub send_timeout: u32,
+    /// Attempts.
+    pub next_tries: u32,
+    /// Milliseconds; 0 for none.
+    pub next_timeout: u32,
+    /// When to try the next replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cases: Option<Vec<String>>,
+    /// Bytes; left out when 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub proxy_buffer_size: u32,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            max_body_size: 1_048_576,
+            read_timeout: 60_000,
+            send_timeout: 60_000,
+            next_tries: 3,
+            next_timeout: 0,
+            next_cases: Some(vec!["error".to_owned(), "timeout".to_owned()]),
+            proxy_buffer_size: 0,
+        }
+    }
+}
+
+/// Extras of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct ServiceParams {
+    /// Mounts.
+    pub storage: Option<Vec<StorageParams>>,
+    /// Registry login, as some tools place it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+    /// What the service may read of its own lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+    /// Confidential computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tee: Option<Tee>,
+}
+
+/// Where a volume is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageParams {
+    /// Volume.
+    pub name: String,
+    /// Absolute path.
+    pub mount: String,
+    /// Mounted read-only.
+    pub read_only: bool,
+}
+
+/// What a service may read of its own lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Permissions {
+    /// Any of `deployment`, `logs`, `events`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Vec<String>>,
+}
+
+/// Confidential computing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Tee {
+    /// `cpu` or `cpu-gpu`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Attestation wanted.
+    pub attestation: bool,
+}
+
+/// Registry login.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Credentials {
+    /// Registry.
+    pub host: String,
+    /// Mail address.
+    pub email: String,
+    /// User.
+    pub username: String,
+    /// Password; never printed.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("host", &self.host)
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How the GPU of a unit was chosen; part of what a deployment stores.
+pub type SchedulerParamsById = BTreeMap<u32, Option<SchedulerParams>>;
+
+/// Scheduling facts of a resource unit, decided when it was reserved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct SchedulerParams {
+    /// `nvidia` for NVIDIA GPUs, empty otherwise.
+    pub runtime_class: String,
+    /// The GPU chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<SchedulerResources>,
+}
+
+/// Resources part of [`SchedulerParams`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct SchedulerResources {
+    /// The GPU chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<SchedulerGpu>,
+}
+
+/// The GPU chosen for a unit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct SchedulerGpu {
+    /// Lower case.
+    pub vendor: String,
+    /// Model name.
+    pub model: String,
+    /// Requested memory, or empty.
+    #[serde(default)]
+    pub memory_size: String,
+    /// Requested interface, or empty.
+    #[serde(default)]
+    pub interface: String,
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}

@@ -1,0 +1,24 @@
+//! The market's nouns as plain values: ids, resources, groups, prices, chain records, facts.
+//!
+//! They are parsed at the border (proto, CRD, JSON, YAML) and cannot be wrong inside. Every type compares,
+//! hashes and serialises, because a simulation log is made of them.
+
+pub mod chain;
+pub mod event;
+pub mod group;
+pub mod id;
+pub mod price;
+pub mod resources;
+pub mod time;
+
+pub use chain::{
+    Agreement, AuditedAttributes, Bid, BidState, ChainEvent, CloseReason, Deployment, DeploymentRecord,
+    EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Msg, Observed, Order,
+    OrderState, Payment, Provider, Reclamation, Snapshot, TxError, TxOutcome,
+};
+pub use event::{Event, Topic};
+pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
+pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
+pub use price::{Coin, Dec, DecCoin, Denom};
+pub use resources::{Cpu, Endpoint, EndpointKind, Gpu, Memory, ResourceUnit, Resources, Storage};
+pub use time::{BlockTime, Height, Mono, Now};

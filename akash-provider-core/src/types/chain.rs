@@ -1,0 +1,575 @@
+//! What the chain says and what we tell it: records as queries return them, events, messages, outcomes.
+
+use super::group::{Attribute, GroupSpec};
+use super::id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
+use super::price::{Coin, Dec, DecCoin, Denom};
+use super::resources::ResourceUnit;
+use super::time::{BlockTime, Height};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// State of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderState {
+    /// Takes bids.
+    Open,
+    /// Has a lease.
+    Active,
+    /// Over.
+    Closed,
+}
+
+/// State of a bid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BidState {
+    /// Waits for the tenant.
+    Open,
+    /// Won; the lease has the same id.
+    Active,
+    /// Another provider won; the chain has returned the deposit.
+    Lost,
+    /// Over; the record stays and forbids another bid on the order.
+    Closed,
+}
+
+/// State of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaseState {
+    /// Runs and pays.
+    Active,
+    /// Runs and pays until the reclamation deadline has passed and the provider closes it.
+    Reclaiming,
+    /// Closed by the chain because the escrow ran dry.
+    InsufficientFunds,
+    /// Over.
+    Closed,
+}
+
+impl LeaseState {
+    /// True while the workload is to run.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Active | Self::Reclaiming)
+    }
+}
+
+/// State of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupState {
+    /// Has, or will get, an order.
+    Open,
+    /// Stopped by the tenant or by a close of the provider; may be started again.
+    Paused,
+    /// Out of money.
+    InsufficientFunds,
+    /// Over.
+    Closed,
+}
+
+/// Why a lease ended, in the chain's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CloseReason {
+    /// By the tenant (1).
+    Owner,
+    /// Known to be unhealthy for too long (10000).
+    Unstable,
+    /// The provider takes the capacity away (10001).
+    Decommission,
+    /// The provider gives no reason (10002).
+    Unspecified,
+    /// No manifest arrived in time (10003).
+    ManifestTimeout,
+    /// The escrow ran dry (20000).
+    InsufficientFunds,
+    /// A number we have no name for.
+    Other(u32),
+}
+
+impl CloseReason {
+    /// The chain's number.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Owner => 1,
+            Self::Unstable => 10_000,
+            Self::Decommission => 10_001,
+            Self::Unspecified => 10_002,
+            Self::ManifestTimeout => 10_003,
+            Self::InsufficientFunds => 20_000,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// True for the reasons a provider may give (10000 to 19999).
+    #[must_use]
+    pub const fn is_providers(self) -> bool {
+        let code = self.code();
+        code >= 10_000 && code <= 19_999
+    }
+}
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Order {
+    /// Id.
+    pub id: OrderId,
+    /// State.
+    pub state: OrderState,
+    /// What is asked for.
+    pub spec: Arc<GroupSpec>,
+    /// Height it was created at.
+    pub created_at: Height,
+    /// Shortest reclamation window the tenant accepts; `None` when it does not ask for one.
+    pub reclamation_min_window: Option<Duration>,
+}
+
+/// A bid.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bid {
+    /// Id.
+    pub id: BidId,
+    /// State.
+    pub state: BidState,
+    /// Price per block for the whole group.
+    pub price: DecCoin,
+    /// Height it was created at.
+    pub created_at: Height,
+    /// What was offered: the units as reserved (GPU models concrete); may be empty.
+    pub resources_offer: Vec<ResourceUnit>,
+    /// Reclamation window offered.
+    pub reclamation_window: Option<Duration>,
+}
+
+/// Reclamation terms of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reclamation {
+    /// Time between the announcement and the earliest close.
+    pub window: Duration,
+    /// When the provider may close; set once reclamation has started.
+    pub deadline: Option<BlockTime>,
+}
+
+/// A lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    /// Id.
+    pub id: LeaseId,
+    /// State.
+    pub state: LeaseState,
+    /// Price per block.
+    pub price: DecCoin,
+    /// Height it was created at.
+    pub created_at: Height,
+    /// Height it ended at; 0 while it lives.
+    pub closed_on: Height,
+    /// Why it ended.
+    pub reason: Option<CloseReason>,
+    /// Terms, where the bid offered them.
+    pub reclamation: Option<Reclamation>,
+}
+
+/// What a lease has earned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Payment {
+    /// Per block.
+    pub rate: DecCoin,
+    /// Settled and not yet withdrawn.
+    pub balance: DecCoin,
+    /// Withdrawn so far.
+    pub withdrawn: Coin,
+}
+
+/// A lease with its payment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// The lease.
+    pub lease: Lease,
+    /// Its payment; `None` when the node did not give one.
+    pub payment: Option<Payment>,
+}
+
+/// A deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Deployment {
+    /// Id.
+    pub id: DeploymentId,
+    /// True until it is closed.
+    pub active: bool,
+    /// SHA-256 of the canonical manifest.
+    pub hash: [u8; 32],
+    /// Height it was created at.
+    pub created_at: Height,
+    /// Shortest reclamation window the tenant accepts.
+    pub reclamation_min_window: Option<Duration>,
+}
+
+/// A group of a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Group {
+    /// Id.
+    pub id: GroupId,
+    /// State.
+    pub state: GroupState,
+    /// Spec.
+    pub spec: Arc<GroupSpec>,
+}
+
+/// The money of a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EscrowAccount {
+    /// What is left at `settled_at`, by denomination; may be negative when overdrawn.
+    pub funds: BTreeMap<Denom, Dec>,
+    /// Height up to which payments are settled.
+    pub settled_at: Height,
+}
+
+/// Everything about a deployment that a provider needs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeploymentRecord {
+    /// The deployment.
+    pub deployment: Deployment,
+    /// All its groups, by gseq.
+    pub groups: Vec<Group>,
+    /// Its money.
+    pub escrow: EscrowAccount,
+    /// All its live leases (active and reclaiming), of every provider.
+    pub leases: Vec<Lease>,
+}
+
+/// A provider as registered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Provider {
+    /// Account.
+    pub owner: Address,
+    /// Where tenants reach it.
+    pub host_uri: String,
+    /// What it declares.
+    pub attributes: Vec<Attribute>,
+}
+
+/// What an auditor has signed about a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AuditedAttributes {
+    /// The auditor, as text (orders may name auditors that are no addresses).
+    pub auditor: String,
+    /// What it signed.
+    pub attributes: Vec<Attribute>,
+}
+
+/// Parameters of the market that a bid must respect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MarketParams {
+    /// Least deposit of a bid, one entry per accepted denomination.
+    pub bid_min_deposits: Vec<Coin>,
+    /// Bids an order takes (open, active and closed ones count; lost ones do not).
+    pub order_max_bids: u32,
+    /// Shortest reclamation window a bid may offer.
+    pub min_reclamation_window: Duration,
+    /// Longest reclamation window a bid may offer.
+    pub max_reclamation_window: Duration,
+}
+
+/// One fact in a block. Facts of a transaction come in the order of the transaction's events.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum ChainEvent {
+    /// The known past is incomplete: this is the whole present. First on every subscription and after every gap.
+    Resync(Arc<Snapshot>),
+    /// A block is complete: all its facts have been told.
+    Block {
+        /// Its height.
+        height: Height,
+        /// Its time.
+        time: BlockTime,
+    },
+    /// A deployment was created.
+    DeploymentCreated {
+        /// Which.
+        id: DeploymentId,
+    },
+    /// A deployment's manifest hash changed.
+    DeploymentUpdated {
+        /// Which.
+        id: DeploymentId,
+        /// The new hash.
+        hash: [u8; 32],
+    },
+    /// A deployment was closed.
+    DeploymentClosed {
+        /// Which.
+        id: DeploymentId,
+    },
+    /// A group was started again.
+    GroupStarted {
+        /// Which.
+        id: GroupId,
+    },
+    /// A group was paused; its order, bids and lease are closed by events of their own.
+    GroupPaused {
+        /// Which.
+        id: GroupId,
+    },
+    /// A group was closed.
+    GroupClosed {
+        /// Which.
+        id: GroupId,
+    },
+    /// An order takes bids.
+    OrderCreated {
+        /// Which.
+        id: OrderId,
+    },
+    /// An order is over.
+    OrderClosed {
+        /// Which.
+        id: OrderId,
+    },
+    /// A provider bid.
+    BidCreated {
+        /// Which.
+        id: BidId,
+        /// At what price.
+        price: DecCoin,
+    },
+    /// A bid is over.
+    BidClosed {
+        /// Which.
+        id: BidId,
+    },
+    /// A bid won.
+    LeaseCreated {
+        /// Which.
+        id: LeaseId,
+        /// At what price.
+        price: DecCoin,
+    },
+    /// A lease is over.
+    LeaseClosed {
+        /// Which.
+        id: LeaseId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A provider announced that it takes a lease back.
+    LeaseReclaimStarted {
+        /// Which.
+        id: LeaseId,
+        /// Why.
+        reason: CloseReason,
+        /// When it may be closed.
+        deadline: BlockTime,
+    },
+    /// A provider's record changed (or was made).
+    ProviderUpdated {
+        /// Whose.
+        owner: Address,
+    },
+    /// An auditor signed, or took back, attributes of a provider.
+    AuditChanged {
+        /// The auditor.
+        auditor: Address,
+        /// The provider.
+        owner: Address,
+    },
+}
+
+/// The whole present, as far as it concerns one provider, at one height.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The chain it was read from.
+    pub chain_id: String,
+    /// Everything up to and including this height is in here.
+    pub height: Height,
+    /// Time of that block.
+    pub time: BlockTime,
+    /// Our record; `None` when we are not registered.
+    pub provider: Option<Provider>,
+    /// Market parameters.
+    pub params: MarketParams,
+    /// All open orders.
+    pub orders: Vec<Order>,
+    /// Our bids: all open and active ones, and the lost and closed ones of the open orders.
+    pub bids: Vec<Bid>,
+    /// Our live leases, active and reclaiming.
+    pub leases: Vec<LeaseRecord>,
+    /// The deployments of those leases.
+    pub deployments: Vec<DeploymentRecord>,
+    /// Times of the heights the records above were created at; a missing one counts as `time`.
+    pub block_times: BTreeMap<Height, BlockTime>,
+}
+
+impl Snapshot {
+    /// Time of a block the snapshot's records refer to; the snapshot's own time when the node no longer
+    /// knows it (which gives every deadline its full length once more, never less).
+    #[must_use]
+    pub fn block_time(&self, height: Height) -> BlockTime {
+        self.block_times.get(&height).copied().unwrap_or(self.time)
+    }
+}
+
+/// How far several endpoints agree about a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Agreement {
+    /// Only one endpoint is configured.
+    Single,
+    /// A second endpoint says the same.
+    Confirmed,
+    /// A second endpoint says something else.
+    Disputed,
+    /// The second endpoint could not be asked.
+    Unreachable,
+}
+
+/// A record, and what its reading is worth as evidence.
+///
+/// Read from a node with our chain id that is not catching up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Observed<T> {
+    /// What was read; `None` is "not found", which is never evidence.
+    pub value: Option<T>,
+    /// Height it was read at.
+    pub height: Height,
+    /// What the other endpoints say.
+    pub agreement: Agreement,
+}
+
+/// A message the provider sends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "msg", rename_all = "snake_case")]
+pub enum Msg {
+    /// Bid on an order.
+    CreateBid {
+        /// The bid.
+        id: BidId,
+        /// Price per block for the whole group.
+        price: DecCoin,
+        /// Deposit, from the provider's balance.
+        deposit: Coin,
+        /// The units as reserved.
+        resources_offer: Vec<ResourceUnit>,
+        /// Window offered.
+        reclamation_window: Option<Duration>,
+    },
+    /// Take an open bid back, or end a lease.
+    CloseBid {
+        /// Which.
+        id: BidId,
+        /// Why; one of the provider's reasons.
+        reason: CloseReason,
+    },
+    /// Announce that a lease with reclamation terms will be taken back.
+    StartReclaim {
+        /// Which.
+        id: LeaseId,
+        /// Why; one of the provider's reasons.
+        reason: CloseReason,
+    },
+    /// Settle and pay out a lease.
+    WithdrawLease {
+        /// Which.
+        id: LeaseId,
+    },
+    /// Register.
+    CreateProvider(Provider),
+    /// Replace the record.
+    UpdateProvider(Provider),
+    /// Publish a certificate.
+    CreateCertificate {
+        /// Whose.
+        owner: Address,
+        /// PEM.
+        cert: Vec<u8>,
+        /// PEM.
+        pubkey: Vec<u8>,
+    },
+    /// Revoke a certificate.
+    RevokeCertificate {
+        /// Whose.
+        owner: Address,
+        /// Decimal serial.
+        serial: String,
+    },
+}
+
+impl Msg {
+    /// Order in which waiting messages are sent; the lowest goes first (close, bid, withdraw, rest).
+    #[must_use]
+    pub const fn priority(&self) -> u8 {
+        match self {
+            Self::CloseBid { .. } | Self::StartReclaim { .. } => 0,
+            Self::CreateBid { .. } => 1,
+            Self::WithdrawLease { .. } => 2,
+            Self::CreateProvider(_)
+            | Self::UpdateProvider(_)
+            | Self::CreateCertificate { .. }
+            | Self::RevokeCertificate { .. } => 3,
+        }
+    }
+}
+
+/// The chain's refusals that the provider acts on; everything else is `Other`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TxError {
+    /// market/21: we have bid on this order before.
+    BidExists,
+    /// market/13, 23, 24, 15: the order takes no bids.
+    OrderNotOpen,
+    /// market/4 or 22: the price is above the order's.
+    PriceTooHigh,
+    /// market/5: attributes do not match.
+    AttributeMismatch,
+    /// market/32: capabilities do not match.
+    CapabilitiesMismatch,
+    /// market/28 and its disguises: the deposit is refused.
+    Deposit,
+    /// market/8, 6, 18: there is no such bid or lease to close.
+    UnknownBid,
+    /// market/10, 20, 7: there is no such live lease.
+    LeaseNotActive,
+    /// market/37: reclamation must be started first.
+    ReclaimNotStarted,
+    /// market/36: reclamation has been started already.
+    AlreadyReclaiming,
+    /// market/38: the reclamation deadline has not passed.
+    WindowNotElapsed,
+    /// market/39 to 41: the window offered is missing, too short or outside the parameters.
+    Reclamation,
+    /// The account cannot pay fee or deposit.
+    InsufficientFunds,
+    /// Anything else.
+    Other,
+}
+
+/// How a message ended. Unknown is never "absent".
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum TxOutcome {
+    /// In a block, with success.
+    Committed {
+        /// The block's height.
+        height: Height,
+    },
+    /// Refused, before or in a block.
+    Rejected {
+        /// What it means for us.
+        error: TxError,
+        /// Codespace and code as the chain gave them, for people.
+        code: String,
+        /// The chain's text, shortened.
+        log: String,
+    },
+    /// Sent, or perhaps sent; it may land until `expires`, and never after a block later than that.
+    Unknown {
+        /// The transaction's timeout in block time.
+        expires: BlockTime,
+    },
+}

@@ -1,0 +1,197 @@
+//! What the provider tells the world: facts and statuses, published on the bus.
+
+use super::chain::CloseReason;
+use super::id::{BidId, DeploymentId, LeaseId, OrderId};
+use super::price::DecCoin;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A bus topic. Status topics retain their last value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Topic {
+    /// Leases and their health.
+    #[serde(rename = "akash.provider.cluster.status")]
+    ClusterStatus,
+    /// Orders and bids.
+    #[serde(rename = "akash.provider.bidengine.status")]
+    BidengineStatus,
+    /// Deployments and manifests.
+    #[serde(rename = "akash.provider.manifest.status")]
+    ManifestStatus,
+    /// Capacity and reservations.
+    #[serde(rename = "akash.provider.inventory.status")]
+    InventoryStatus,
+    /// Capacity of the cluster as a whole.
+    #[serde(rename = "inventory.cluster")]
+    InventoryCluster,
+    /// Capacity node by node.
+    #[serde(rename = "inventory.nodes")]
+    InventoryNodes,
+    /// Capacity of storage classes.
+    #[serde(rename = "inventory.storage")]
+    InventoryStorage,
+    /// Facts: everything that happens to orders, bids, leases, manifests and money.
+    #[serde(rename = "akash.provider.facts")]
+    Facts,
+}
+
+impl Topic {
+    /// All topics.
+    pub const ALL: [Self; 8] = [
+        Self::ClusterStatus,
+        Self::BidengineStatus,
+        Self::ManifestStatus,
+        Self::InventoryStatus,
+        Self::InventoryCluster,
+        Self::InventoryNodes,
+        Self::InventoryStorage,
+        Self::Facts,
+    ];
+
+    /// The topic's name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterStatus => "akash.provider.cluster.status",
+            Self::BidengineStatus => "akash.provider.bidengine.status",
+            Self::ManifestStatus => "akash.provider.manifest.status",
+            Self::InventoryStatus => "akash.provider.inventory.status",
+            Self::InventoryCluster => "inventory.cluster",
+            Self::InventoryNodes => "inventory.nodes",
+            Self::InventoryStorage => "inventory.storage",
+            Self::Facts => "akash.provider.facts",
+        }
+    }
+
+    /// True when the bus keeps the last value for late subscribers.
+    #[must_use]
+    pub const fn is_retained(self) -> bool {
+        !matches!(self, Self::Facts)
+    }
+}
+
+/// Everything the bus carries.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// An order was seen and is being looked at.
+    OrderSeen {
+        /// Which.
+        order: OrderId,
+    },
+    /// We will not bid.
+    OrderDeclined {
+        /// Which.
+        order: OrderId,
+        /// The reason as a short word a machine can count.
+        reason: String,
+        /// The reason for people.
+        message: String,
+    },
+    /// Our bid is on the chain.
+    BidPlaced {
+        /// Which.
+        bid: BidId,
+        /// At what price.
+        price: DecCoin,
+    },
+    /// An open bid of ours from before was taken over.
+    BidAdopted {
+        /// Which.
+        bid: BidId,
+        /// At what price.
+        price: DecCoin,
+    },
+    /// Our bid is over without a lease.
+    BidEnded {
+        /// Which.
+        bid: BidId,
+        /// `lost`, `order_closed`, `timeout`, `closed` or `failed`.
+        outcome: String,
+    },
+    /// Our bid won.
+    LeaseWon {
+        /// Which.
+        lease: LeaseId,
+        /// Price per block.
+        price: DecCoin,
+    },
+    /// A manifest was accepted and is durable.
+    ManifestReceived {
+        /// For which deployment.
+        deployment: DeploymentId,
+        /// Lower-case hex of its hash.
+        hash: String,
+    },
+    /// The cluster took a lease's workload.
+    Deployed {
+        /// Which lease.
+        lease: LeaseId,
+        /// 1 for the first version, counted up by updates.
+        generation: u64,
+    },
+    /// The cluster did not take a lease's workload; it is tried again.
+    DeployFailed {
+        /// Which lease.
+        lease: LeaseId,
+        /// Why.
+        message: String,
+    },
+    /// What is known of a workload's health changed.
+    HealthChanged {
+        /// Which lease.
+        lease: LeaseId,
+        /// `good`, `bad` or `unknown`.
+        health: String,
+    },
+    /// We decided to end a lease.
+    LeaseEnding {
+        /// Which.
+        lease: LeaseId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A lease is over and everything of it is gone.
+    LeaseClosed {
+        /// Which.
+        lease: LeaseId,
+        /// Why.
+        reason: Option<CloseReason>,
+    },
+    /// A deployment's money was looked at.
+    BalanceChecked {
+        /// Which deployment.
+        deployment: DeploymentId,
+        /// Blocks until it runs dry; `None` when nothing is owed per block.
+        blocks_left: Option<u64>,
+    },
+    /// A lease was paid out.
+    Withdrawn {
+        /// Which.
+        lease: LeaseId,
+    },
+    /// A payout failed; it is tried again.
+    WithdrawFailed {
+        /// Which.
+        lease: LeaseId,
+        /// Why.
+        message: String,
+    },
+    /// The circuit breaker stopped our own closes; keep this over a restart.
+    BreakerTripped {
+        /// How many were wanted within the window.
+        wanted: u32,
+    },
+    /// The circuit breaker was released by command.
+    BreakerReleased,
+    /// A full scan found differences between chain, cluster and ledger.
+    DriftFound {
+        /// One line each.
+        findings: Vec<String>,
+    },
+    /// A retained status; the body is the JSON of that part of the status.
+    Status {
+        /// Body.
+        body: Value,
+    },
+}

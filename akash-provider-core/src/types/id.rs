@@ -1,0 +1,314 @@
+//! Ids and their paths. The paths feed hashes and object names, so their form is the network's
+//! (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not in the path).
+
+use bech32::{Bech32, Hrp};
+use data_encoding::{BASE32HEX_NOPAD, Encoding};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha224, Sha256};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+const HRP: &str = "akash";
+
+/// Why a text is not an address or an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} `{text}`: {why}")]
+pub struct ParseIdError {
+    what: &'static str,
+    text: String,
+    why: String,
+}
+
+impl ParseIdError {
+    fn new(what: &'static str, text: &str, why: impl fmt::Display) -> Self {
+        let text = text.chars().take(200).collect();
+        Self {
+            what,
+            text,
+            why: why.to_string(),
+        }
+    }
+}
+
+/// A bech32 account address with the prefix `akash`; checked when it is made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(Arc<str>);
+
+impl Address {
+    /// The address of an account's raw bytes (20 for keys, 32 for module accounts).
+    ///
+    /// # Errors
+    /// When `bytes` is empty or longer than 255 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseIdError> {
+        if bytes.is_empty() || bytes.len() > 255 {
+            return Err(ParseIdError::new("address", "", "must have 1 to 255 bytes"));
+        }
+        let hrp = Hrp::parse(HRP).map_err(|e| ParseIdError::new("address", HRP, e))?;
+        let text = bech32::encode::<Bech32>(hrp, bytes).map_err(|e| ParseIdError::new("address", "", e))?;
+        Ok(Self(text.into()))
+    }
+
+    /// The address as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Address {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let (hrp, _) = bech32::decode(text).map_err(|e| ParseIdError::new("address", text, e))?;
+        if hrp.as_str() != HRP {
+            return Err(ParseIdError::new("address", text, "prefix must be `akash`"));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A tenant's deployment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeploymentId {
+    /// The tenant.
+    pub owner: Address,
+    /// Sequence number the tenant chose.
+    pub dseq: u64,
+}
+
+/// A placement group of a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId {
+    /// The deployment it belongs to.
+    pub deployment: DeploymentId,
+    /// 1 for the first group (groups are sorted by name).
+    pub gseq: u32,
+}
+
+/// An order for a group; a restarted group gets a new one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderId {
+    /// The group it is for.
+    pub group: GroupId,
+    /// 1 for the first order of the group.
+    pub oseq: u32,
+}
+
+/// A provider's one bid on an order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BidId {
+    /// The order bid on.
+    pub order: OrderId,
+    /// The bidder.
+    pub provider: Address,
+}
+
+/// A lease has the id of the bid that won it.
+pub type LeaseId = BidId;
+
+impl OrderId {
+    /// The tenant's deployment this order is for.
+    #[must_use]
+    pub fn deployment(&self) -> &DeploymentId {
+        &self.group.deployment
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn owner(&self) -> &Address {
+        &self.group.deployment.owner
+    }
+}
+
+impl BidId {
+    /// The tenant's deployment this bid or lease is for.
+    #[must_use]
+    pub fn deployment(&self) -> &DeploymentId {
+        self.order.deployment()
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn owner(&self) -> &Address {
+        self.order.owner()
+    }
+
+    /// Name of the lease's namespace and Manifest object: base32hex of SHA-224 of the path.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        base32hex(&Sha224::digest(self.to_string().as_bytes()))
+    }
+
+    /// First label of the automatic hostname of a service of this lease.
+    #[must_use]
+    pub fn ingress_label(&self, service: &str) -> String {
+        let name = format!("{self}{service}");
+        base32hex(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_DNS, name.as_bytes()).as_bytes())
+    }
+}
+
+/// Key under which leased IPs of one tenant may be shared between that tenant's deployments.
+#[must_use]
+pub fn ip_sharing_key(owner: &Address, endpoint: &str) -> String {
+    let plain = !endpoint.is_empty()
+        && endpoint
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if plain {
+        return format!("{owner}-ip-{endpoint}");
+    }
+    let digest = Sha256::digest(endpoint.as_bytes());
+    format!("{owner}-ip-{}", base32hex(digest.get(..15).unwrap_or_default()))
+}
+
+fn base32hex(bytes: &[u8]) -> String {
+    let encoding: &Encoding = &BASE32HEX_NOPAD;
+    encoding.encode(bytes).to_ascii_lowercase()
+}
+
+impl fmt::Display for DeploymentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.dseq)
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.deployment, self.gseq)
+    }
+}
+
+impl fmt::Display for OrderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.oseq)
+    }
+}
+
+impl fmt::Display for BidId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.order, self.provider)
+    }
+}
+
+fn split<'a, const N: usize>(what: &'static str, text: &'a str) -> Result<[&'a str; N], ParseIdError> {
+    let parts: Vec<&str> = text.split('/').collect();
+    parts
+        .try_into()
+        .map_err(|_| ParseIdError::new(what, text, format!("must have {N} parts separated by `/`")))
+}
+
+fn number<T: FromStr<Err: fmt::Display>>(what: &'static str, text: &str) -> Result<T, ParseIdError> {
+    text.parse().map_err(|e| ParseIdError::new(what, text, e))
+}
+
+impl FromStr for DeploymentId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let [owner, dseq] = split("deployment id", text)?;
+        Ok(Self {
+            owner: owner.parse()?,
+            dseq: number("dseq", dseq)?,
+        })
+    }
+}
+
+impl FromStr for GroupId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let [owner, dseq, gseq] = split("group id", text)?;
+        let deployment = DeploymentId {
+            owner: owner.parse()?,
+            dseq: number("dseq", dseq)?,
+        };
+        Ok(Self {
+            deployment,
+            gseq: number("gseq", gseq)?,
+        })
+    }
+}
+
+impl FromStr for OrderId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let (group, oseq) = text
+            .rsplit_once('/')
+            .ok_or_else(|| ParseIdError::new("order id", text, "must have 4 parts"))?;
+        Ok(Self {
+            group: group.parse()?,
+            oseq: number("oseq", oseq)?,
+        })
+    }
+}
+
+impl FromStr for BidId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let (order, provider) = text
+            .rsplit_once('/')
+            .ok_or_else(|| ParseIdError::new("bid id", text, "must have 5 parts"))?;
+        Ok(Self {
+            order: order.parse()?,
+            provider: provider.parse()?,
+        })
+    }
+}
+
+macro_rules! serde_as_text {
+    ($($id:ty),*) => {$(
+        impl Serialize for $id {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $id {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+serde_as_text!(Address, DeploymentId, GroupId, OrderId, BidId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_parse_back() {
+        let text = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1001/1/2/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+        let id: BidId = text.parse().unwrap();
+        assert_eq!(id.to_string(), text);
+        assert_eq!(id.order.oseq, 2);
+        assert_eq!(id.namespace().len(), 45);
+        assert_eq!(id.ingress_label("web").len(), 26);
+    }
+
+    #[test]
+    fn bad_ids_are_named() {
+        for text in [
+            "",
+            "/",
+            "akash1x/1",
+            "cosmos1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1",
+            "a/b/c/d/e/f",
+        ] {
+            assert!(text.parse::<BidId>().is_err(), "{text}");
+            assert!(text.parse::<DeploymentId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn odd_endpoint_names_are_hashed() {
+        let owner: Address = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
+        assert_eq!(ip_sharing_key(&owner, "web-1"), format!("{owner}-ip-web-1"));
+        assert_eq!(ip_sharing_key(&owner, "Web").len(), owner.as_str().len() + 4 + 24);
+    }
+}

@@ -1,0 +1,2 @@
+//! The Akash compute provider as a daemon.
+fn main() {}
