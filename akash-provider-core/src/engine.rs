@@ -1,8 +1,42 @@
-//! The engine.
+//! The engine: every state machine and ledger of a provider, changed by one function.
+//!
+//! ```text
+//!                 chain events   completions   requests   cluster   inventory
+//!                       └────────────┴────────────┼──────────┴─────────┘
+//!                                         Engine::step(now, input)
+//!             ┌───────────┬──────────────┬────────┴─────┬──────────────────────┐
+//!           order     deployment      workload        escrow        reservations, hostnames
+//!         (per order) (per tenant's  (per lease)   (per tenant's      (ledgers, answer
+//!                      deployment)                  deployment)        within the step)
+//!             └───────────┴──────────────┴────────┬─────┴──────────────────────┘
+//!                                     effects: calls, facts, replies
+//! ```
+//! No clock, no randomness, no I/O: time is passed in, timers are state ([`Engine::next_deadline`]), a call is
+//! an effect whose completion comes back as an input. The engine is a cache of chain and cluster; one path
+//! (`recover`) builds it from a snapshot, at the start, after a gap, and in every full scan.
 
+pub mod breaker;
+pub mod cx;
+pub mod deployment;
 pub mod effect;
+pub mod escrow;
+pub mod hostnames;
 pub mod input;
+pub mod order;
+pub mod reservations;
 pub mod status;
+pub mod workload;
+
+mod backoff;
+mod facts;
+mod leases;
+mod manifests;
+mod orders;
+mod recover;
+mod report;
+mod route;
+mod scan;
+mod timers;
 
 pub use effect::{Call, Effect, EffectId};
 pub use input::{
@@ -12,12 +46,86 @@ pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
 use crate::inventory::Explanation;
-use crate::types::{GroupSpec, LeaseId, Mono, Now};
+use crate::types::{
+    BlockTime, DeploymentId, Event, GroupId, GroupSpec, Height, LeaseId, Mono, Now, OrderId,
+};
+use breaker::Breaker;
+use cx::Cx;
+use facts::Facts;
+use hostnames::Hostnames;
+use orders::Orders;
+use reservations::Reservations;
+use rustc_hash::FxHashMap;
+use scan::Scan;
+use std::sync::Arc;
+use timers::{Key, Timers};
+
+/// A machine with what the engine keeps beside it. The machine is taken out while it makes a step.
+#[derive(Debug)]
+struct Slot<M> {
+    machine: Option<M>,
+    timers: (Option<Mono>, Option<BlockTime>),
+    inflight: Option<EffectId>,
+    /// Second lane (workloads only).
+    inflight_chain: Option<EffectId>,
+}
+
+impl<M> Slot<M> {
+    const fn new(machine: M) -> Self {
+        Self { machine: Some(machine), timers: (None, None), inflight: None, inflight_chain: None }
+    }
+}
+
+/// Who waits for a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    Order(OrderId),
+    Deployment(DeploymentId),
+    WorkloadCluster(LeaseId),
+    WorkloadChain(LeaseId),
+    Escrow(DeploymentId),
+    Provider,
+    Audit(String),
+    Scan,
+}
+
+/// Phase of the engine's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifecycle {
+    Init,
+    Running,
+    Shutdown,
+}
 
 /// Every state machine and ledger of a provider; changes only by [`Engine::step`].
 #[derive(Debug)]
 pub struct Engine {
-    config: Config,
+    config: Arc<Config>,
+    lifecycle: Lifecycle,
+    leadership: Leadership,
+    closes_from: Mono,
+    now: Now,
+    height: Height,
+    chain_known: bool,
+    cluster_known: bool,
+    orders: Orders,
+    order_of_group: FxHashMap<GroupId, OrderId>,
+    deployments: FxHashMap<DeploymentId, Slot<deployment::Deployment>>,
+    workloads: FxHashMap<LeaseId, Slot<workload::Workload>>,
+    escrows: FxHashMap<DeploymentId, Slot<escrow::Escrow>>,
+    reservations: Reservations,
+    hostnames: Hostnames,
+    /// Names a lease wants that another lease of the same tenant still holds.
+    withheld: FxHashMap<String, LeaseId>,
+    facts: Facts,
+    breaker: Breaker,
+    scan: Scan,
+    timers: Timers,
+    pending: FxHashMap<EffectId, (Target, bool)>,
+    writes_in_flight: u64,
+    next_effect: u64,
+    unexpected: u64,
+    out: Vec<Effect>,
 }
 
 impl Engine {
@@ -27,51 +135,181 @@ impl Engine {
     /// When the settings make no sense.
     pub fn new(config: Config) -> Result<Self, InvalidConfig> {
         config.validate()?;
-        Ok(Self { config })
+        Ok(Self {
+            lifecycle: Lifecycle::Init,
+            leadership: Leadership::Leader { epoch: 0 },
+            closes_from: Mono(0),
+            now: Now::default(),
+            height: 0,
+            chain_known: false,
+            cluster_known: false,
+            orders: Orders::default(),
+            order_of_group: FxHashMap::default(),
+            deployments: FxHashMap::default(),
+            workloads: FxHashMap::default(),
+            escrows: FxHashMap::default(),
+            reservations: Reservations::new(&config),
+            hostnames: Hostnames::new(&config.blocked_hostnames),
+            withheld: FxHashMap::default(),
+            facts: Facts::default(),
+            breaker: Breaker::new(config.breaker_tripped),
+            scan: Scan::default(),
+            timers: Timers::default(),
+            pending: FxHashMap::default(),
+            writes_in_flight: 0,
+            next_effect: 0,
+            unexpected: 0,
+            out: Vec::new(),
+            config: Arc::new(config),
+        })
     }
 
     /// Takes one input and says what is to be done.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        let _ = (now, input, &self.config);
-        Vec::new()
+        self.take_time(now);
+        match input {
+            Input::Chain(event) => self.chain_event(event),
+            Input::Cluster(change) => self.cluster_changed(change),
+            Input::Inventory(update) => {
+                self.reservations.update(update);
+                self.capacity_known();
+            }
+            Input::Completed(id, completion) => self.completed(id, completion),
+            Input::Request(id, request) => self.requested(id, request),
+            Input::Leadership(leadership) => self.leadership_changed(leadership),
+            Input::Shutdown => self.shutdown(),
+        }
+        self.finish()
     }
 
     /// When [`Engine::handle_timeout`] is due; block-time deadlines come with the blocks by themselves.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        None
+        let own = [self.timers.next_mono(), self.scan.deadline(), self.orders.retry_deadline()];
+        own.into_iter().flatten().min()
     }
 
     /// Lets deadlines pass. May be called at any time, also for nothing.
     pub fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
-        let _ = now;
-        Vec::new()
+        self.take_time(now);
+        self.finish()
     }
 
-    /// True when no call is owed that must be waited for before stopping.
+    /// True when no write is under way: what is left can be stopped without losing anything.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        true
+    pub const fn is_idle(&self) -> bool {
+        self.writes_in_flight == 0
     }
 
-    /// A plain snapshot of everything.
-    #[must_use]
-    pub fn status(&self, now: Now) -> Status {
-        let _ = now;
-        Status::default()
-    }
-
-    /// Why a group would or would not fit right now, node by node.
+    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
     #[must_use]
     pub fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
-        let _ = group;
-        None
+        self.reservations.is_known().then(|| self.reservations.explain(group))
     }
 
     /// True while the chain shows this lease as ours and alive.
     #[must_use]
     pub fn has_lease(&self, lease: &LeaseId) -> bool {
-        let _ = lease;
-        false
+        self.workloads.get(lease).and_then(|s| s.machine.as_ref()).is_some_and(workload::Workload::is_live)
     }
+
+    fn take_time(&mut self, now: Now) {
+        self.now.mono = self.now.mono.max(now.mono);
+        self.now.block_time = self.now.block_time.max(now.block_time);
+    }
+
+    fn finish(&mut self) -> Vec<Effect> {
+        self.fire_timers();
+        self.orders_retry();
+        self.drive_scan();
+        std::mem::take(&mut self.out)
+    }
+
+    fn fire_timers(&mut self) {
+        for key in self.timers.take_due(self.now) {
+            match key {
+                Key::Order(id) => self.drive_order(&id, order::Input::Wake),
+                Key::Deployment(id) => self.drive_deployment(&id, deployment::Input::Wake),
+                Key::Workload(id) => self.drive_workload(&id, workload::Input::Wake),
+                Key::Escrow(id) => self.drive_escrow(&id, escrow::Input::Wake),
+            }
+        }
+    }
+
+    fn cx<'a>(&self, config: &'a Config) -> Cx<'a> {
+        Cx {
+            config,
+            now: self.now,
+            height: self.height,
+            leadership: self.leadership,
+            may_close: matches!(self.leadership, Leadership::Leader { .. })
+                && self.now.mono >= self.closes_from
+                && self.chain_known,
+            cluster_known: self.cluster_known,
+            stopping: self.lifecycle == Lifecycle::Shutdown,
+        }
+    }
+
+    fn call(&mut self, target: Target, call: Call) -> EffectId {
+        let id = EffectId(self.next_effect);
+        self.next_effect += 1;
+        let write = call.is_write();
+        self.writes_in_flight += u64::from(write);
+        self.pending.insert(id, (target, write));
+        self.out.push(Effect::Call(id, call));
+        id
+    }
+
+    fn publish(&mut self, event: Event) {
+        self.out.push(Effect::Publish(Arc::new(event)));
+    }
+
+    fn reply(&mut self, request: RequestId, response: Response) {
+        self.out.push(Effect::Reply(request, response));
+    }
+
+    fn leadership_changed(&mut self, leadership: Leadership) {
+        let was_standby = self.leadership == Leadership::Standby;
+        self.leadership = leadership;
+        if was_standby && leadership != Leadership::Standby {
+            // Transactions of the leader before us may still land.
+            self.closes_from = self.now.mono.plus(self.config.takeover_grace);
+            self.scan.soon();
+        }
+        self.wake_everything();
+    }
+
+    /// Wakes every machine: permissions changed.
+    fn wake_everything(&mut self) {
+        for id in self.orders.ids() {
+            self.drive_order(&id, order::Input::Wake);
+        }
+        for id in sorted(self.deployments.keys()) {
+            self.drive_deployment(&id, deployment::Input::Wake);
+        }
+        for id in sorted(self.workloads.keys()) {
+            self.drive_workload(&id, workload::Input::Wake);
+        }
+        for id in sorted(self.escrows.keys()) {
+            self.drive_escrow(&id, escrow::Input::Wake);
+        }
+    }
+
+    fn shutdown(&mut self) {
+        self.lifecycle = Lifecycle::Shutdown;
+        for id in self.orders.ids() {
+            self.drive_order(&id, order::Input::Shutdown);
+        }
+        for id in sorted(self.deployments.keys()) {
+            self.drive_deployment(&id, deployment::Input::Shutdown);
+        }
+        self.refuse_scans();
+    }
+}
+
+/// Keys in an order that does not depend on hashing.
+fn sorted<'a, T: Ord + Clone + 'a>(keys: impl Iterator<Item = &'a T>) -> Vec<T> {
+    let mut keys: Vec<T> = keys.cloned().collect();
+    keys.sort_unstable();
+    keys
 }

@@ -1,0 +1,453 @@
+//! One tenant's deployment: our leases of it, the manifest, and the answers to who submits one.
+//!
+//! ```text
+//!  submit ─► Fetching ─► Checking ─► Recording ─► answered, handed to the workloads
+//!               │            │           │
+//!               └─ refused ──┴───────────┘        (a refusal never disarms the manifest deadline)
+//! ```
+//! Requests wait in line and are handled one at a time. Every lease has its own manifest deadline, in block
+//! time, and none counts before it is known what the cluster has. At most one call is owed at a time.
+
+use super::backoff;
+use super::cx::Cx;
+use super::effect::Call;
+use super::input::{Refusal, RefusalKind, RequestId};
+use crate::cluster;
+use crate::error::Failure;
+use crate::manifest::Manifest;
+use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Failed reads before a request is answered "unavailable"; tenants wait for the answer.
+const READ_ATTEMPTS: u32 = 3;
+/// How long a deployment without leases is kept, for the lease that a restarted group brings.
+const LINGER: Duration = Duration::from_secs(300);
+
+/// A manifest that waits to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Submission {
+    /// Who to answer; `None` for one accepted before, sent again for a new lease.
+    pub request: Option<RequestId>,
+    /// The manifest.
+    pub manifest: Arc<Manifest>,
+    /// Its canonical hash.
+    pub hash: [u8; 32],
+}
+
+/// A manifest that passed, lease by lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Accepted {
+    /// What each lease is to run.
+    pub deployments: Vec<Arc<cluster::Deployment>>,
+    /// Hostnames each lease gave up with it.
+    pub purge: Vec<(LeaseId, Vec<String>)>,
+}
+
+/// What the first request in line waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Nothing.
+    Idle,
+    /// `FetchDeployment` is owed, or tried again at `retry_at`.
+    Fetching {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+    },
+    /// The engine checks it against the chain's record and the hostname ledger.
+    Checking,
+    /// `Record` is owed for the deployment at this index.
+    Recording {
+        /// What is recorded.
+        accepted: Accepted,
+        /// Index into it.
+        at: usize,
+    },
+    /// Nobody needs it any more.
+    Done,
+}
+
+/// What happens to a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// A tenant submits a manifest.
+    Submit(Submission),
+    /// Of `FetchDeployment`.
+    Fetched(Result<Option<DeploymentRecord>, Failure>),
+    /// The engine has checked the first in line.
+    Checked(Result<Accepted, Refusal>),
+    /// Of `Record`.
+    Recorded(Result<(), Failure>),
+    /// We have a lease; its manifest is due at this block time.
+    LeaseAdded {
+        /// The lease.
+        lease: LeaseId,
+        /// When its manifest is due; `None` for never.
+        deadline: Option<BlockTime>,
+        /// The cluster has its manifest.
+        has_manifest: bool,
+    },
+    /// A lease is over.
+    LeaseRemoved(LeaseId),
+    /// The chain closed the deployment.
+    Closed,
+    /// Time passed.
+    Wake,
+    /// Refuse what waits.
+    Shutdown,
+}
+
+/// What a deployment wants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A call; its completion comes back as the matching input.
+    Call(Call),
+    /// Check this submission against this record; answer `Checked` at once.
+    Check(Submission, Box<DeploymentRecord>),
+    /// The check's hostname claims are to be undone: nothing was recorded.
+    Undo(Accepted),
+    /// Answer a request.
+    Reply(RequestId, Result<(), Refusal>),
+    /// Give a workload what it is to run.
+    Deliver {
+        /// What.
+        deployment: Arc<cluster::Deployment>,
+        /// Hostnames that go.
+        purge: Vec<String>,
+    },
+    /// A lease has no manifest in time.
+    EndLease(LeaseId, CloseReason),
+    /// Tell the world.
+    Publish(Event),
+    /// This input was not expected in this phase.
+    Unexpected,
+}
+
+/// A lease of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Entry {
+    lease: LeaseId,
+    deadline: Option<BlockTime>,
+    has_manifest: bool,
+}
+
+/// The machine of one deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Deployment {
+    id: DeploymentId,
+    phase: Phase,
+    leases: Vec<Entry>,
+    line: Vec<Submission>,
+    accepted: Option<(Arc<Manifest>, [u8; 32])>,
+    attempts: u32,
+    idle_since: Option<Mono>,
+    closed: bool,
+}
+
+impl Deployment {
+    /// A deployment without leases.
+    #[must_use]
+    pub fn new(id: &DeploymentId) -> Self {
+        Self {
+            id: id.clone(),
+            phase: Phase::Idle,
+            leases: Vec::new(),
+            line: Vec::new(),
+            accepted: None,
+            attempts: 0,
+            idle_since: None,
+            closed: false,
+        }
+    }
+
+    /// What the first request in line waits for.
+    #[must_use]
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Hash of the manifest accepted last.
+    #[must_use]
+    pub fn accepted_hash(&self) -> Option<&[u8; 32]> {
+        self.accepted.as_ref().map(|(_, hash)| hash)
+    }
+
+    /// Our leases of it.
+    pub fn leases(&self) -> impl Iterator<Item = &LeaseId> {
+        self.leases.iter().map(|e| &e.lease)
+    }
+
+    /// Earliest block time at which a lease without manifest is given up.
+    #[must_use]
+    pub fn manifest_deadline(&self) -> Option<BlockTime> {
+        self.leases.iter().filter(|e| !e.has_manifest).filter_map(|e| e.deadline).min()
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        u32::try_from(self.line.iter().filter(|s| s.request.is_some()).count()).unwrap_or(u32::MAX)
+    }
+
+    /// True when a call is owed.
+    #[must_use]
+    pub const fn owes_call(&self) -> bool {
+        match self.phase {
+            Phase::Fetching { retry_at } => retry_at.is_none(),
+            Phase::Recording { .. } => true,
+            Phase::Idle | Phase::Checking | Phase::Done => false,
+        }
+    }
+
+    /// Monotonic moment at which it wants a `Wake`.
+    #[must_use]
+    pub fn mono_deadline(&self) -> Option<Mono> {
+        let retry = match self.phase {
+            Phase::Fetching { retry_at } => retry_at,
+            Phase::Idle | Phase::Checking | Phase::Recording { .. } | Phase::Done => None,
+        };
+        retry.or_else(|| self.idle_since.map(|since| since.plus(LINGER)))
+    }
+
+    /// Block time at which it wants a `Wake`.
+    #[must_use]
+    pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        self.manifest_deadline().filter(|_| cx.may_write() && cx.cluster_known)
+    }
+
+    /// One step.
+    #[must_use]
+    pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        let next = match input {
+            Input::Submit(submission) => self.submit(cx, submission, out),
+            Input::Fetched(result) => self.fetched(cx, result, out),
+            Input::Checked(result) => self.checked(result, out),
+            Input::Recorded(result) => self.recorded(result, out),
+            Input::LeaseAdded { lease, deadline, has_manifest } => {
+                self.lease_added(cx, lease, deadline, has_manifest, out)
+            }
+            Input::LeaseRemoved(lease) => self.lease_removed(&lease, out),
+            Input::Closed => Self { closed: true, accepted: None, ..self },
+            Input::Wake => self.wake(cx, out),
+            Input::Shutdown => self.shutdown(out),
+        };
+        next.settle(cx)
+    }
+
+    fn submit(mut self, cx: &Cx<'_>, submission: Submission, out: &mut Vec<Action>) -> Self {
+        let refuse = |kind, message: &str| Refusal { kind, message: message.to_owned() };
+        let refusal = if cx.stopping {
+            Some(refuse(RefusalKind::Stopping, "the provider is stopping; submit again in a minute"))
+        } else if cx.is_standby() {
+            Some(refuse(RefusalKind::NotLeader, "this instance is a standby; submit to the leading one"))
+        } else if self.waiting() >= cx.config.manifest_queue_limit {
+            Some(refuse(RefusalKind::Busy, "too many manifests wait for this deployment; submit again later"))
+        } else {
+            None
+        };
+        match (refusal, submission.request) {
+            (Some(refusal), Some(request)) => {
+                out.push(Action::Reply(request, Err(refusal)));
+                self
+            }
+            (Some(_), None) => self,
+            (None, _) => {
+                self.line.push(submission);
+                self.next_in_line(out)
+            }
+        }
+    }
+
+    fn next_in_line(mut self, out: &mut Vec<Action>) -> Self {
+        if !matches!(self.phase, Phase::Idle) || self.line.is_empty() {
+            return self;
+        }
+        self.attempts = 0;
+        out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
+        self.phase = Phase::Fetching { retry_at: None };
+        self
+    }
+
+    fn fetched(mut self, cx: &Cx<'_>, result: Result<Option<DeploymentRecord>, Failure>, out: &mut Vec<Action>) -> Self {
+        if !matches!(self.phase, Phase::Fetching { retry_at: None }) {
+            return self.unexpected(out);
+        }
+        let Some(first) = self.line.first() else { return self.settle_line(out) };
+        match result {
+            Ok(Some(record)) => {
+                out.push(Action::Check(first.clone(), Box::new(record)));
+                self.phase = Phase::Checking;
+                self
+            }
+            Ok(None) => {
+                let message = format!("no lease for deployment {}: the chain does not know it", self.id);
+                self.answer(Err(Refusal { kind: RefusalKind::NoLease, message }), out)
+            }
+            Err(failure) => {
+                self.attempts += 1;
+                if failure.transient && self.attempts < READ_ATTEMPTS {
+                    let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
+                    self.phase = Phase::Fetching { retry_at };
+                    return self;
+                }
+                let message = format!("the chain cannot be asked about {}: {failure}; submit again", self.id);
+                self.answer(Err(Refusal { kind: RefusalKind::Unavailable, message }), out)
+            }
+        }
+    }
+
+    fn checked(mut self, result: Result<Accepted, Refusal>, out: &mut Vec<Action>) -> Self {
+        if !matches!(self.phase, Phase::Checking) {
+            return self.unexpected(out);
+        }
+        match result {
+            Err(refusal) => self.answer(Err(refusal), out),
+            Ok(accepted) => match accepted.deployments.first() {
+                Some(first) => {
+                    out.push(Action::Call(Call::Record(Arc::clone(first))));
+                    self.phase = Phase::Recording { accepted, at: 0 };
+                    self
+                }
+                None => self.answer(Ok(()), out),
+            },
+        }
+    }
+
+    fn recorded(mut self, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Recording { accepted, at } = std::mem::replace(&mut self.phase, Phase::Idle) else {
+            return self.unexpected(out);
+        };
+        if let Err(failure) = result {
+            out.push(Action::Undo(accepted));
+            let message = format!("the cluster could not keep the manifest: {failure}; submit again");
+            let kind = if failure.transient { RefusalKind::Unavailable } else { RefusalKind::Rejected };
+            return self.answer(Err(Refusal { kind, message }), out);
+        }
+        if let Some(next) = accepted.deployments.get(at + 1) {
+            out.push(Action::Call(Call::Record(Arc::clone(next))));
+            self.phase = Phase::Recording { accepted, at: at + 1 };
+            return self;
+        }
+        self.deliver(accepted, out);
+        self.answer(Ok(()), out)
+    }
+
+    fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
+        let Some(first) = self.line.first() else { return };
+        let hash = data_encoding::HEXLOWER.encode(&first.hash);
+        out.push(Action::Publish(Event::ManifestReceived { deployment: self.id.clone(), hash }));
+        self.accepted = Some((Arc::clone(&first.manifest), first.hash));
+        for deployment in accepted.deployments {
+            if let Some(entry) = self.leases.iter_mut().find(|e| e.lease == deployment.lease) {
+                entry.has_manifest = true;
+            }
+            let gone = accepted.purge.iter().find(|(lease, _)| *lease == deployment.lease);
+            let purge = gone.map(|(_, names)| names.clone()).unwrap_or_default();
+            out.push(Action::Deliver { deployment, purge });
+        }
+    }
+
+    /// Answers the first in line and takes the next.
+    fn answer(mut self, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
+        if !self.line.is_empty() {
+            let submission = self.line.remove(0);
+            if let Some(request) = submission.request {
+                out.push(Action::Reply(request, result));
+            }
+        }
+        self.settle_line(out)
+    }
+
+    fn settle_line(mut self, out: &mut Vec<Action>) -> Self {
+        self.phase = Phase::Idle;
+        self.next_in_line(out)
+    }
+
+    fn lease_added(
+        mut self,
+        cx: &Cx<'_>,
+        lease: LeaseId,
+        deadline: Option<BlockTime>,
+        has_manifest: bool,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        match self.leases.iter_mut().find(|e| e.lease == lease) {
+            Some(entry) => {
+                entry.has_manifest |= has_manifest;
+            }
+            None => {
+                self.leases.push(Entry { lease, deadline, has_manifest });
+                // A manifest accepted before is sent again for the new lease, if it is still the current one.
+                if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {
+                    return self.submit(cx, Submission { request: None, manifest, hash }, out);
+                }
+            }
+        }
+        self
+    }
+
+    fn lease_removed(mut self, lease: &LeaseId, out: &mut Vec<Action>) -> Self {
+        let before = self.leases.len();
+        self.leases.retain(|e| e.lease != *lease);
+        if self.leases.len() == before { self.unexpected(out) } else { self }
+    }
+
+    fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if let Phase::Fetching { retry_at: Some(at) } = self.phase
+            && at <= cx.now.mono
+        {
+            out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
+            self.phase = Phase::Fetching { retry_at: None };
+        }
+        if !cx.may_write() || !cx.cluster_known {
+            return self;
+        }
+        for entry in &mut self.leases {
+            // While a manifest is being recorded the tenant has done its part.
+            let late = !entry.has_manifest && entry.deadline.is_some_and(|d| d <= cx.now.block_time);
+            if late && matches!(self.phase, Phase::Recording { .. }) {
+                entry.deadline = Some(cx.now.block_time.plus(RECORDING_GRACE));
+            } else if late {
+                entry.deadline = None;
+                out.push(Action::EndLease(entry.lease.clone(), CloseReason::ManifestTimeout));
+            }
+        }
+        self
+    }
+
+    fn shutdown(mut self, out: &mut Vec<Action>) -> Self {
+        let recording = matches!(self.phase, Phase::Recording { .. });
+        // A manifest being recorded is durable or not within moments: its answer is awaited.
+        let keep = usize::from(recording);
+        for submission in self.line.drain(keep.min(self.line.len())..) {
+            let message = "the provider is stopping; submit again in a minute".to_owned();
+            if let Some(request) = submission.request {
+                out.push(Action::Reply(request, Err(Refusal { kind: RefusalKind::Stopping, message })));
+            }
+        }
+        self
+    }
+
+    /// Notices when nobody needs it any more.
+    fn settle(mut self, cx: &Cx<'_>) -> Self {
+        let idle = self.leases.is_empty() && self.line.is_empty() && matches!(self.phase, Phase::Idle);
+        if !idle {
+            self.idle_since = None;
+            return self;
+        }
+        let since = *self.idle_since.get_or_insert(cx.now.mono);
+        let lingered = cx.now.mono >= since.plus(LINGER);
+        if self.closed || self.accepted.is_none() || lingered {
+            self.phase = Phase::Done;
+        }
+        self
+    }
+
+    fn unexpected(self, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Unexpected);
+        self
+    }
+}
+
+/// A record that is under way at the deadline gets this much longer.
+const RECORDING_GRACE: Duration = Duration::from_secs(30);

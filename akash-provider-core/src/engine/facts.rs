@@ -1,0 +1,160 @@
+//! What the market knows of us: our record, what auditors signed, the parameters. Read once, shared by all
+//! orders, refreshed by events, and bounded.
+
+use crate::bidding;
+use crate::error::Failure;
+use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an auditor's signature is believed without asking again (as in today's provider).
+const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
+/// How long a failure is believed, so that waiting orders do not ask one after another.
+const FAILED_TTL: Duration = Duration::from_secs(60);
+/// Auditors remembered at most; orders name them, so the number is not ours to choose.
+const AUDITORS_MAX: usize = 1024;
+/// Failed reads before the orders that wait are judged without.
+const ATTEMPTS: u32 = 3;
+
+/// What one auditor signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Audit {
+    /// Being asked for.
+    Asked { attempts: u32 },
+    /// Known; nothing when the auditor signed nothing.
+    Known { at: Mono, signed: Option<AuditedAttributes> },
+    /// Could not be asked; orders are told why, and after a while the next one asks again.
+    Failed { at: Mono, message: String },
+}
+
+/// The facts.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    provider: Option<Provider>,
+    provider_asked: bool,
+    params: Option<MarketParams>,
+    audits: BTreeMap<String, Audit>,
+    waiting: Vec<OrderId>,
+}
+
+/// What an order's judgement needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// Everything is here.
+    Ready(Vec<AuditedAttributes>),
+    /// These auditors are to be asked; the order waits. May be empty when they are being asked already.
+    Ask(Vec<String>),
+    /// It cannot be found out.
+    Failed(String),
+}
+
+impl Facts {
+    /// Takes a snapshot's facts.
+    pub fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+        self.provider = provider.cloned();
+        self.params = Some(params.clone());
+    }
+
+    /// Our attributes as registered; none while we are not.
+    #[must_use]
+    pub fn attributes(&self) -> &[Attribute] {
+        self.provider.as_ref().map_or(&[], |p| &p.attributes)
+    }
+
+    /// True when we are registered.
+    #[must_use]
+    pub const fn is_registered(&self) -> bool {
+        self.provider.is_some()
+    }
+
+    /// Market parameters, once known.
+    #[must_use]
+    pub const fn params(&self) -> Option<&MarketParams> {
+        self.params.as_ref()
+    }
+
+    /// Our record changed: true when it is to be asked for (once).
+    pub fn provider_stale(&mut self) -> bool {
+        !std::mem::replace(&mut self.provider_asked, true)
+    }
+
+    /// Our record was read; a failure keeps the old one.
+    pub fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+        self.provider_asked = false;
+        if let Ok(provider) = result {
+            self.provider = provider;
+        }
+    }
+
+    /// What an auditor signed changed.
+    pub fn audit_stale(&mut self, auditor: &str) {
+        if let Some(Audit::Known { .. } | Audit::Failed { .. }) = self.audits.get(auditor) {
+            self.audits.remove(auditor);
+        }
+    }
+
+    /// What is needed to judge a group.
+    pub fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
+        let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), false);
+        for auditor in bidding::auditors(group) {
+            match self.audits.get(auditor) {
+                Some(Audit::Known { at, signed }) if now.since(*at) < AUDIT_TTL => known.extend(signed.clone()),
+                Some(Audit::Asked { .. }) => pending = true,
+                Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
+                    return Needs::Failed(format!("auditor {auditor} could not be asked: {message}"));
+                }
+                Some(Audit::Known { .. } | Audit::Failed { .. }) | None => ask.push(auditor.to_owned()),
+            }
+        }
+        if ask.is_empty() && !pending {
+            return Needs::Ready(known);
+        }
+        for auditor in &ask {
+            self.make_room();
+            self.audits.insert(auditor.clone(), Audit::Asked { attempts: 0 });
+        }
+        self.waiting.push(order.clone());
+        Needs::Ask(ask)
+    }
+
+    /// An auditor was asked: true when to ask again, else the orders that waited are to be judged anew.
+    pub fn audit_read(
+        &mut self,
+        now: Mono,
+        auditor: &str,
+        result: Result<Option<AuditedAttributes>, Failure>,
+    ) -> bool {
+        let Some(audit) = self.audits.get_mut(auditor) else { return false };
+        *audit = match (result, &*audit) {
+            (Ok(signed), _) => Audit::Known { at: now, signed },
+            (Err(failure), Audit::Asked { attempts }) if failure.transient && *attempts + 1 < ATTEMPTS => {
+                *audit = Audit::Asked { attempts: *attempts + 1 };
+                return true;
+            }
+            (Err(failure), _) => Audit::Failed { at: now, message: failure.message },
+        };
+        false
+    }
+
+    /// The orders that wait for facts, in the order they came.
+    pub fn take_waiting(&mut self) -> Vec<OrderId> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn make_room(&mut self) {
+        while self.audits.len() >= AUDITORS_MAX {
+            let oldest = self
+                .audits
+                .iter()
+                .filter_map(|(name, audit)| match audit {
+                    Audit::Known { at, .. } | Audit::Failed { at, .. } => Some((*at, name.clone())),
+                    Audit::Asked { .. } => None,
+                })
+                .min();
+            match oldest {
+                Some((_, name)) => self.audits.remove(&name),
+                None => return,
+            };
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The engine's side of leases: workloads and money, from the first to the last moment.
+
+use super::escrow::{self, Escrow};
+use super::timers::Key;
+use super::workload::{Action, Heard, HeardBy, Input, Workload};
+use super::{EffectId, Engine, Slot, Target, breaker, deployment};
+use crate::cluster::{ClusterChange, Deployment, Health};
+use crate::types::{
+    BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId, LeaseRecord,
+    Payment, Reclamation,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After a restart the first look at each deployment's money is spread over this much block time.
+const CHECK_SPREAD_S: u64 = 60;
+
+/// What is known of a new lease.
+#[derive(Debug)]
+pub(super) struct NewLease<'a> {
+    pub(super) id: &'a LeaseId,
+    pub(super) price: &'a crate::types::DecCoin,
+    pub(super) reclamation: Option<Reclamation>,
+    pub(super) created: BlockTime,
+    pub(super) payment: Option<&'a Payment>,
+    pub(super) settled_at: Option<Height>,
+    /// It was there before us.
+    pub(super) adopted: bool,
+}
+
+impl Engine {
+    /// An event says that our bid won.
+    pub(super) fn lease_won(&mut self, id: &LeaseId, price: &crate::types::DecCoin) {
+        let window = self.config.reclamation_window;
+        let reclamation = window.map(|window| Reclamation { window, deadline: None });
+        let created = self.now.block_time;
+        let new = NewLease { id, price, reclamation, created, payment: None, settled_at: None, adopted: false };
+        self.lease_new(&new);
+    }
+
+    /// A record says that a lease is ours; nothing happens when it is known.
+    pub(super) fn lease_found(&mut self, record: &LeaseRecord, deployment: Option<&DeploymentRecord>, at: BlockTime) {
+        let Lease { id, price, reclamation, .. } = &record.lease;
+        let new = NewLease {
+            id,
+            price,
+            reclamation: reclamation.clone(),
+            created: at,
+            payment: record.payment.as_ref(),
+            settled_at: deployment.map(|d| d.escrow.settled_at),
+            adopted: true,
+        };
+        self.lease_new(&new);
+    }
+
+    fn lease_new(&mut self, new: &NewLease<'_>) {
+        let id = new.id;
+        if self.workloads.get(id).and_then(|s| s.machine.as_ref()).is_some_and(|w| w.price().is_some()) {
+            return;
+        }
+        if !self.reservations.contains(&id.order) {
+            // Nothing is known of what it holds yet; a full scan brings the bid's offer.
+            self.reservations.adopt(&id.order, &[], None);
+            self.scan.soon();
+        }
+        self.reservations.mark_active(&id.order);
+        let before = self.workloads.remove(id);
+        let machine = Workload::leased(id, new.price, new.reclamation.clone());
+        self.workloads.insert(id.clone(), Slot::new(machine));
+        if let Some(mut slot) = before {
+            self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
+            // It ran already, as a workload of which no lease was known.
+            if let Some(deployment) = slot.machine.as_ref().and_then(Workload::deployment) {
+                self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+            }
+        }
+        if !new.adopted {
+            self.publish(Event::LeaseWon { lease: id.clone(), price: new.price.clone() });
+        }
+        self.money_of(new);
+        self.deployment_slot(id.deployment());
+        let has_manifest = self.has_manifest(id);
+        let deadline = self.config.manifest_timeout.map(|timeout| new.created.plus(timeout));
+        let lease = id.clone();
+        self.drive_deployment(id.deployment(), deployment::Input::LeaseAdded { lease, deadline, has_manifest });
+    }
+
+    pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
+        self.workloads.get(id).and_then(|s| s.machine.as_ref()).is_some_and(|w| w.deployment().is_some())
+    }
+
+    fn money_of(&mut self, new: &NewLease<'_>) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
+        let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
+        let check_at = if new.adopted { self.now.block_time.plus(spread) } else { self.now.block_time };
+        let id = new.id.deployment();
+        if !self.escrows.contains_key(id) {
+            self.escrows.insert(id.clone(), Slot::new(Escrow::new(id, check_at)));
+        }
+        self.drive_escrow(id, escrow::Input::LeaseAdded { lease: new.id.clone(), due, check_at });
+    }
+
+    /// Feeds one input to one workload; nothing happens where there is none.
+    pub(super) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(slot) = self.workloads.get_mut(id) else { return };
+        let Some(machine) = slot.machine.take() else { return };
+        let mut actions = Vec::new();
+        let machine = machine.transition(&cx, input, &mut actions);
+        let new = (machine.mono_deadline(&cx), machine.block_deadline());
+        slot.machine = Some(machine);
+        self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, new);
+        for action in actions {
+            match action {
+                Action::Cluster(call) => {
+                    let effect = self.call(Target::WorkloadCluster(id.clone()), call);
+                    if let Some(slot) = self.workloads.get_mut(id) {
+                        slot.inflight = Some(effect);
+                    }
+                }
+                Action::Chain(call) => {
+                    let effect = self.call(Target::WorkloadChain(id.clone()), call);
+                    if let Some(slot) = self.workloads.get_mut(id) {
+                        slot.inflight_chain = Some(effect);
+                    }
+                }
+                Action::AskBreaker => self.ask_breaker(id),
+                Action::CancelBreaker => self.breaker.cancel(id),
+                Action::Publish(event) => self.publish(event),
+                Action::Forget(reason) => self.lease_forget(id, reason),
+                Action::Unexpected => self.unexpected += 1,
+            }
+        }
+    }
+
+    /// A completion of one of a workload's two lanes; late ones are dropped.
+    pub(super) fn workload_completed(&mut self, id: &LeaseId, effect: EffectId, chain: bool, input: Input) {
+        let Some(slot) = self.workloads.get_mut(id) else { return };
+        let lane = if chain { &mut slot.inflight_chain } else { &mut slot.inflight };
+        if *lane != Some(effect) {
+            return;
+        }
+        *lane = None;
+        self.drive_workload(id, input);
+    }
+
+    fn ask_breaker(&mut self, id: &LeaseId) {
+        let leases = self.workloads.len();
+        match self.breaker.ask(&self.config, self.now.mono, leases, id) {
+            breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
+            breaker::Pass::Held => {}
+            breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+        }
+    }
+
+    /// Releases the breaker by command; what waited goes on.
+    pub(super) fn release_breaker(&mut self) {
+        let waiting = self.breaker.release();
+        self.publish(Event::BreakerReleased);
+        for id in waiting {
+            self.drive_workload(&id, Input::Granted);
+        }
+    }
+
+    fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
+        if let Some(mut slot) = self.workloads.remove(id) {
+            self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
+        }
+        self.breaker.cancel(id);
+        self.withheld.retain(|_, lease| lease != id);
+        self.reservations.unreserve(&id.order);
+        self.orders.capacity_freed();
+        for name in self.hostnames.release(id) {
+            self.hostname_freed(&name);
+        }
+        let lease = id.clone();
+        self.drive_deployment(id.deployment(), deployment::Input::LeaseRemoved(lease.clone()));
+        self.drive_escrow(id.deployment(), escrow::Input::LeaseRemoved(lease.clone()));
+        self.publish(Event::LeaseClosed { lease, reason });
+    }
+
+    /// The chain's own event, or a scan, says that a lease of ours is over.
+    pub(super) fn lease_over(&mut self, id: &LeaseId, by: HeardBy, reason: Option<CloseReason>) {
+        let heard = Heard { height: self.height, since: self.now.mono, by, reason };
+        self.drive_workload(id, Input::Heard(heard));
+    }
+
+    /// Feeds one input to one deployment's money; nothing happens where there is none.
+    pub(super) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(slot) = self.escrows.get_mut(id) else { return };
+        let Some(machine) = slot.machine.take() else { return };
+        let mut actions = Vec::new();
+        let machine = machine.transition(&cx, input, &mut actions);
+        let done = *machine.phase() == escrow::Phase::Done;
+        let new = (None, machine.block_deadline(&cx));
+        slot.machine = Some(machine);
+        self.timers.set(|| Key::Escrow(id.clone()), &mut slot.timers, new);
+        if done {
+            self.escrows.remove(id);
+        }
+        for action in actions {
+            match action {
+                escrow::Action::Call(call) => {
+                    let effect = self.call(Target::Escrow(id.clone()), call);
+                    if let Some(slot) = self.escrows.get_mut(id) {
+                        slot.inflight = Some(effect);
+                    }
+                }
+                escrow::Action::Publish(event) => self.publish(event),
+                escrow::Action::Unexpected => self.unexpected += 1,
+            }
+        }
+    }
+
+    /// A completion of a call about money; late ones are dropped.
+    pub(super) fn escrow_completed(&mut self, id: &DeploymentId, effect: EffectId, input: escrow::Input) {
+        let Some(slot) = self.escrows.get_mut(id) else { return };
+        if slot.inflight != Some(effect) {
+            return;
+        }
+        slot.inflight = None;
+        self.drive_escrow(id, input);
+    }
+
+    /// The cluster said something about health.
+    pub(super) fn cluster_changed(&mut self, change: ClusterChange) {
+        match change {
+            ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
+            ClusterChange::Snapshot { health } => {
+                for id in super::sorted(self.workloads.keys()) {
+                    // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
+                    let health = health.get(&id).copied().unwrap_or(Health::Bad);
+                    self.drive_workload(&id, Input::Health(health));
+                }
+            }
+            ClusterChange::Lost => {
+                for id in super::sorted(self.workloads.keys()) {
+                    self.drive_workload(&id, Input::Health(Health::Unknown));
+                }
+            }
+        }
+    }
+
+    /// The cluster has this from before. What it may be for is known from the chain.
+    pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>) {
+        let id = &deployment.lease;
+        if !self.workloads.contains_key(id) {
+            self.workloads.insert(id.clone(), Slot::new(Workload::orphan(id)));
+            self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+            self.lease_over(id, HeardBy::Scan, None);
+            return;
+        }
+        self.reservations.set_params(&id.order, Arc::clone(&deployment.params));
+        self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+        let lease = id.clone();
+        let known = deployment::Input::LeaseAdded { lease, deadline: None, has_manifest: true };
+        self.drive_deployment(id.deployment(), known);
+    }
+}

@@ -1,0 +1,263 @@
+//! The engine's side of manifests: checks that need the ledgers, hostname claims, and hand-over to workloads.
+
+use super::deployment::{Accepted, Action, Deployment as Machine, Input, Phase, Submission};
+use super::input::{Refusal, RefusalKind, Reply, RequestId};
+use super::timers::Key;
+use super::workload::{self, Workload};
+use super::{EffectId, Engine, Slot, Target};
+use crate::cluster::Deployment;
+use crate::manifest::{self, Group, Manifest};
+use crate::types::{DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
+use std::sync::Arc;
+
+impl Engine {
+    /// The machine of a deployment is there.
+    pub(super) fn deployment_slot(&mut self, id: &DeploymentId) {
+        if !self.deployments.contains_key(id) {
+            self.deployments.insert(id.clone(), Slot::new(Machine::new(id)));
+        }
+    }
+
+    /// Feeds one input to one deployment; nothing happens where there is none.
+    pub(super) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(slot) = self.deployments.get_mut(id) else { return };
+        let Some(machine) = slot.machine.take() else { return };
+        let mut actions = Vec::new();
+        let machine = machine.transition(&cx, input, &mut actions);
+        let done = *machine.phase() == Phase::Done;
+        let new = if done { (None, None) } else { (machine.mono_deadline(), machine.block_deadline(&cx)) };
+        slot.machine = Some(machine);
+        self.timers.set(|| Key::Deployment(id.clone()), &mut slot.timers, new);
+        if done {
+            self.deployments.remove(id);
+        }
+        for action in actions {
+            match action {
+                Action::Call(call) => {
+                    let effect = self.call(Target::Deployment(id.clone()), call);
+                    if let Some(slot) = self.deployments.get_mut(id) {
+                        slot.inflight = Some(effect);
+                    }
+                }
+                Action::Check(submission, record) => {
+                    let checked = self.check(&submission, &record);
+                    self.drive_deployment(id, Input::Checked(checked));
+                }
+                Action::Undo(accepted) => self.undo_claims(&accepted),
+                Action::Reply(request, result) => self.reply(request, result.map(|()| Reply::Done)),
+                Action::Deliver { deployment, purge } => {
+                    let lease = deployment.lease.clone();
+                    self.drive_workload(&lease, workload::Input::Desire(deployment, purge));
+                }
+                Action::EndLease(lease, reason) => {
+                    self.drive_workload(&lease, workload::Input::End { reason, granted: false });
+                }
+                Action::Publish(event) => self.publish(event),
+                Action::Unexpected => self.unexpected += 1,
+            }
+        }
+    }
+
+    /// A completion of a deployment's call; late ones are dropped.
+    pub(super) fn deployment_completed(&mut self, id: &DeploymentId, effect: EffectId, input: Input) {
+        let Some(slot) = self.deployments.get_mut(id) else { return };
+        if slot.inflight != Some(effect) {
+            return;
+        }
+        slot.inflight = None;
+        self.drive_deployment(id, input);
+    }
+
+    /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
+    fn check(&mut self, submission: &Submission, record: &DeploymentRecord) -> Result<Accepted, Refusal> {
+        let ours: Vec<&Lease> = record
+            .leases
+            .iter()
+            .filter(|l| l.id.provider == self.config.provider && l.state.is_live())
+            .collect();
+        if ours.is_empty() {
+            let message = format!("no lease for deployment {} with this provider", record.deployment.id);
+            return Err(Refusal { kind: RefusalKind::NoLease, message });
+        }
+        if record.deployment.hash != submission.hash {
+            return Err(version_mismatch(&record.deployment.hash, &submission.hash));
+        }
+        let specs: Vec<&GroupSpec> = record.groups.iter().map(|g| &*g.spec).collect();
+        manifest::cross_validate(&submission.manifest, &specs).map_err(refused)?;
+        let mut parts = Vec::with_capacity(ours.len());
+        for lease in ours {
+            parts.push((lease, self.group_of(lease, &submission.manifest, record)?));
+        }
+        for (lease, group) in &parts {
+            self.check_group(lease, group)?;
+        }
+        let mut accepted = Accepted { deployments: Vec::new(), purge: Vec::new() };
+        for (lease, group) in parts {
+            self.lease_seen(lease, record);
+            match self.claim(&lease.id, Arc::new(group.clone())) {
+                Ok((deployment, released)) => {
+                    accepted.purge.push((lease.id.clone(), released));
+                    accepted.deployments.push(Arc::new(deployment));
+                }
+                Err(refusal) => {
+                    self.undo_claims(&accepted);
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn group_of<'m>(
+        &self,
+        lease: &Lease,
+        manifest: &'m Manifest,
+        record: &DeploymentRecord,
+    ) -> Result<&'m Group, Refusal> {
+        let on_chain = record.groups.iter().find(|g| g.id == lease.id.order.group);
+        let found = on_chain.and_then(|g| manifest.groups.iter().find(|m| m.name == g.spec.name));
+        found.ok_or_else(|| Refusal {
+            kind: RefusalKind::CrossValidation,
+            message: format!("group {} of the deployment is not in the manifest", lease.id.order.group),
+        })
+    }
+
+    /// What can be refused without claiming anything.
+    fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
+        let refuse = |kind, message| Err(Refusal { kind, message });
+        let running = self.workloads.get(&lease.id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+        if running.is_some_and(|old| !manifest::same_services(&old.group, group)) {
+            let message = format!(
+                "group `{}`: an update keeps the set of service names; close the deployment to change it",
+                group.name
+            );
+            return refuse(RefusalKind::Rejected, message);
+        }
+        if let Some(message) = manifest::missing_hostname(group, self.config.static_hosts_domain.is_some()) {
+            return refuse(RefusalKind::Hostname, message);
+        }
+        let names = manifest::custom_hosts(group);
+        if let Err(error) = self.hostnames.can_reserve(&names, lease.id.owner()) {
+            return refuse(RefusalKind::Hostname, error.to_string());
+        }
+        Ok(())
+    }
+
+    /// A manifest may come before the lease's own event.
+    fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
+        let spec = record.groups.iter().find(|g| g.id == lease.id.order.group).map(|g| &*g.spec);
+        if !self.reservations.contains(&lease.id.order) {
+            self.reservations.adopt(&lease.id.order, &[], spec);
+        }
+        let known = LeaseRecord { lease: lease.clone(), payment: None };
+        self.lease_found(&known, Some(record), self.now.block_time);
+    }
+
+    fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
+        let names = manifest::custom_hosts(&group);
+        let reserved = self
+            .hostnames
+            .reserve(lease, &names)
+            .map_err(|error| Refusal { kind: RefusalKind::Hostname, message: error.to_string() })?;
+        self.withheld.retain(|_, waiting| waiting != lease);
+        for name in &reserved.withheld {
+            self.withheld.insert(name.clone(), lease.clone());
+        }
+        Ok((self.deployment_of(lease, group), reserved.released))
+    }
+
+    /// What a lease is to run, with the hostnames it holds now.
+    fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
+        let domain = self.config.static_hosts_domain.as_deref();
+        let mut hostnames = manifest::hostnames_wanted(&group, lease, domain);
+        hostnames.retain(|h| self.withheld.get(&h.hostname) != Some(lease));
+        let params = self.reservations.params(&lease.order).unwrap_or_default();
+        let ips = manifest::ips_wanted(&group, lease);
+        let config = Arc::clone(&self.config);
+        Deployment { lease: lease.clone(), ips, hostnames, params, group, epoch: self.cx(&config).epoch() }
+    }
+
+    /// Gives claims back to what runs: nothing of the new manifest was kept.
+    fn undo_claims(&mut self, accepted: &Accepted) {
+        for deployment in &accepted.deployments {
+            let id = &deployment.lease;
+            let running = self.workloads.get(id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+            let before = running.map(|d| manifest::custom_hosts(&d.group)).unwrap_or_default();
+            // Names of the running version were free a moment ago, so this cannot be refused.
+            if self.hostnames.reserve(id, &before).is_err() {
+                self.unexpected += 1;
+            }
+        }
+    }
+
+    /// A name was given up: the tenant's other lease that wanted it gets it.
+    pub(super) fn hostname_freed(&mut self, name: &str) {
+        let Some(lease) = self.withheld.remove(name) else { return };
+        self.redeploy(&lease);
+    }
+
+    /// Deploys what a lease runs anew, with the hostnames it holds now.
+    fn redeploy(&mut self, lease: &LeaseId) {
+        let running = self.workloads.get(lease).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+        let Some(group) = running.map(|d| Arc::clone(&d.group)) else { return };
+        let mut names = manifest::custom_hosts(&group);
+        names.retain(|n| self.withheld.get(n) != Some(lease));
+        if self.hostnames.reserve(lease, &names).is_err() {
+            return;
+        }
+        let deployment = Arc::new(self.deployment_of(lease, group));
+        self.drive_workload(lease, workload::Input::Desire(deployment, Vec::new()));
+    }
+
+    /// Moves hostnames to a lease from other leases of the same tenant.
+    pub(super) fn transfer_hostnames(&mut self, request: RequestId, lease: &LeaseId, names: &[String]) {
+        let names: Vec<String> = names.iter().map(|n| n.to_ascii_lowercase()).collect();
+        let result = self.transfer(lease, &names);
+        self.reply(request, result.map(|()| Reply::Done));
+    }
+
+    fn transfer(&mut self, lease: &LeaseId, names: &[String]) -> Result<(), Refusal> {
+        let running = self.workloads.get(lease).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+        let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
+            let message = format!("no running lease {lease} to move hostnames to");
+            return Err(Refusal { kind: RefusalKind::NoLease, message });
+        };
+        let listed = manifest::custom_hosts(&group);
+        if let Some(name) = names.iter().find(|n| !listed.contains(n)) {
+            let message = format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");
+            return Err(Refusal { kind: RefusalKind::Rejected, message });
+        }
+        let refuse = |e: super::hostnames::HostnameError| Refusal {
+            kind: RefusalKind::Hostname,
+            message: e.to_string(),
+        };
+        let moved = self.hostnames.transfer(lease, names).map_err(refuse)?;
+        for name in names {
+            self.withheld.remove(name);
+        }
+        for (name, from) in moved {
+            if let Some(from) = from.filter(|f| f != lease) {
+                self.withheld.insert(name, from.clone());
+                self.redeploy(&from);
+            }
+        }
+        self.redeploy(lease);
+        Ok(())
+    }
+}
+
+fn refused(error: manifest::ManifestError) -> Refusal {
+    Refusal { kind: error.kind(), message: error.to_string() }
+}
+
+fn version_mismatch(chain: &[u8; 32], got: &[u8; 32]) -> Refusal {
+    let hex = |bytes| data_encoding::HEXLOWER.encode(bytes);
+    let message = format!(
+        "manifest version validation failed: the chain has {}, this manifest is {}; update the deployment first",
+        hex(chain),
+        hex(got)
+    );
+    Refusal { kind: RefusalKind::VersionMismatch, message }
+}

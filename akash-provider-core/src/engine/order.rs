@@ -1,0 +1,742 @@
+//! One order, from the first look to a lease or a reasoned end.
+//!
+//! ```text
+//!  Looking ─► Judging ─► Reserving ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
+//!     │          │           │           │         │         │ ▲        │
+//!     └──────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
+//!                                                   Unsure ─► Checking ─► Closing ─► closed
+//! ```
+//! `Ready` is a priced order that may not be written yet (standby). `Unsure` is a transaction whose outcome
+//! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
+//! At most one call is owed at a time, and the phase says which.
+
+use super::backoff;
+use super::cx::Cx;
+use crate::bidding::{self, Decline};
+use crate::error::Failure;
+use crate::pricing::{PRICE_PRECISION, PriceRequest};
+use crate::types::{
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Mono, Msg, Observed, OrderId, OrderState,
+    ResourceUnit, TxError, TxOutcome,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::effect::Call;
+
+/// Failed reads before an order is declined as undecided; the next full scan tries again.
+const READ_ATTEMPTS: u32 = 5;
+/// Transactions for one bid whose outcome stayed unknown before waiting for their expiry.
+const BID_ATTEMPTS: u32 = 3;
+
+/// Where an order stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// `FetchOrder` is owed, or tried again at `retry_at`.
+    Looking {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+    },
+    /// The engine is judging it, or waits for facts about us.
+    Judging,
+    /// The engine is reserving, or waits until capacity is known.
+    Reserving,
+    /// `CalculatePrice` is owed, or tried again at `retry_at`. Holds the reservation, like all that follow.
+    Pricing {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+    },
+    /// May not write; or sending failed and is tried again at `retry_at`.
+    Ready {
+        /// When to try again; `None` while only leadership is missing.
+        retry_at: Option<Mono>,
+    },
+    /// `Broadcast(CreateBid)` is owed.
+    Bidding {
+        /// The order ended meanwhile.
+        ending: Option<End>,
+    },
+    /// The bid's outcome is unknown.
+    Unsure {
+        /// It cannot land after this block time.
+        expires: BlockTime,
+        /// The order ended meanwhile.
+        ending: Option<End>,
+        /// Try again (or look) once a block later than this is processed.
+        again_after: BlockTime,
+    },
+    /// `FetchBid` is owed, or tried again at `retry_at`.
+    Checking {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+        /// The order ended, so an open bid is to be closed.
+        ending: Option<End>,
+        /// A transaction may still land until then; not finding the bid decides nothing before.
+        expires: BlockTime,
+    },
+    /// The bid is on the chain and open.
+    Open {
+        /// Block time at which it is taken back.
+        deadline: Option<BlockTime>,
+    },
+    /// `Broadcast(CloseBid)` is owed, or tried again at `retry_at`.
+    Closing {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+        /// Why.
+        ending: End,
+    },
+    /// Over; the engine forgets it.
+    Done(End),
+}
+
+/// How an order ended for us.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum End {
+    /// We have the lease.
+    Won,
+    /// Another provider has it.
+    Lost,
+    /// The order, its group or its deployment is over.
+    OrderClosed,
+    /// Our bid is over without the order being over.
+    BidClosed,
+    /// Nobody took our bid in time.
+    BidTimeout,
+    /// We do not bid.
+    Declined(Decline),
+    /// We are stopping and nothing is on the chain.
+    Stopped,
+}
+
+impl End {
+    /// One short word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Won => "won",
+            Self::Lost => "lost",
+            Self::OrderClosed => "order_closed",
+            Self::BidClosed => "closed",
+            Self::BidTimeout => "timeout",
+            Self::Declined(_) => "declined",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What happens to an order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Of `FetchOrder`.
+    Fetched(Result<Option<Arc<types::Order>>, Failure>),
+    /// The engine has judged.
+    Judged(Result<(), Decline>),
+    /// The engine has reserved.
+    Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
+    /// Of `CalculatePrice`.
+    Priced(Result<DecCoin, Failure>),
+    /// Of `Broadcast`.
+    Tx(Result<TxOutcome, Failure>),
+    /// Of `FetchBid`.
+    Found(Result<Observed<Bid>, Failure>),
+    /// The chain shows our bid.
+    BidSeen,
+    /// The chain closed our bid.
+    BidClosed,
+    /// The chain closed the order (or its group).
+    OrderClosed,
+    /// Another provider has the lease.
+    Lost,
+    /// We have the lease.
+    Won,
+    /// The chain's records do not show our bid although we think it is open.
+    Doubt,
+    /// Time passed or permissions changed.
+    Wake,
+    /// Finish what is owed.
+    Shutdown,
+}
+
+/// What an order wants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A call; its completion comes back as the matching input.
+    Call(Call),
+    /// Judge it; answer `Judged`, at once or when facts are there.
+    Judge,
+    /// Reserve; answer `Reserved`, at once or when capacity is known.
+    Reserve,
+    /// Give the reservation back.
+    Unreserve,
+    /// Tell the world.
+    Publish(Event),
+    /// This input was not expected in this phase.
+    Unexpected,
+}
+
+/// The machine of one order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Order {
+    id: OrderId,
+    phase: Phase,
+    order: Option<Arc<types::Order>>,
+    units: Option<Arc<Vec<ResourceUnit>>>,
+    price: Option<DecCoin>,
+    attempts: u32,
+}
+
+impl Order {
+    /// An order heard of in an event: it is fetched.
+    pub fn heard(id: &OrderId, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
+        out.push(Action::Call(Call::FetchOrder(id.clone())));
+        Self::at(id, Phase::Looking { retry_at: None })
+    }
+
+    /// An open order known from a snapshot, without a bid of ours.
+    pub fn known(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Publish(Event::OrderSeen { order: order.id.clone() }));
+        out.push(Action::Judge);
+        Self { order: Some(Arc::clone(order)), ..Self::at(&order.id, Phase::Judging) }
+    }
+
+    /// An open bid of ours from before, on an open order; its reservation is adopted by the engine.
+    pub fn adopted(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Publish(Event::BidAdopted { bid: bid.id.clone(), price: bid.price.clone() }));
+        Self { price: Some(bid.price.clone()), ..Self::at(&bid.id.order, Phase::Open { deadline }) }
+    }
+
+    /// An open bid of ours on an order that is over: it is looked at and closed.
+    pub fn stray(bid: &Bid, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Call(Call::FetchBid(bid.id.clone())));
+        let phase =
+            Phase::Checking { retry_at: None, ending: Some(End::OrderClosed), expires: BlockTime::default() };
+        Self { price: Some(bid.price.clone()), ..Self::at(&bid.id.order, phase) }
+    }
+
+    fn at(id: &OrderId, phase: Phase) -> Self {
+        Self { id: id.clone(), phase, order: None, units: None, price: None, attempts: 0 }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Price bid, once there is one.
+    #[must_use]
+    pub const fn price(&self) -> Option<&DecCoin> {
+        self.price.as_ref()
+    }
+
+    /// The order's record, once known.
+    #[must_use]
+    pub const fn record(&self) -> Option<&Arc<types::Order>> {
+        self.order.as_ref()
+    }
+
+    /// True when it may hold a reservation.
+    #[must_use]
+    pub const fn holds_reservation(&self) -> bool {
+        match self.phase {
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving | Phase::Done(_) => false,
+            Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. } => true,
+        }
+    }
+
+    /// True when a bid of ours is, or may be, on the chain.
+    #[must_use]
+    pub const fn may_have_bid(&self) -> bool {
+        match self.phase {
+            Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. } => true,
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Done(_) => false,
+        }
+    }
+
+    /// True when a call is owed.
+    #[must_use]
+    pub const fn owes_call(&self) -> bool {
+        match self.phase {
+            Phase::Bidding { .. } => true,
+            Phase::Looking { retry_at }
+            | Phase::Pricing { retry_at }
+            | Phase::Checking { retry_at, .. }
+            | Phase::Closing { retry_at, .. } => retry_at.is_none(),
+            Phase::Judging
+            | Phase::Reserving
+            | Phase::Ready { .. }
+            | Phase::Unsure { .. }
+            | Phase::Open { .. }
+            | Phase::Done(_) => false,
+        }
+    }
+
+    /// One short word for the phase.
+    #[must_use]
+    pub const fn phase_name(&self) -> &'static str {
+        match self.phase {
+            Phase::Looking { .. } => "looking",
+            Phase::Judging => "judging",
+            Phase::Reserving => "reserving",
+            Phase::Pricing { .. } => "pricing",
+            Phase::Ready { .. } => "ready",
+            Phase::Bidding { .. } => "bidding",
+            Phase::Unsure { .. } => "unsure",
+            Phase::Checking { .. } => "checking",
+            Phase::Open { .. } => "open",
+            Phase::Closing { .. } => "closing",
+            Phase::Done(_) => "done",
+        }
+    }
+
+    /// Monotonic moment at which it wants a `Wake`.
+    #[must_use]
+    pub const fn mono_deadline(&self) -> Option<Mono> {
+        match self.phase {
+            Phase::Looking { retry_at }
+            | Phase::Pricing { retry_at }
+            | Phase::Ready { retry_at }
+            | Phase::Checking { retry_at, .. }
+            | Phase::Closing { retry_at, .. } => retry_at,
+            Phase::Judging
+            | Phase::Reserving
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Open { .. }
+            | Phase::Done(_) => None,
+        }
+    }
+
+    /// Block time at which it wants a `Wake`.
+    #[must_use]
+    pub const fn block_deadline(&self) -> Option<BlockTime> {
+        match self.phase {
+            Phase::Unsure { again_after, .. } => Some(BlockTime(again_after.0.saturating_add(1))),
+            Phase::Open { deadline } => deadline,
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Checking { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => None,
+        }
+    }
+
+    fn bid_id(&self, cx: &Cx<'_>) -> BidId {
+        BidId { order: self.id.clone(), provider: cx.config.provider.clone() }
+    }
+
+    /// One step.
+    #[must_use]
+    pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        match input {
+            Input::Fetched(result) => self.fetched(cx, result, out),
+            Input::Judged(result) => self.judged(result, out),
+            Input::Reserved(result) => self.reserved(result, out),
+            Input::Priced(result) => self.priced(cx, result, out),
+            Input::Tx(result) => self.sent(cx, result, out),
+            Input::Found(result) => self.found(cx, result, out),
+            Input::BidSeen => self.bid_seen(cx, out),
+            Input::BidClosed => self.bid_over(out),
+            Input::OrderClosed => self.order_over(cx, out),
+            Input::Lost => self.end(End::Lost, out),
+            // The reservation goes to the lease.
+            Input::Won => Self { phase: Phase::Done(End::Won), ..self },
+            Input::Doubt => self.doubt(cx, out),
+            Input::Wake => self.wake(cx, out),
+            Input::Shutdown if self.may_have_bid() => self,
+            Input::Shutdown => self.end(End::Stopped, out),
+        }
+    }
+
+    fn fetched(mut self, cx: &Cx<'_>, result: Result<Option<Arc<types::Order>>, Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Looking { retry_at: None } = self.phase else { return self.unexpected(out) };
+        match result {
+            Ok(Some(order)) if order.state == OrderState::Open => {
+                self.order = Some(order);
+                self.attempts = 0;
+                out.push(Action::Judge);
+                self.goto(Phase::Judging)
+            }
+            Ok(Some(_)) => self.end(End::OrderClosed, out),
+            // The event says it is there; a node that does not know it yet lags.
+            Ok(None) => self.look_again(cx, "the node does not know the order yet", out),
+            Err(failure) if failure.transient => self.look_again(cx, &failure.message, out),
+            Err(failure) => self.decline(Decline::Unknown { message: failure.message }, out),
+        }
+    }
+
+    fn look_again(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
+        self.attempts += 1;
+        if self.attempts >= READ_ATTEMPTS {
+            return self.decline(Decline::Unknown { message: why.to_owned() }, out);
+        }
+        let retry_at = self.retry_at(cx);
+        self.goto(Phase::Looking { retry_at })
+    }
+
+    fn judged(self, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
+        let Phase::Judging = self.phase else { return self.unexpected(out) };
+        match result {
+            Ok(()) => {
+                out.push(Action::Reserve);
+                self.goto(Phase::Reserving)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    fn reserved(mut self, result: Result<Arc<Vec<ResourceUnit>>, Decline>, out: &mut Vec<Action>) -> Self {
+        let Phase::Reserving = self.phase else { return self.unexpected(out) };
+        match result {
+            Ok(units) => {
+                self.units = Some(units);
+                self.ask_price(out)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    fn ask_price(self, out: &mut Vec<Action>) -> Self {
+        let Some(order) = &self.order else { return self.unexpected(out) };
+        out.push(Action::Call(Call::CalculatePrice(PriceRequest {
+            owner: self.id.owner().clone(),
+            group: Arc::clone(&order.spec),
+            allocated: self.units.clone(),
+            precision: PRICE_PRECISION,
+        })));
+        self.goto(Phase::Pricing { retry_at: None })
+    }
+
+    fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Pricing { retry_at: None } = self.phase else { return self.unexpected(out) };
+        let price = match result {
+            Ok(price) => price,
+            Err(failure) => {
+                self.attempts += 1;
+                if !failure.transient || self.attempts >= READ_ATTEMPTS {
+                    return self.decline(Decline::Price { message: failure.message }, out);
+                }
+                let retry_at = self.retry_at(cx);
+                return self.goto(Phase::Pricing { retry_at });
+            }
+        };
+        let Some(maximum) = self.order.as_ref().and_then(|o| o.spec.max_price()) else {
+            let problem = "its units have no common price".to_owned();
+            return self.decline(Decline::InvalidGroup { problem }, out);
+        };
+        match bidding::check_price(&price, &maximum) {
+            Ok(()) => {
+                self.price = Some(price);
+                self.attempts = 0;
+                self.bid(cx, out)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    /// Sends the bid, if we may.
+    fn bid(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        let (Some(price), true) = (&self.price, cx.may_write()) else {
+            return self.goto(Phase::Ready { retry_at: None });
+        };
+        out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
+            id: self.bid_id(cx),
+            price: price.clone(),
+            deposit: cx.config.bid_deposit.clone(),
+            resources_offer: self.units.as_deref().cloned().unwrap_or_default(),
+            reclamation_window: cx.config.reclamation_window,
+        })));
+        self.goto(Phase::Bidding { ending: None })
+    }
+
+    fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Bidding { ending } => self.bid_sent(cx, result, ending, out),
+            Phase::Closing { retry_at: None, ending } => match result {
+                Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
+                Ok(TxOutcome::Rejected { .. }) => self.check(cx, Some(ending), BlockTime::default(), out),
+                // Look at the bid once the transaction can no longer land; closing twice is harmless.
+                Ok(TxOutcome::Unknown { expires }) => {
+                    self.goto(Phase::Unsure { expires, ending: Some(ending), again_after: expires })
+                }
+                Err(_) => {
+                    self.attempts += 1;
+                    let retry_at = self.retry_at(cx);
+                    self.goto(Phase::Closing { retry_at, ending })
+                }
+            },
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn bid_sent(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<TxOutcome, Failure>,
+        ending: Option<End>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        match (result, ending) {
+            (Ok(TxOutcome::Committed { .. }), None) => self.opened(cx, out),
+            (Ok(TxOutcome::Committed { .. }), ending) => self.check(cx, ending, BlockTime::default(), out),
+            (Ok(TxOutcome::Unknown { expires }), ending) => {
+                self.attempts += 1;
+                let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
+                let again_after = if last { expires } else { cx.now.block_time };
+                self.goto(Phase::Unsure { expires, ending, again_after })
+            }
+            (Ok(TxOutcome::Rejected { error: TxError::BidExists, .. }), ending) => {
+                self.check(cx, ending, BlockTime::default(), out)
+            }
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
+            (Ok(TxOutcome::Rejected { error: TxError::OrderNotOpen, .. }), None) => self.end(End::OrderClosed, out),
+            (Ok(TxOutcome::Rejected { code, log, .. }), None) => {
+                self.decline(Decline::Refused { message: format!("{code}: {log}") }, out)
+            }
+            (Err(failure), None) => {
+                self.attempts += 1;
+                if !failure.transient || self.attempts >= READ_ATTEMPTS {
+                    return self.decline(Decline::Unknown { message: failure.message }, out);
+                }
+                let retry_at = self.retry_at(cx);
+                self.goto(Phase::Ready { retry_at })
+            }
+        }
+    }
+
+    /// The bid is on the chain since about now.
+    fn opened(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if let Some(price) = &self.price {
+            out.push(Action::Publish(Event::BidPlaced { bid: self.bid_id(cx), price: price.clone() }));
+        }
+        self.attempts = 0;
+        let deadline = cx.config.bid_timeout.map(|timeout| cx.now.block_time.plus(timeout));
+        self.goto(Phase::Open { deadline })
+    }
+
+    fn check(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime, out: &mut Vec<Action>) -> Self {
+        self.attempts = 0;
+        out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
+        self.goto(Phase::Checking { retry_at: None, ending, expires })
+    }
+
+    fn found(mut self, cx: &Cx<'_>, result: Result<Observed<Bid>, Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Checking { retry_at: None, ending, expires } = self.phase.clone() else {
+            return self.unexpected(out);
+        };
+        let bid = match result {
+            Ok(seen) => seen.value,
+            Err(_) => return self.check_again(cx, ending, expires),
+        };
+        match (bid.as_ref().map(|b| b.state), ending) {
+            (Some(BidState::Open), None) => {
+                self.price = bid.map(|b| b.price);
+                self.opened(cx, out)
+            }
+            (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
+            (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
+            (Some(BidState::Lost), _) => self.end(End::Lost, out),
+            // The lease's own event or the next snapshot hands it over; until then the reservation stays.
+            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
+            (None, ending) if cx.now.block_time > expires && expires > BlockTime::default() => {
+                let message = "the bid's transaction expired without landing".to_owned();
+                self.attempts = 0;
+                self.end(ending.unwrap_or(End::Declined(Decline::Unknown { message })), out)
+            }
+            (None, ending) => {
+                // Not found is not evidence: the node may lag. An ended order stops mattering after a while.
+                if ending.is_some() && self.attempts >= READ_ATTEMPTS {
+                    return self.end(ending.unwrap_or(End::OrderClosed), out);
+                }
+                self.check_again(cx, ending, expires)
+            }
+        }
+    }
+
+    fn check_again(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime) -> Self {
+        self.attempts += 1;
+        let retry_at = self.retry_at(cx);
+        self.goto(Phase::Checking { retry_at, ending, expires })
+    }
+
+    fn close(self, cx: &Cx<'_>, ending: End, out: &mut Vec<Action>) -> Self {
+        if !cx.may_close || cx.stopping {
+            let retry_at = Some(cx.now.mono.plus(CLOSE_RECHECK));
+            return self.goto(Phase::Closing { retry_at, ending });
+        }
+        let reason = CloseReason::Unspecified;
+        out.push(Action::Call(Call::Broadcast(Msg::CloseBid { id: self.bid_id(cx), reason })));
+        self.goto(Phase::Closing { retry_at: None, ending })
+    }
+
+    fn bid_seen(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            // Its own completion follows.
+            Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => self,
+            Phase::Unsure { ending: None, .. } => self.opened(cx, out),
+            Phase::Unsure { ending: Some(ending), .. } => self.close(cx, ending, out),
+            // Another instance with our key bid first: take its bid over.
+            Phase::Pricing { .. } | Phase::Ready { .. } => self.check(cx, None, BlockTime::default(), out),
+            // Likewise; judging and reserving go on, and the chain refuses a second bid.
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self,
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn bid_over(self, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Bidding { ending } | Phase::Unsure { ending, .. } | Phase::Checking { ending, .. } => {
+                self.end(ending.unwrap_or(End::BidClosed), out)
+            }
+            Phase::Closing { ending, .. } => self.end(ending, out),
+            Phase::Open { .. } => self.end(End::BidClosed, out),
+            // A bid of ours that this machine did not send: there will never be another.
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. } => self.end(End::BidClosed, out),
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn order_over(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. } => self.end(End::OrderClosed, out),
+            Phase::Bidding { ending } => {
+                self.goto(Phase::Bidding { ending: Some(ending.unwrap_or(End::OrderClosed)) })
+            }
+            Phase::Unsure { expires, ending, .. } => {
+                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                self.goto(Phase::Unsure { expires, ending, again_after: expires })
+            }
+            Phase::Checking { retry_at, ending, expires } => {
+                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                self.goto(Phase::Checking { retry_at, ending, expires })
+            }
+            // The chain closes the bid with the order; look, so that no deposit stays locked.
+            Phase::Open { .. } => self.check(cx, Some(End::OrderClosed), BlockTime::default(), out),
+            Phase::Closing { .. } => self,
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn doubt(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase {
+            Phase::Open { .. } => self.check(cx, None, BlockTime::default(), out),
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self,
+        }
+    }
+
+    fn wake(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        let due = |at: Option<Mono>| at.is_some_and(|at| at <= cx.now.mono);
+        match self.phase.clone() {
+            Phase::Looking { retry_at } if due(retry_at) => {
+                out.push(Action::Call(Call::FetchOrder(self.id.clone())));
+                self.goto(Phase::Looking { retry_at: None })
+            }
+            Phase::Pricing { retry_at } if due(retry_at) => self.ask_price(out),
+            Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
+            Phase::Unsure { expires, ending, again_after } if cx.now.block_time > again_after => {
+                // An unknown bid may be sent again at once: the chain takes one bid ever.
+                if ending.is_none() && again_after < expires && cx.may_write() && self.price.is_some() {
+                    return self.bid(cx, out);
+                }
+                self.check(cx, ending, expires, out)
+            }
+            Phase::Checking { retry_at, ending, expires } if due(retry_at) => {
+                out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
+                self.goto(Phase::Checking { retry_at: None, ending, expires })
+            }
+            Phase::Open { deadline: Some(deadline) } if deadline <= cx.now.block_time => {
+                self.close(cx, End::BidTimeout, out)
+            }
+            Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self,
+        }
+    }
+
+    fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
+        self.end(End::Declined(decline), out)
+    }
+
+    fn end(self, end: End, out: &mut Vec<Action>) -> Self {
+        if let Phase::Done(_) = self.phase {
+            return self.unexpected(out);
+        }
+        if self.holds_reservation() {
+            out.push(Action::Unreserve);
+        }
+        self.goto(Phase::Done(end))
+    }
+
+    fn retry_at(&self, cx: &Cx<'_>) -> Option<Mono> {
+        Some(cx.now.mono.plus(backoff::after(self.attempts.saturating_sub(1))))
+    }
+
+    fn goto(mut self, phase: Phase) -> Self {
+        self.phase = phase;
+        self
+    }
+
+    fn unexpected(self, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Unexpected);
+        self
+    }
+}
+
+/// How often a close that may not be sent yet asks again.
+const CLOSE_RECHECK: Duration = Duration::from_secs(5);

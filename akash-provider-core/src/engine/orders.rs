@@ -1,0 +1,353 @@
+//! The engine's side of orders: which there are, what their machines want, and which are worth another look.
+
+use super::order::{Action, End, Input, Order, Phase};
+use super::timers::Key;
+use super::{Engine, Slot, Target, facts, sorted};
+use crate::bidding::{self, Decline};
+use crate::engine::Lifecycle;
+use crate::types::{self, BidId, Event, Mono, OrderId};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Declines kept for people to read.
+const RECENT_DECLINES: usize = 256;
+/// Declined orders that are looked at again when capacity comes back.
+const RETRY_MAX: usize = 4096;
+/// Orders looked at again at once, and how often at most.
+const RETRY_BATCH: usize = 16;
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// How an order that is still open on the chain ended for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// We have bid: never again.
+    Spent,
+    /// Declined for a reason that stays until our record changes.
+    Declined,
+    /// Declined for a reason that may pass.
+    MayPass,
+}
+
+/// All orders in hand, and what is remembered of the others.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    slots: FxHashMap<OrderId, Slot<Order>>,
+    ended: FxHashMap<OrderId, Ended>,
+    /// Declined for a passing reason, until capacity comes back.
+    retry: BTreeSet<OrderId>,
+    /// To be looked at again now, a few at a time.
+    retry_queue: VecDeque<OrderId>,
+    retry_at: Mono,
+    /// The last decline of each, so that the same one is told once.
+    last_decline: FxHashMap<OrderId, Decline>,
+    waiting_for_capacity: Vec<OrderId>,
+    pub(super) decline_counts: BTreeMap<&'static str, u64>,
+    pub(super) recent_declines: VecDeque<(OrderId, Decline)>,
+}
+
+impl Orders {
+    /// All ids in hand, sorted.
+    pub(super) fn ids(&self) -> Vec<OrderId> {
+        sorted(self.slots.keys())
+    }
+
+    /// The machine of an order.
+    pub(super) fn get(&self, id: &OrderId) -> Option<&Order> {
+        self.slots.get(id).and_then(|s| s.machine.as_ref())
+    }
+
+    /// Machines in the order of their ids.
+    pub(super) fn machines(&self) -> Vec<(&OrderId, &Order)> {
+        let mut all: Vec<_> =
+            self.slots.iter().filter_map(|(id, s)| s.machine.as_ref().map(|m| (id, m))).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// Number in hand.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True when the order has had its end already and is not worth another look.
+    pub(super) fn is_ended(&self, id: &OrderId) -> bool {
+        matches!(self.ended.get(id), Some(Ended::Spent | Ended::Declined))
+    }
+
+    /// True when it is remembered as declined for a passing reason.
+    pub(super) fn may_pass(&self, id: &OrderId) -> bool {
+        matches!(self.ended.get(id), Some(Ended::MayPass))
+    }
+
+    /// A bid of ours on it has ended.
+    pub(super) fn spend(&mut self, id: &OrderId) {
+        self.retry.remove(id);
+        self.ended.insert(id.clone(), Ended::Spent);
+    }
+
+    /// The chain says it is over.
+    pub(super) fn forget_ended(&mut self, id: &OrderId) {
+        self.ended.remove(id);
+        self.retry.remove(id);
+        self.last_decline.remove(id);
+    }
+
+    /// Keeps memories of these only.
+    pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
+        self.ended.retain(|id, _| open.contains(id));
+        self.retry.retain(|id| open.contains(id));
+        self.last_decline.retain(|id, _| open.contains(id));
+    }
+
+    /// Our record changed: what was declined may be accepted.
+    pub(super) fn forget_declines(&mut self) {
+        let declined: Vec<_> =
+            self.ended.iter().filter(|(_, e)| **e == Ended::Declined).map(|(id, _)| id.clone()).collect();
+        for id in declined {
+            self.ended.insert(id.clone(), Ended::MayPass);
+            if self.retry.len() < RETRY_MAX {
+                self.retry.insert(id);
+            }
+        }
+        self.capacity_freed();
+    }
+
+    /// Capacity came back.
+    pub(super) fn capacity_freed(&mut self) {
+        self.retry_queue.extend(std::mem::take(&mut self.retry));
+    }
+
+    /// When declined orders may be looked at again.
+    pub(super) fn retry_deadline(&self) -> Option<Mono> {
+        (!self.retry_queue.is_empty()).then_some(self.retry_at)
+    }
+
+    fn remember_end(&mut self, id: &OrderId, end: &End, had_bid: bool) {
+        let memory = match end {
+            End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
+            End::BidClosed | End::BidTimeout => Some(Ended::Spent),
+            End::Declined(Decline::AlreadyBid) => Some(Ended::Spent),
+            End::Declined(decline) if decline.may_pass() && !had_bid => Some(Ended::MayPass),
+            End::Declined(_) => Some(Ended::Declined),
+        };
+        let Some(memory) = memory else { return self.forget_ended(id) };
+        self.ended.insert(id.clone(), memory);
+        if memory == Ended::MayPass && self.retry.len() < RETRY_MAX {
+            self.retry.insert(id.clone());
+        }
+    }
+
+    /// Counts a decline; true when it is news.
+    fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
+        if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
+            return false;
+        }
+        *self.decline_counts.entry(decline.code()).or_default() += 1;
+        if self.recent_declines.len() >= RECENT_DECLINES {
+            self.recent_declines.pop_front();
+        }
+        self.recent_declines.push_back((id.clone(), decline.clone()));
+        true
+    }
+}
+
+impl Engine {
+    /// An order was heard of.
+    pub(super) fn order_heard(&mut self, id: &OrderId) {
+        let known = self.orders.slots.contains_key(id) || self.orders.is_ended(id);
+        if known || self.lifecycle == Lifecycle::Shutdown {
+            return;
+        }
+        let mut actions = Vec::new();
+        let machine = Order::heard(id, &mut actions);
+        self.order_new(id, machine, actions);
+    }
+
+    /// An open order from a snapshot, without a bid of ours.
+    pub(super) fn order_known(&mut self, order: &Arc<types::Order>) {
+        if self.lifecycle == Lifecycle::Shutdown {
+            return;
+        }
+        let mut actions = Vec::new();
+        let machine = Order::known(order, &mut actions);
+        self.order_new(&order.id, machine, actions);
+    }
+
+    /// A machine with its first actions.
+    pub(super) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
+        self.orders.ended.remove(id);
+        self.orders.retry.remove(id);
+        self.order_of_group.insert(id.group.clone(), id.clone());
+        self.orders.slots.insert(id.clone(), Slot::new(machine));
+        self.order_settle(id);
+        self.order_actions(id, actions);
+    }
+
+    /// Feeds one input to one order; nothing happens where there is none.
+    pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(slot) = self.orders.slots.get_mut(id) else { return };
+        let Some(machine) = slot.machine.take() else { return };
+        let mut actions = Vec::new();
+        let had_bid = machine.may_have_bid();
+        let machine = machine.transition(&cx, input, &mut actions);
+        let done = match machine.phase() {
+            Phase::Done(end) => Some(end.clone()),
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. } => None,
+        };
+        slot.machine = Some(machine);
+        self.order_settle(id);
+        self.order_actions(id, actions);
+        if let Some(end) = done {
+            self.order_done(id, &end, had_bid);
+        }
+    }
+
+    fn order_settle(&mut self, id: &OrderId) {
+        let Some(slot) = self.orders.slots.get_mut(id) else { return };
+        let Some(machine) = &slot.machine else { return };
+        let new = (machine.mono_deadline(), machine.block_deadline());
+        self.timers.set(|| Key::Order(id.clone()), &mut slot.timers, new);
+    }
+
+    fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
+        if let Some(mut slot) = self.orders.slots.remove(id) {
+            self.timers.set(|| Key::Order(id.clone()), &mut slot.timers, (None, None));
+        }
+        if self.order_of_group.get(&id.group) == Some(id) {
+            self.order_of_group.remove(&id.group);
+        }
+        self.orders.remember_end(id, end, had_bid);
+        match end {
+            End::Declined(decline) => {
+                if !self.orders.count_decline(id, decline) {
+                    return;
+                }
+                let (reason, message) = (decline.code().to_owned(), decline.to_string());
+                self.publish(Event::OrderDeclined { order: id.clone(), reason, message });
+            }
+            End::Won | End::Stopped => {}
+            End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout if had_bid => {
+                let bid = BidId { order: id.clone(), provider: self.config.provider.clone() };
+                self.publish(Event::BidEnded { bid, outcome: end.code().to_owned() });
+            }
+            End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout => {}
+        }
+    }
+
+    fn order_actions(&mut self, id: &OrderId, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Call(call) => {
+                    let effect = self.call(Target::Order(id.clone()), call);
+                    if let Some(slot) = self.orders.slots.get_mut(id) {
+                        slot.inflight = Some(effect);
+                    }
+                }
+                Action::Judge => self.judge(id),
+                Action::Reserve => self.reserve(id),
+                Action::Unreserve => {
+                    self.reservations.unreserve(id);
+                    self.orders.capacity_freed();
+                }
+                // An order looked at again is no news until the answer is another one.
+                Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
+                Action::Publish(event) => self.publish(event),
+                Action::Unexpected => self.unexpected += 1,
+            }
+        }
+    }
+
+    /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
+    pub(super) fn order_completed(&mut self, id: &OrderId, effect: super::EffectId, input: Input) {
+        let Some(slot) = self.orders.slots.get_mut(id) else { return };
+        if slot.inflight != Some(effect) {
+            return;
+        }
+        slot.inflight = None;
+        self.drive_order(id, input);
+    }
+
+    fn judge(&mut self, id: &OrderId) {
+        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else { return };
+        let judged = match self.facts.needs(self.now.mono, id, &order.spec) {
+            facts::Needs::Ready(audited) => {
+                let facts = bidding::Facts {
+                    attributes: self.facts.attributes(),
+                    audited: &audited,
+                    params: self.facts.params(),
+                };
+                if self.facts.is_registered() {
+                    bidding::should_bid(&order, &facts, &self.config)
+                } else {
+                    Err(Decline::Unknown { message: "this provider is not registered on the chain".to_owned() })
+                }
+            }
+            facts::Needs::Failed(message) => Err(Decline::Unknown { message }),
+            facts::Needs::Ask(auditors) => {
+                for auditor in auditors {
+                    self.call(Target::Audit(auditor.clone()), super::Call::FetchAudit(auditor));
+                }
+                return;
+            }
+        };
+        self.drive_order(id, Input::Judged(judged));
+    }
+
+    fn reserve(&mut self, id: &OrderId) {
+        if !self.reservations.is_known() {
+            self.orders.waiting_for_capacity.push(id.clone());
+            return;
+        }
+        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else { return };
+        let reserved = self.reservations.reserve(id, &order.spec);
+        self.drive_order(id, Input::Reserved(reserved));
+    }
+
+    /// Facts about us arrived: orders that waited are judged.
+    pub(super) fn judge_waiting(&mut self) {
+        for id in self.facts.take_waiting() {
+            if matches!(self.orders.get(&id).map(Order::phase), Some(Phase::Judging)) {
+                self.judge(&id);
+            }
+        }
+    }
+
+    /// Capacity is known, or changed.
+    pub(super) fn capacity_known(&mut self) {
+        for id in std::mem::take(&mut self.orders.waiting_for_capacity) {
+            if matches!(self.orders.get(&id).map(Order::phase), Some(Phase::Reserving)) {
+                self.reserve(&id);
+            }
+        }
+        self.orders.capacity_freed();
+    }
+
+    /// Looks again at orders that were declined for a passing reason, a few at a time.
+    pub(super) fn orders_retry(&mut self) {
+        let due = self.orders.retry_deadline().is_some_and(|at| at <= self.now.mono);
+        if !due || self.lifecycle == Lifecycle::Shutdown {
+            return;
+        }
+        self.orders.retry_at = self.now.mono.plus(RETRY_PAUSE);
+        for _ in 0..RETRY_BATCH {
+            let Some(id) = self.orders.retry_queue.pop_front() else { return };
+            let still_declined = self.orders.may_pass(&id) && !self.orders.slots.contains_key(&id);
+            if still_declined {
+                self.order_heard(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The one path from a snapshot to machines: at the start, after a gap, in every full scan.
+//!
+//! It is level-triggered and idempotent: it brings the machines in line with what the chain shows, whatever
+//! happened in between. It destroys nothing: what is missing from a snapshot is only looked at.
+
+use super::order::{self, Order};
+use super::workload::{ClusterLane, HeardBy, Input, Workload};
+use super::{Engine, Lifecycle, Workloads, deployment, sorted};
+use crate::types::{Bid, BidState, LeaseId, OrderId, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Engine {
+    /// The chain's past is incomplete: this is its present.
+    pub(super) fn resync(&mut self, snapshot: &Arc<Snapshot>) {
+        if snapshot.chain_id != self.config.chain_id {
+            let finding = format!(
+                "a snapshot of chain `{}` was ignored: this provider belongs to `{}`",
+                snapshot.chain_id, self.config.chain_id
+            );
+            return self.report_findings(vec![finding]);
+        }
+        // A node that lags behind what was processed shows the past, not the present.
+        if self.chain_known && snapshot.height < self.height {
+            self.scan.soon();
+            return;
+        }
+        self.height = snapshot.height;
+        self.now.block_time = self.now.block_time.max(snapshot.time);
+        self.chain_known = true;
+        if self.lifecycle == Lifecycle::Init {
+            self.lifecycle = Lifecycle::Running;
+        }
+        self.apply_snapshot(snapshot);
+        self.scan.after_resync();
+    }
+
+    /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
+    pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
+        self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
+        let bids: BTreeMap<&OrderId, &Bid> = snapshot
+            .bids
+            .iter()
+            .filter(|b| b.id.provider == self.config.provider)
+            .map(|b| (&b.id.order, b))
+            .collect();
+        self.apply_leases(snapshot, &bids);
+        self.apply_orders(snapshot, &bids);
+        self.judge_waiting();
+    }
+
+    fn apply_leases(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
+        let mut live = BTreeSet::new();
+        for record in &snapshot.leases {
+            let id = &record.lease.id;
+            if id.provider != self.config.provider || !record.lease.state.is_live() {
+                continue;
+            }
+            live.insert(id.clone());
+            let deployment = snapshot.deployments.iter().find(|d| d.deployment.id == *id.deployment());
+            let group = deployment.and_then(|d| d.groups.iter().find(|g| g.id == id.order.group));
+            let empty = self.reservations.units(&id.order).is_none_or(|units| units.is_empty());
+            if empty {
+                self.reservations.unreserve(&id.order);
+                let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
+                self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
+            }
+            self.drive_order(&id.order, order::Input::Won);
+            self.lease_found(record, deployment, snapshot.block_time(record.lease.created_at));
+            self.reservations.mark_active(&id.order);
+            self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
+        }
+        for id in self.live_leases() {
+            if !live.contains(&id) {
+                self.lease_over(&id, HeardBy::Scan, None);
+            }
+        }
+    }
+
+    fn apply_orders(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
+        let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
+        for id in self.orders.ids() {
+            if !open.contains(&id) {
+                self.drive_order(&id, order::Input::OrderClosed);
+            }
+        }
+        self.orders.keep_ended(&open);
+        for order in &snapshot.orders {
+            let in_hand = self.orders.get(&order.id).is_some();
+            match (bids.get(&order.id), in_hand) {
+                (Some(bid), _) => self.apply_bid(snapshot, bid),
+                (None, true) => self.drive_order(&order.id, order::Input::Doubt),
+                (None, false) if self.orders.is_ended(&order.id) => {}
+                (None, false) => self.order_known(&Arc::new(order.clone())),
+            }
+        }
+        for bid in bids.values().filter(|b| b.state == BidState::Open && !open.contains(&b.id.order)) {
+            if self.orders.get(&bid.id.order).is_none() {
+                let mut actions = Vec::new();
+                let machine = Order::stray(bid, &mut actions);
+                self.order_new(&bid.id.order, machine, actions);
+            }
+        }
+    }
+
+    /// Our bid on an order that is open.
+    fn apply_bid(&mut self, snapshot: &Snapshot, bid: &Bid) {
+        let id = &bid.id.order;
+        match (bid.state, self.orders.get(id).is_some()) {
+            (BidState::Open, true) => self.drive_order(id, order::Input::BidSeen),
+            (BidState::Open, false) => {
+                let created = snapshot.block_time(bid.created_at);
+                let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));
+                let spec = snapshot.orders.iter().find(|o| o.id == *id).map(|o| &*o.spec);
+                self.reservations.adopt(id, &bid.resources_offer, spec);
+                let mut actions = Vec::new();
+                let machine = Order::adopted(bid, deadline, &mut actions);
+                self.order_new(id, machine, actions);
+            }
+            (BidState::Lost | BidState::Closed, true) => self.drive_order(id, order::Input::BidClosed),
+            (BidState::Lost | BidState::Closed, false) => self.orders.spend(id),
+            // The lease is in the snapshot too.
+            (BidState::Active, _) => {}
+        }
+    }
+
+    /// Takes over what the cluster has of ours, and deploys anew what it lost.
+    pub(super) fn apply_workloads(&mut self, workloads: Workloads) {
+        let ours = |lease: &LeaseId| lease.provider == self.config.provider;
+        let deployments: Vec<_> =
+            workloads.deployments.into_iter().filter(|d| ours(&d.lease)).map(Arc::new).collect();
+        let hostnames: Vec<_> = workloads.hostnames.into_iter().filter(|h| ours(&h.lease)).collect();
+        for declared in hostnames {
+            if self.hostnames.holder(&declared.hostname).is_none() {
+                self.hostnames.adopt(&declared.hostname, &declared.lease);
+            }
+        }
+        let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
+        for id in self.lost_workloads(&there) {
+            let deployment = self.workload(&id).and_then(Workload::deployment).map(Arc::clone);
+            if let Some(deployment) = deployment {
+                self.drive_workload(&id, Input::Desire(deployment, Vec::new()));
+            }
+        }
+        for deployment in &deployments {
+            self.workload_found(deployment);
+        }
+        self.cluster_known = true;
+        for id in sorted(self.deployments.keys()) {
+            self.drive_deployment(&id, deployment::Input::Wake);
+        }
+    }
+
+    /// Deployed, at rest, and yet not in the cluster.
+    pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>) -> Vec<LeaseId> {
+        let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
+        let all = self.workloads.iter().filter(|(id, s)| !there.contains(id) && s.machine.as_ref().is_some_and(lost));
+        sorted(all.map(|(id, _)| id))
+    }
+
+    pub(super) fn live_leases(&self) -> Vec<LeaseId> {
+        let live = |s: &super::Slot<Workload>| s.machine.as_ref().is_some_and(Workload::is_live);
+        sorted(self.workloads.iter().filter(|(_, s)| live(s)).map(|(id, _)| id))
+    }
+
+    pub(super) fn workload(&self, id: &LeaseId) -> Option<&Workload> {
+        self.workloads.get(id).and_then(|s| s.machine.as_ref())
+    }
+}

@@ -1,0 +1,120 @@
+//! The engine's status: read from the machines, kept nowhere.
+
+use super::breaker::Breaker;
+use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, OrderStatus, Status};
+use super::workload::{ChainLane, Workload};
+use super::{Engine, Leadership, Lifecycle, sorted};
+use crate::types::{LeaseId, Now};
+
+impl Engine {
+    /// A plain snapshot of everything.
+    #[must_use]
+    pub fn status(&self, now: Now) -> Status {
+        Status {
+            lifecycle: match self.lifecycle {
+                Lifecycle::Init => "init",
+                Lifecycle::Running => "running",
+                Lifecycle::Shutdown => "shutdown",
+            }
+            .to_owned(),
+            leader: self.leadership != Leadership::Standby,
+            height: self.height,
+            block_time: self.now.block_time,
+            chain_known: self.chain_known,
+            inventory_known: self.reservations.is_known(),
+            cluster_known: self.cluster_known,
+            orders: self.order_statuses(),
+            declines: self.orders.decline_counts.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            recent_declines: self.decline_statuses(),
+            leases: self.lease_infos(now),
+            deployments: self.deployment_statuses(),
+            inventory: self.reservations.status(),
+            hostnames: self.hostnames.all().into_iter().collect(),
+            breaker: self.breaker_status(),
+            last_scan_findings: self.scan.findings.clone(),
+            calls_in_flight: self.pending.len() as u64,
+            unexpected_inputs: self.unexpected,
+        }
+    }
+
+    fn order_statuses(&self) -> Vec<OrderStatus> {
+        let status = |(id, machine): (&crate::types::OrderId, &super::order::Order)| OrderStatus {
+            order: id.clone(),
+            phase: machine.phase_name().to_owned(),
+            price: machine.price().cloned(),
+        };
+        self.orders.machines().into_iter().map(status).collect()
+    }
+
+    fn decline_statuses(&self) -> Vec<DeclineStatus> {
+        let status = |(order, decline): &(crate::types::OrderId, crate::bidding::Decline)| DeclineStatus {
+            order: order.clone(),
+            reason: decline.code().to_owned(),
+            message: decline.to_string(),
+        };
+        self.orders.recent_declines.iter().map(status).collect()
+    }
+
+    fn lease_infos(&self, now: Now) -> Vec<LeaseInfo> {
+        let mut infos = Vec::new();
+        for id in sorted(self.workloads.keys()) {
+            let Some(workload) = self.workload(&id) else { continue };
+            let Some(price) = workload.price() else { continue };
+            infos.push(LeaseInfo {
+                price: price.clone(),
+                phase: workload.phase_name().to_owned(),
+                health: workload.health(),
+                known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis()).unwrap_or(u64::MAX),
+                generation: workload.generation(),
+                last_error: workload.last_error().map(str::to_owned),
+                ending: workload.ending().map(|e| e.reason),
+                waiting_for: self.waiting_for(&id, workload),
+                lease: id,
+            });
+        }
+        infos
+    }
+
+    /// Why ending a lease or tearing it down does not go on by itself.
+    fn waiting_for(&self, id: &LeaseId, workload: &Workload) -> Option<String> {
+        if self.breaker.waiting().any(|l| l == id) {
+            return Some("release of the circuit breaker".to_owned());
+        }
+        match workload.chain_lane() {
+            ChainLane::Planned { deadline: Some(_), .. } => Some("the reclamation deadline".to_owned()),
+            ChainLane::Planned { wake: Some(_), .. } => Some("leadership".to_owned()),
+            ChainLane::Looking { retry_at: Some(_) } => Some("evidence from the chain".to_owned()),
+            ChainLane::Unsure(_) => Some("the outcome of a transaction".to_owned()),
+            ChainLane::AwaitEvent(_) => Some("the chain's event".to_owned()),
+            ChainLane::Idle
+            | ChainLane::Planned { .. }
+            | ChainLane::Sending
+            | ChainLane::SendRetry(_)
+            | ChainLane::Looking { retry_at: None }
+            | ChainLane::Confirmed { .. } => None,
+        }
+    }
+
+    fn deployment_statuses(&self) -> Vec<DeploymentStatus> {
+        let mut all = Vec::new();
+        for id in sorted(self.deployments.keys()) {
+            let Some(machine) = self.deployments.get(&id).and_then(|s| s.machine.as_ref()) else { continue };
+            all.push(DeploymentStatus {
+                manifest: machine.accepted_hash().map(|hash| data_encoding::HEXLOWER.encode(hash)),
+                manifest_deadline: machine.manifest_deadline(),
+                waiting_requests: machine.waiting(),
+                deployment: id,
+            });
+        }
+        all
+    }
+
+    fn breaker_status(&self) -> BreakerStatus {
+        BreakerStatus {
+            tripped: self.breaker.is_tripped(),
+            recent: self.breaker.recent_count(),
+            allowed: Breaker::allowed(&self.config, self.workloads.len()),
+            waiting: self.breaker.waiting().cloned().collect(),
+        }
+    }
+}

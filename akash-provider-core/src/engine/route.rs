@@ -1,0 +1,193 @@
+//! Which input goes to which machine: a map look-up each, never a loop over all.
+
+use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
+use super::workload::HeardBy;
+use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
+use crate::types::{ChainEvent, LeaseId};
+use std::sync::Arc;
+
+impl Engine {
+    pub(super) fn chain_event(&mut self, event: ChainEvent) {
+        match event {
+            ChainEvent::Resync(snapshot) => self.resync(&snapshot),
+            // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
+            _ if !self.chain_known => {}
+            ChainEvent::Block { height, time } => self.block(height, time),
+            ChainEvent::OrderCreated { id } => self.order_heard(&id),
+            ChainEvent::OrderClosed { id } => {
+                self.drive_order(&id, order::Input::OrderClosed);
+                self.orders.forget_ended(&id);
+            }
+            ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
+                if let Some(order) = self.order_of_group.get(&id).cloned() {
+                    self.drive_order(&order, order::Input::OrderClosed);
+                }
+            }
+            ChainEvent::BidCreated { id, .. } => {
+                if id.provider == self.config.provider {
+                    self.drive_order(&id.order, order::Input::BidSeen);
+                }
+            }
+            ChainEvent::BidClosed { id } => {
+                if id.provider == self.config.provider {
+                    self.drive_order(&id.order, order::Input::BidClosed);
+                }
+            }
+            ChainEvent::LeaseCreated { id, price } => {
+                let won = id.provider == self.config.provider;
+                let input = if won { order::Input::Won } else { order::Input::Lost };
+                self.drive_order(&id.order, input);
+                self.orders.forget_ended(&id.order);
+                if won {
+                    self.lease_won(&id, &price);
+                }
+            }
+            ChainEvent::LeaseClosed { id, reason } => self.lease_over(&id, HeardBy::Chain, Some(reason)),
+            ChainEvent::LeaseReclaimStarted { id, deadline, .. } => {
+                self.drive_workload(&id, workload::Input::Reclaiming(deadline));
+            }
+            ChainEvent::DeploymentClosed { id } => self.drive_deployment(&id, deployment::Input::Closed),
+            ChainEvent::ProviderUpdated { owner } => {
+                if owner == self.config.provider && self.facts.provider_stale() {
+                    self.call(Target::Provider, Call::FetchProvider);
+                }
+            }
+            ChainEvent::AuditChanged { auditor, owner } => {
+                if owner == self.config.provider {
+                    self.facts.audit_stale(auditor.as_str());
+                    self.orders.forget_declines();
+                }
+            }
+            // A manifest is checked against a fresh record, so nothing is remembered of these.
+            ChainEvent::DeploymentCreated { .. }
+            | ChainEvent::DeploymentUpdated { .. }
+            | ChainEvent::GroupStarted { .. } => {}
+        }
+    }
+
+    fn block(&mut self, height: u64, time: crate::types::BlockTime) {
+        if height <= self.height {
+            return;
+        }
+        if height > self.height + 1 {
+            // The contract says there are no gaps; if there is one, look at everything.
+            self.scan.soon();
+        }
+        self.height = height;
+        self.now.block_time = self.now.block_time.max(time);
+    }
+
+    pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
+        let Some((target, write)) = self.pending.remove(&id) else {
+            self.unexpected += 1;
+            return;
+        };
+        self.writes_in_flight -= u64::from(write);
+        match (target, completion) {
+            (Target::Order(order), completion) => match order_input(completion) {
+                Some(input) => self.order_completed(&order, id, input),
+                None => self.unexpected += 1,
+            },
+            (Target::Deployment(deployment), Completion::Deployment(result)) => {
+                self.deployment_completed(&deployment, id, deployment::Input::Fetched(result));
+            }
+            (Target::Deployment(deployment), Completion::Cluster(result)) => {
+                self.deployment_completed(&deployment, id, deployment::Input::Recorded(result));
+            }
+            (Target::WorkloadCluster(lease), Completion::Cluster(result)) => {
+                self.workload_completed(&lease, id, false, workload::Input::Deployed(result));
+            }
+            (Target::WorkloadCluster(lease), Completion::Teardown(result)) => {
+                self.workload_completed(&lease, id, false, workload::Input::TornDown(result));
+            }
+            (Target::WorkloadChain(lease), Completion::Lease(result)) => {
+                self.workload_completed(&lease, id, true, workload::Input::Seen(result));
+            }
+            (Target::WorkloadChain(lease), Completion::Tx(result)) => {
+                self.workload_completed(&lease, id, true, workload::Input::Tx(result));
+            }
+            (Target::Escrow(deployment), Completion::Deployment(result)) => {
+                self.escrow_completed(&deployment, id, escrow::Input::Fetched(result));
+            }
+            (Target::Escrow(deployment), Completion::Tx(result)) => {
+                self.escrow_completed(&deployment, id, escrow::Input::Tx(result));
+            }
+            (Target::Provider, Completion::Provider(result)) => {
+                self.facts.provider_read(result);
+                self.orders.forget_declines();
+            }
+            (Target::Audit(auditor), Completion::Audit(result)) => {
+                if self.facts.audit_read(self.now.mono, &auditor, result) {
+                    self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
+                } else {
+                    self.judge_waiting();
+                }
+            }
+            (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
+            (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
+            _ => self.unexpected += 1,
+        }
+    }
+
+    pub(super) fn requested(&mut self, id: RequestId, request: Request) {
+        if self.lifecycle == Lifecycle::Shutdown {
+            let message = "the provider is stopping; ask again in a minute".to_owned();
+            return self.reply(id, Err(Refusal { kind: RefusalKind::Stopping, message }));
+        }
+        match request {
+            Request::SubmitManifest { deployment, manifest, hash } => {
+                self.deployment_slot(&deployment);
+                let submission = deployment::Submission { request: Some(id), manifest, hash };
+                self.drive_deployment(&deployment, deployment::Input::Submit(submission));
+            }
+            Request::Scan { dry_run } => self.scan_requested(id, dry_run),
+            Request::TransferHostnames { .. } | Request::EndLease { .. } | Request::ReleaseBreaker
+                if self.leadership == Leadership::Standby =>
+            {
+                let message = "this instance is a standby; ask the leading one".to_owned();
+                self.reply(id, Err(Refusal { kind: RefusalKind::NotLeader, message }));
+            }
+            Request::TransferHostnames { lease, hostnames } => self.transfer_hostnames(id, &lease, &hostnames),
+            Request::EndLease { lease, reason } => {
+                let refusal = self.end_refusal(&lease, reason);
+                if refusal.is_none() {
+                    self.drive_workload(&lease, workload::Input::End { reason, granted: true });
+                }
+                self.reply(id, refusal.map_or(Ok(Reply::Done), Err));
+            }
+            Request::ReleaseBreaker => {
+                self.release_breaker();
+                self.reply(id, Ok(Reply::Done));
+            }
+        }
+    }
+
+    fn end_refusal(&self, lease: &LeaseId, reason: crate::types::CloseReason) -> Option<Refusal> {
+        if !reason.is_providers() {
+            let message = format!("reason {} is not a provider's; give one from 10000 to 19999", reason.code());
+            return Some(Refusal { kind: RefusalKind::Rejected, message });
+        }
+        if !self.has_lease(lease) {
+            let message = format!("no live lease {lease} with this provider");
+            return Some(Refusal { kind: RefusalKind::NoLease, message });
+        }
+        None
+    }
+}
+
+fn order_input(completion: Completion) -> Option<order::Input> {
+    match completion {
+        Completion::Order(result) => Some(order::Input::Fetched(result.map(|o| o.map(Arc::new)))),
+        Completion::Price(result) => Some(order::Input::Priced(result)),
+        Completion::Tx(result) => Some(order::Input::Tx(result)),
+        Completion::Bid(result) => Some(order::Input::Found(result)),
+        Completion::Provider(_)
+        | Completion::Audit(_)
+        | Completion::Lease(_)
+        | Completion::Deployment(_)
+        | Completion::Snapshot(_)
+        | Completion::Cluster(_)
+        | Completion::Teardown(_)
+        | Completion::Workloads(_) => None,
+    }
+}

@@ -1,0 +1,259 @@
+//! The full scan: chain, cluster and ledger compared, by the clock, after every resync and on demand.
+//!
+//! Events only make the engine faster; this is what makes it right. A scan should find nothing, and says so
+//! loudly when it does. A dry run only reports.
+
+use super::input::{Refusal, RefusalKind, Reply, RequestId};
+use super::order::Phase;
+use super::{Call, Engine, Lifecycle, Target, Workloads, backoff};
+use crate::error::Failure;
+use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Findings told at most; the rest is counted.
+const FINDINGS_MAX: usize = 100;
+
+/// A scan under way.
+#[derive(Debug)]
+struct Running {
+    /// Only the cluster is asked: the chain's present was just given.
+    cluster_only: bool,
+    dry_run: bool,
+    snapshot: Option<Result<Arc<Snapshot>, Failure>>,
+    workloads: Option<Result<Workloads, Failure>>,
+}
+
+/// When to scan, what is under way, what was found last.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    next: Option<Mono>,
+    cluster_wanted: bool,
+    running: Option<Running>,
+    attempts: u32,
+    requests: Vec<(RequestId, bool)>,
+    pub(super) findings: Vec<String>,
+}
+
+impl Scan {
+    /// Something makes a scan worth while at once.
+    pub(super) fn soon(&mut self) {
+        self.next = Some(Mono(0));
+    }
+
+    /// The chain's present was given; the cluster's is asked for.
+    pub(super) fn after_resync(&mut self) {
+        self.cluster_wanted = true;
+    }
+
+    /// When the next one is due.
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.next.filter(|_| self.running.is_none())
+    }
+}
+
+impl Engine {
+    pub(super) fn scan_requested(&mut self, id: RequestId, dry_run: bool) {
+        if self.chain_known {
+            self.scan.requests.push((id, dry_run));
+        } else {
+            let message = "the chain is not known yet; ask again when the provider is ready".to_owned();
+            self.reply(id, Err(Refusal { kind: RefusalKind::Unavailable, message }));
+        }
+    }
+
+    /// Starts a scan that is due.
+    pub(super) fn drive_scan(&mut self) {
+        if self.scan.running.is_some() || !self.chain_known || self.lifecycle == Lifecycle::Shutdown {
+            return;
+        }
+        let due = self.scan.next.is_some_and(|at| at <= self.now.mono);
+        let asked = !self.scan.requests.is_empty();
+        let cluster_only = self.scan.cluster_wanted && !asked && !due;
+        if !due && !asked && !cluster_only {
+            return;
+        }
+        let dry_run = asked && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
+        self.scan.running = Some(Running { cluster_only, dry_run, snapshot: None, workloads: None });
+        self.scan.cluster_wanted = false;
+        if !dry_run {
+            self.scan.next = Some(self.now.mono.plus(self.config.scan_interval));
+        }
+        self.call(Target::Scan, Call::ListWorkloads);
+        if !cluster_only {
+            self.call(Target::Scan, Call::FetchSnapshot);
+        }
+    }
+
+    pub(super) fn scan_snapshot(&mut self, result: Result<Arc<Snapshot>, Failure>) {
+        if let Some(running) = &mut self.scan.running {
+            running.snapshot = Some(result);
+        }
+        self.scan_finish();
+    }
+
+    pub(super) fn scan_workloads(&mut self, result: Result<Workloads, Failure>) {
+        if let Some(running) = &mut self.scan.running {
+            running.workloads = Some(result);
+        }
+        self.scan_finish();
+    }
+
+    fn scan_finish(&mut self) {
+        let complete = |r: &Running| r.workloads.is_some() && (r.cluster_only || r.snapshot.is_some());
+        let Some(running) = self.scan.running.take_if(|r| complete(r)) else { return };
+        let Running { cluster_only, dry_run, snapshot, workloads } = running;
+        if cluster_only {
+            return match workloads {
+                Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false),
+                Some(Err(failure)) => self.scan_failed(&failure),
+                None => {}
+            };
+        }
+        match (snapshot, workloads) {
+            (Some(Ok(snapshot)), Some(Ok(workloads))) => {
+                let wrong = self.snapshot_problem(&snapshot);
+                match wrong {
+                    Some(message) => self.scan_failed(&lagging(message)),
+                    None => self.scan_succeeded(Some(&snapshot), workloads, dry_run),
+                }
+            }
+            (Some(Err(failure)), workloads) => {
+                // The cluster's half is worth having by itself.
+                if let (Some(Ok(workloads)), false) = (workloads, self.cluster_known) {
+                    self.apply_workloads(workloads);
+                }
+                self.scan_failed(&failure);
+            }
+            (_, Some(Err(failure))) => self.scan_failed(&failure),
+            (_, None) | (None, _) => {}
+        }
+    }
+
+    fn snapshot_problem(&self, snapshot: &Snapshot) -> Option<String> {
+        if snapshot.chain_id != self.config.chain_id {
+            return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
+        }
+        let old = snapshot.height < self.height;
+        old.then(|| format!("the node is at height {}, {} is processed", snapshot.height, self.height))
+    }
+
+    fn scan_succeeded(&mut self, snapshot: Option<&Arc<Snapshot>>, workloads: Workloads, dry_run: bool) {
+        self.scan.attempts = 0;
+        // What the very first look at the cluster brings is no drift.
+        let findings =
+            if self.cluster_known { self.compare(snapshot.map(|s| &**s), &workloads) } else { Vec::new() };
+        if !dry_run {
+            if let Some(snapshot) = snapshot {
+                self.apply_snapshot(snapshot);
+            }
+            self.apply_workloads(workloads);
+            for order in self.ownerless_reservations() {
+                self.reservations.unreserve(&order);
+            }
+        }
+        for (request, _) in self.scan.requests.drain(..).collect::<Vec<_>>() {
+            self.reply(request, Ok(Reply::Scan(findings.clone())));
+        }
+        self.report_findings(findings);
+    }
+
+    fn scan_failed(&mut self, failure: &Failure) {
+        self.scan.next = Some(self.now.mono.plus(backoff::after(self.scan.attempts)));
+        self.scan.attempts = self.scan.attempts.saturating_add(1);
+        self.fail_scans(RefusalKind::Unavailable, &format!("the scan could not be made: {failure}; ask again"));
+    }
+
+    pub(super) fn refuse_scans(&mut self) {
+        self.fail_scans(RefusalKind::Stopping, "the provider is stopping");
+    }
+
+    fn fail_scans(&mut self, kind: RefusalKind, message: &str) {
+        for (request, _) in self.scan.requests.drain(..).collect::<Vec<_>>() {
+            self.reply(request, Err(Refusal { kind, message: message.to_owned() }));
+        }
+    }
+
+    pub(super) fn report_findings(&mut self, findings: Vec<String>) {
+        self.scan.findings = findings.clone();
+        if !findings.is_empty() {
+            self.publish(Event::DriftFound { findings });
+        }
+    }
+
+    /// Differences, one line each; changes nothing.
+    fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads) -> Vec<String> {
+        let mut findings = Vec::new();
+        if let Some(snapshot) = snapshot {
+            self.compare_leases(snapshot, &mut findings);
+            self.compare_orders(snapshot, &mut findings);
+        }
+        let there: BTreeSet<&LeaseId> = workloads.deployments.iter().map(|d| &d.lease).collect();
+        for lease in there.iter().filter(|l| l.provider == self.config.provider) {
+            if !self.workloads.contains_key(*lease) {
+                findings.push(format!("workload {lease} runs without a known lease: its lease is looked at"));
+            }
+        }
+        for lease in self.lost_workloads(&there) {
+            findings.push(format!("lease {lease} is deployed but not in the cluster: it is deployed again"));
+        }
+        for order in self.ownerless_reservations() {
+            findings.push(format!("reservation {order} has no owner: it is released"));
+        }
+        let more = findings.len().saturating_sub(FINDINGS_MAX);
+        findings.truncate(FINDINGS_MAX);
+        if more > 0 {
+            findings.push(format!("and {more} more"));
+        }
+        findings
+    }
+
+    /// Reservations that neither an order nor a workload accounts for.
+    pub(super) fn ownerless_reservations(&self) -> Vec<OrderId> {
+        let leased: BTreeSet<&OrderId> = self.workloads.keys().map(|l| &l.order).collect();
+        let owned = |order: &OrderId| {
+            leased.contains(order)
+                || self.orders.get(order).is_some_and(super::order::Order::holds_reservation)
+        };
+        self.reservations.orders().filter(|order| !owned(order)).cloned().collect()
+    }
+
+    fn compare_leases(&self, snapshot: &Snapshot, findings: &mut Vec<String>) {
+        let live: BTreeSet<&LeaseId> =
+            snapshot.leases.iter().filter(|r| r.lease.state.is_live()).map(|r| &r.lease.id).collect();
+        for lease in live.iter().filter(|l| l.provider == self.config.provider) {
+            if !self.workloads.contains_key(*lease) {
+                findings.push(format!("lease {lease} is live on the chain and was not known: it is taken over"));
+            }
+        }
+        for lease in self.live_leases().iter().filter(|l| !live.contains(l)) {
+            findings.push(format!("lease {lease} is not among the live ones on the chain: its record is looked at"));
+        }
+    }
+
+    fn compare_orders(&self, snapshot: &Snapshot, findings: &mut Vec<String>) {
+        let bid_on: BTreeSet<&OrderId> = snapshot.bids.iter().map(|b| &b.id.order).collect();
+        for order in &snapshot.orders {
+            let id = &order.id;
+            let machine = self.orders.get(id);
+            let known = machine.is_some() || self.orders.is_ended(id) || self.orders.may_pass(id);
+            if !known {
+                findings.push(format!("order {id} is open and was not known: it is looked at"));
+            }
+            let open = machine.is_some_and(|m| matches!(m.phase(), Phase::Open { .. }));
+            if open && !bid_on.contains(id) {
+                findings.push(format!("our bid on {id} is not on the chain: it is looked at"));
+            }
+        }
+        let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
+        for (id, machine) in self.orders.machines() {
+            if matches!(machine.phase(), Phase::Open { .. }) && !open.contains(id) {
+                findings.push(format!("order {id} is over and our bid was thought open: it is looked at"));
+            }
+        }
+    }
+}
+
+fn lagging(message: String) -> Failure {
+    Failure { kind: crate::error::ErrorKind::Unavailable, transient: true, message }
+}

@@ -1,0 +1,455 @@
+//! One lease's workload: deploy, watch, update, end, tear down.
+//!
+//! Two lanes run side by side, each with at most one call owed:
+//! ```text
+//!  cluster:  Idle ─► Deploying ─► Idle …  ─► TearingDown ─► Gone
+//!                        └─► Retry            └─► Retry (nothing is given up, capacity is held)
+//!  chain:    Idle ─► Planned ─► Sending ─► AwaitEvent      (ending it ourselves: close, or reclaim then close)
+//!                        └──► Looking ─► Confirmed         (evidence that the lease is over)
+//! ```
+//! A workload is torn down only in `Confirmed`: the chain's own record shows the lease over, read at a height
+//! later than what we heard, from nodes that agree (see [`evidence`]). Only known unhealthy time counts towards
+//! giving a lease up.
+
+pub mod chain;
+pub mod evidence;
+pub mod health;
+
+pub use chain::ChainLane;
+pub use evidence::{Heard, HeardBy};
+
+use super::backoff;
+use super::cx::Cx;
+use super::effect::Call;
+use crate::cluster::{Deployment, Health, Teardown};
+use crate::error::Failure;
+use crate::types::{
+    BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
+};
+use health::HealthClock;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon a teardown in progress is asked for again.
+const TEARDOWN_POLL: Duration = Duration::from_secs(2);
+
+/// What the cluster is doing for this lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClusterLane {
+    /// Nothing.
+    Idle,
+    /// `Deploy` of this generation is owed.
+    Deploying(u64),
+    /// The last call failed; the next is due then.
+    Retry(Mono),
+    /// `Teardown` is owed.
+    TearingDown,
+    /// Nothing of it is left.
+    Gone,
+}
+
+/// What is to run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Desired {
+    deployment: Arc<Deployment>,
+    purge: Vec<String>,
+    generation: u64,
+}
+
+/// We want this lease to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ending {
+    /// Why.
+    pub reason: CloseReason,
+    /// The circuit breaker, or the operator, let it pass.
+    pub granted: bool,
+}
+
+/// What happens to a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// An accepted manifest, and the hostnames that go with the one before.
+    Desire(Arc<Deployment>, Vec<String>),
+    /// The cluster has it from before.
+    Adopt(Arc<Deployment>),
+    /// Of `Deploy`.
+    Deployed(Result<(), Failure>),
+    /// Of `Teardown`.
+    TornDown(Result<Teardown, Failure>),
+    /// What is known of its health.
+    Health(Health),
+    /// It is to end; `granted` when the circuit breaker does not apply.
+    End {
+        /// Why.
+        reason: CloseReason,
+        /// By command of the operator.
+        granted: bool,
+    },
+    /// The circuit breaker lets its close or teardown pass.
+    Granted,
+    /// The chain said it is over, or no longer lists it.
+    Heard(Heard),
+    /// Reclamation has started.
+    Reclaiming(BlockTime),
+    /// The chain's record of it, from a snapshot: it is live.
+    Live(Option<Reclamation>),
+    /// Of `FetchLease`.
+    Seen(Result<Observed<LeaseRecord>, Failure>),
+    /// Of `Broadcast`.
+    Tx(Result<TxOutcome, Failure>),
+    /// Time passed or permissions changed.
+    Wake,
+}
+
+/// What a workload wants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A call on the cluster lane.
+    Cluster(Call),
+    /// A call on the chain lane.
+    Chain(Call),
+    /// Ask the circuit breaker; answer `Granted`, at once or when it is released.
+    AskBreaker,
+    /// The question is moot.
+    CancelBreaker,
+    /// Tell the world.
+    Publish(Event),
+    /// It is over and nothing is left: forget the lease.
+    Forget(Option<CloseReason>),
+    /// This input was not expected.
+    Unexpected,
+}
+
+/// The machine of one lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Workload {
+    lease: LeaseId,
+    price: Option<DecCoin>,
+    reclamation: Option<Reclamation>,
+    desired: Option<Desired>,
+    applied: u64,
+    cluster: ClusterLane,
+    cluster_attempts: u32,
+    chain: ChainLane,
+    chain_attempts: u32,
+    health: HealthClock,
+    ending: Option<Ending>,
+    heard: Option<Heard>,
+    closed_because: Option<CloseReason>,
+    last_error: Option<Arc<str>>,
+}
+
+impl Workload {
+    /// A lease of ours, without manifest yet.
+    #[must_use]
+    pub fn leased(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
+        Self { price: Some(price.clone()), reclamation, ..Self::orphan(lease) }
+    }
+
+    /// A workload of which no lease is known: it is looked at, and nothing more without evidence.
+    #[must_use]
+    pub fn orphan(lease: &LeaseId) -> Self {
+        Self {
+            lease: lease.clone(),
+            price: None,
+            reclamation: None,
+            desired: None,
+            applied: 0,
+            cluster: ClusterLane::Idle,
+            cluster_attempts: 0,
+            chain: ChainLane::Idle,
+            chain_attempts: 0,
+            health: HealthClock::default(),
+            ending: None,
+            heard: None,
+            closed_because: None,
+            last_error: None,
+        }
+    }
+
+    /// What the cluster is doing.
+    #[must_use]
+    pub const fn cluster_lane(&self) -> &ClusterLane {
+        &self.cluster
+    }
+
+    /// What the chain lane is doing.
+    #[must_use]
+    pub const fn chain_lane(&self) -> &ChainLane {
+        &self.chain
+    }
+
+    /// Price per block; `None` for an orphan.
+    #[must_use]
+    pub const fn price(&self) -> Option<&DecCoin> {
+        self.price.as_ref()
+    }
+
+    /// What it is to run, if a manifest is there.
+    #[must_use]
+    pub fn deployment(&self) -> Option<&Arc<Deployment>> {
+        self.desired.as_ref().map(|d| &d.deployment)
+    }
+
+    /// Version the cluster took last; 0 for none.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.applied
+    }
+
+    /// What is known of its health.
+    #[must_use]
+    pub const fn health(&self) -> Health {
+        self.health.health()
+    }
+
+    /// Known unhealthy time up to `now`.
+    #[must_use]
+    pub fn known_bad(&self, now: Mono) -> Duration {
+        self.health.known_bad(now)
+    }
+
+    /// Why and how far we are ending it.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// What we heard of its end.
+    #[must_use]
+    pub const fn heard(&self) -> Option<&Heard> {
+        self.heard.as_ref()
+    }
+
+    /// Last error of the backend.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// True while nothing says that the lease is over.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        self.heard.is_none() && self.price.is_some()
+    }
+
+    /// True when a call is owed on the cluster lane.
+    #[must_use]
+    pub const fn owes_cluster_call(&self) -> bool {
+        matches!(self.cluster, ClusterLane::Deploying(_) | ClusterLane::TearingDown)
+    }
+
+    /// Phase for people.
+    #[must_use]
+    pub fn phase_name(&self) -> &'static str {
+        match (&self.cluster, &self.chain) {
+            (ClusterLane::Gone, _) => "gone",
+            (ClusterLane::TearingDown, _) | (_, ChainLane::Confirmed { .. }) => "teardown",
+            (_, ChainLane::Looking { .. }) => "checking",
+            (ClusterLane::Deploying(_), _) => "deploying",
+            (ClusterLane::Retry(_), _) => "retrying",
+            (ClusterLane::Idle, _) if self.ending.is_some() => "ending",
+            (ClusterLane::Idle, _) if self.applied > 0 => "running",
+            (ClusterLane::Idle, _) => "waiting_for_manifest",
+        }
+    }
+
+    /// Monotonic moment at which it wants a `Wake`.
+    #[must_use]
+    pub fn mono_deadline(&self, cx: &Cx<'_>) -> Option<Mono> {
+        let cluster = match self.cluster {
+            ClusterLane::Retry(at) => Some(at),
+            ClusterLane::Idle | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => None,
+        };
+        let health = self.health_limit(cx).and_then(|limit| self.health.deadline(limit));
+        [cluster, self.chain.mono_deadline(), health].into_iter().flatten().min()
+    }
+
+    /// Block time at which it wants a `Wake`.
+    #[must_use]
+    pub fn block_deadline(&self) -> Option<BlockTime> {
+        self.chain.block_deadline()
+    }
+
+    /// One step.
+    #[must_use]
+    pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        match input {
+            Input::Desire(deployment, purge) => self.desire(deployment, purge),
+            Input::Adopt(deployment) => {
+                if self.desired.is_none() {
+                    self.desire(deployment, Vec::new());
+                }
+            }
+            Input::Deployed(result) => self.deployed(cx, result, out),
+            Input::TornDown(result) => self.torn_down(cx, result, out),
+            Input::Health(health) => self.health_seen(cx, health, out),
+            Input::End { reason, granted } => self.end(reason, granted, out),
+            Input::Granted => self.granted(out),
+            Input::Heard(heard) => self.hear(heard),
+            Input::Reclaiming(deadline) => self.reclaiming(deadline),
+            Input::Live(reclamation) => self.live(reclamation),
+            Input::Seen(result) => self.seen(cx, result, out),
+            Input::Tx(result) => self.sent(cx, result, out),
+            Input::Wake => self.watch_health(cx, out),
+        }
+        self.drive_chain(cx, out);
+        self.drive_cluster(cx, out);
+        self
+    }
+
+    fn desire(&mut self, deployment: Arc<Deployment>, mut purge: Vec<String>) {
+        let generation = self.desired.as_ref().map_or(1, |d| d.generation + 1);
+        // Names an undeployed version gave up are still to be purged, unless they are wanted again.
+        if let Some(old) = self.desired.take() {
+            purge.extend(old.purge);
+        }
+        purge.retain(|name| !deployment.hostnames.iter().any(|h| h.hostname == *name));
+        purge.sort();
+        purge.dedup();
+        self.desired = Some(Desired { deployment, purge, generation });
+        self.cluster_attempts = 0;
+        if let ClusterLane::Retry(_) = self.cluster {
+            self.cluster = ClusterLane::Idle;
+        }
+        // The reason to end it for a missing manifest is gone, if nothing was sent yet.
+        if self.ending.is_some_and(|e| e.reason == CloseReason::ManifestTimeout && !e.granted) {
+            self.ending = None;
+            self.chain = ChainLane::Idle;
+        }
+    }
+
+    fn deployed(&mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) {
+        let ClusterLane::Deploying(generation) = self.cluster else { return out.push(Action::Unexpected) };
+        match result {
+            Ok(()) => {
+                self.cluster = ClusterLane::Idle;
+                self.cluster_attempts = 0;
+                self.applied = generation;
+                self.last_error = None;
+                if let Some(desired) = self.desired.as_mut().filter(|d| d.generation == generation) {
+                    desired.purge = Vec::new();
+                }
+                out.push(Action::Publish(Event::Deployed { lease: self.lease.clone(), generation }));
+            }
+            Err(failure) => {
+                let message = failure.message.clone();
+                out.push(Action::Publish(Event::DeployFailed { lease: self.lease.clone(), message }));
+                self.cluster_failed(cx, failure);
+            }
+        }
+    }
+
+    fn torn_down(&mut self, cx: &Cx<'_>, result: Result<Teardown, Failure>, out: &mut Vec<Action>) {
+        if self.cluster != ClusterLane::TearingDown {
+            return out.push(Action::Unexpected);
+        }
+        match result {
+            Ok(Teardown::Done) => {
+                self.cluster = ClusterLane::Gone;
+                out.push(Action::Forget(self.closed_because));
+            }
+            Ok(Teardown::InProgress) => self.cluster = ClusterLane::Retry(cx.now.mono.plus(TEARDOWN_POLL)),
+            Err(failure) => self.cluster_failed(cx, failure),
+        }
+    }
+
+    fn cluster_failed(&mut self, cx: &Cx<'_>, failure: Failure) {
+        self.cluster = ClusterLane::Retry(cx.now.mono.plus(backoff::after(self.cluster_attempts)));
+        self.cluster_attempts = self.cluster_attempts.saturating_add(1);
+        self.last_error = Some(failure.message.into());
+    }
+
+    fn health_seen(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
+        if !self.health.see(cx.now.mono, health) {
+            return;
+        }
+        let word = match health {
+            Health::Unknown => "unknown",
+            Health::Good => "good",
+            Health::Bad => "bad",
+        };
+        out.push(Action::Publish(Event::HealthChanged { lease: self.lease.clone(), health: word.to_owned() }));
+        let moot = self.ending.is_some_and(|e| e.reason == CloseReason::Unstable && !e.granted);
+        if health == Health::Good && moot {
+            self.ending = None;
+            self.chain = ChainLane::Idle;
+            out.push(Action::CancelBreaker);
+        }
+        self.watch_health(cx, out);
+    }
+
+    fn watch_health(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+        if self.health_limit(cx).is_some_and(|limit| self.health.known_bad(cx.now.mono) >= limit) {
+            self.end(CloseReason::Unstable, false, out);
+        }
+    }
+
+    /// The limit of known unhealthy time, where it applies.
+    fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
+        let watch = self.ending.is_none() && self.heard.is_none() && self.applied > 0 && cx.may_write();
+        cx.config.unhealthy_limit.filter(|_| watch)
+    }
+
+    fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<Action>) {
+        match &mut self.ending {
+            Some(ending) if granted && !ending.granted => {
+                *ending = Ending { reason, granted };
+                out.push(Action::CancelBreaker);
+            }
+            Some(_) => {}
+            None => {
+                self.ending = Some(Ending { reason, granted });
+                out.push(Action::Publish(Event::LeaseEnding { lease: self.lease.clone(), reason }));
+                if !granted {
+                    out.push(Action::AskBreaker);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, out: &mut Vec<Action>) {
+        if let ChainLane::Confirmed { granted } = &mut self.chain {
+            *granted = true;
+        } else if let Some(ending) = &mut self.ending {
+            ending.granted = true;
+        } else {
+            out.push(Action::Unexpected);
+        }
+    }
+
+    /// Starts the next cluster call that is due and allowed.
+    fn drive_cluster(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+        match self.cluster {
+            ClusterLane::Idle => {}
+            ClusterLane::Retry(at) if at <= cx.now.mono => {}
+            ClusterLane::Retry(_) | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => {
+                return;
+            }
+        }
+        if self.chain == (ChainLane::Confirmed { granted: true }) {
+            if cx.is_standby() {
+                // The leader tears it down; if it fails to, the next leader's full scan finds it.
+                self.cluster = ClusterLane::Gone;
+                out.push(Action::Forget(self.closed_because));
+            } else if cx.may_write() {
+                self.cluster = ClusterLane::TearingDown;
+                out.push(Action::Cluster(Call::Teardown(self.lease.clone())));
+            }
+            return;
+        }
+        let Some(desired) = &self.desired else { return };
+        let wanted = desired.generation > self.applied;
+        // Nothing new is started under a lease that may be over, or that nobody knows.
+        if wanted && cx.may_write() && self.heard.is_none() && self.price.is_some() {
+            self.cluster = ClusterLane::Deploying(desired.generation);
+            out.push(Action::Cluster(Call::Deploy {
+                deployment: Arc::clone(&desired.deployment),
+                purge_hostnames: desired.purge.clone(),
+            }));
+        } else if let ClusterLane::Retry(_) = self.cluster {
+            // Whatever failed is no longer wanted or not allowed now; the next wake starts afresh.
+            self.cluster = ClusterLane::Idle;
+        }
+    }
+}

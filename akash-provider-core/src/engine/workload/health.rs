@@ -1,0 +1,73 @@
+//! Health as a clock that counts known unhealthy time only.
+
+use crate::cluster::Health;
+use crate::types::Mono;
+use std::time::Duration;
+
+/// Known health since when, and the known unhealthy time before that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HealthClock {
+    health: Health,
+    since: Mono,
+    bad_before: Duration,
+}
+
+impl HealthClock {
+    /// What is known now.
+    #[must_use]
+    pub const fn health(&self) -> Health {
+        self.health
+    }
+
+    /// Takes a new reading; true when it differs from the one before.
+    pub fn see(&mut self, now: Mono, health: Health) -> bool {
+        if self.health == health {
+            return false;
+        }
+        self.bad_before = match health {
+            Health::Good => Duration::ZERO,
+            Health::Bad | Health::Unknown => self.known_bad(now),
+        };
+        self.health = health;
+        self.since = now;
+        true
+    }
+
+    /// Known unhealthy time since it was last known to be good.
+    #[must_use]
+    pub fn known_bad(&self, now: Mono) -> Duration {
+        match self.health {
+            Health::Bad => self.bad_before.saturating_add(now.since(self.since)),
+            Health::Good | Health::Unknown => self.bad_before,
+        }
+    }
+
+    /// When the known unhealthy time reaches `limit` if nothing changes.
+    #[must_use]
+    pub fn deadline(&self, limit: Duration) -> Option<Mono> {
+        match self.health {
+            Health::Bad => Some(self.since.plus(limit.saturating_sub(self.bad_before))),
+            Health::Good | Health::Unknown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w35_unknown_time_does_not_count_as_unhealthy() {
+        let mut clock = HealthClock::default();
+        let s = |n: u64| Mono(n * 1000);
+        assert!(clock.see(s(10), Health::Bad));
+        assert!(!clock.see(s(12), Health::Bad));
+        assert!(clock.see(s(15), Health::Unknown));
+        assert_eq!(clock.known_bad(s(100)), Duration::from_secs(5));
+        assert_eq!(clock.deadline(Duration::from_secs(8)), None);
+        assert!(clock.see(s(100), Health::Bad));
+        assert_eq!(clock.deadline(Duration::from_secs(8)), Some(s(103)));
+        assert!(clock.see(s(102), Health::Good));
+        assert_eq!(clock.known_bad(s(200)), Duration::ZERO);
+    }
+}
