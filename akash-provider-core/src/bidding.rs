@@ -1,6 +1,22 @@
 //! Whether to bid: a pure decision, and a decline is a value with its reason.
+//!
+//! [`should_bid`] asks whether we may; capacity ([`crate::inventory`]) and price ([`check_price`]) come after it.
+//! Everything it needs is passed in, so nothing it knows can be stale.
 
+pub mod attributes;
+pub mod capabilities;
+pub mod limits;
+mod profile;
+mod signed_by;
+
+pub use capabilities::Capabilities;
+pub use profile::accepting_profile;
+pub use signed_by::auditors;
+
+use crate::config::Config;
+use crate::types::{Attribute, AuditedAttributes, DecCoin, GroupSpec, MarketParams, Order};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Why we do not bid. `code` is for counting, `Display` for people.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
@@ -71,6 +87,26 @@ pub enum Decline {
         wanted_s: u64,
         /// What we offer.
         offered: String,
+    },
+    /// The chain takes no bid with the window this provider offers.
+    #[error(
+        "this provider offers a reclamation window of {offered_s} s; the chain takes {min_s} s to {max_s} s"
+    )]
+    ReclamationRange {
+        /// Seconds.
+        offered_s: u64,
+        /// Shortest the chain takes, in seconds.
+        min_s: u64,
+        /// Longest the chain takes, in seconds.
+        max_s: u64,
+    },
+    /// The order takes no more bids.
+    #[error("the order has {bids} bids already; the chain takes another one only up to {limit}")]
+    OrderFull {
+        /// Bids that count.
+        bids: u32,
+        /// The chain's parameter.
+        limit: u32,
     },
     /// Our deposit is not accepted.
     #[error("the configured bid deposit {configured} is below what the chain asks: {minimum}")]
@@ -160,6 +196,8 @@ impl Decline {
             Self::SignedBy { .. } => "signed_by",
             Self::InvalidGroup { .. } => "invalid_group",
             Self::Reclamation { .. } => "reclamation",
+            Self::ReclamationRange { .. } => "reclamation_range",
+            Self::OrderFull { .. } => "order_full",
             Self::Deposit { .. } => "deposit",
             Self::InsufficientCapacity { .. } => "insufficient_capacity",
             Self::NoLeasedIps { .. } => "no_leased_ips",
@@ -187,3 +225,171 @@ impl Decline {
         )
     }
 }
+
+/// What is known about ourselves and the market when an order is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// Our attributes as the chain has them at this moment.
+    pub attributes: &'a [Attribute],
+    /// What auditors have signed about us.
+    pub audited: &'a [AuditedAttributes],
+    /// Market parameters; `None` while they are not known, and then nothing is checked against them.
+    pub params: Option<&'a MarketParams>,
+}
+
+/// Whether we may bid on an order.
+///
+/// The checks and their order are the network's: placement attributes, our own required attributes,
+/// capabilities, number of volumes, signatures, limits of the group. Then what the chain would refuse a bid
+/// for although it is never looked at by today's provider: the reclamation window and the deposit.
+///
+/// # Errors
+/// The first reason not to bid.
+pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
+    let group = &*order.spec;
+    let requirements = &group.requirements;
+    if let Some(unmet) = attributes::first_unmet(&requirements.attributes, facts.attributes) {
+        let Attribute { key, value } = unmet.clone();
+        return Err(Decline::Attributes { key, value });
+    }
+    if let Some(lacking) = attributes::first_unmet(&config.required_attributes, &requirements.attributes) {
+        let Attribute { key, value } = lacking.clone();
+        return Err(Decline::NotForUs { key, value });
+    }
+    Capabilities::of(facts.attributes).check(&group.resources)?;
+    check_volumes(group, config.max_volumes_per_unit)?;
+    signed_by::check(&requirements.signed_by, &requirements.attributes, facts.audited)?;
+    limits::check_group(group).map_err(|e| Decline::InvalidGroup {
+        problem: e.to_string(),
+    })?;
+    check_reclamation(order.reclamation_min_window, facts.params, config)?;
+    facts
+        .params
+        .map_or(Ok(()), |params| check_deposit(params, config))
+}
+
+/// Whether a price is worth a bid: the tenant's denomination, above zero and not above `maximum`, which may
+/// be reached.
+///
+/// # Errors
+/// [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is first: a
+/// price in another one makes the chain fail instead of refuse.
+pub fn check_price(price: &DecCoin, maximum: &DecCoin) -> Result<(), Decline> {
+    if price.denom != maximum.denom {
+        return Err(Decline::PriceDenom {
+            price: price.denom.to_string(),
+            order: maximum.denom.to_string(),
+        });
+    }
+    if price.amount.is_negative() || price.amount.is_zero() {
+        return Err(Decline::Price {
+            message: format!("{price} is not above zero"),
+        });
+    }
+    if price.amount > maximum.amount {
+        return Err(Decline::PriceTooHigh {
+            price: price.to_string(),
+            maximum: maximum.to_string(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether an order still takes a bid. `bids` are its open, active and closed ones; lost ones do not count.
+///
+/// The chain refuses a bid when there are *more* than its limit, so one more than the limit gets in.
+///
+/// # Errors
+/// [`Decline::OrderFull`].
+pub const fn check_bid_count(bids: u32, params: &MarketParams) -> Result<(), Decline> {
+    let limit = params.order_max_bids;
+    if bids > limit {
+        Err(Decline::OrderFull { bids, limit })
+    } else {
+        Ok(())
+    }
+}
+
+fn check_volumes(group: &GroupSpec, limit: u32) -> Result<(), Decline> {
+    for resources in group.resources.iter().map(|u| &u.resources) {
+        let volumes = u32::try_from(resources.storage.len()).unwrap_or(u32::MAX);
+        if volumes > limit {
+            return Err(Decline::TooManyVolumes {
+                unit: resources.id,
+                volumes,
+                limit,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_reclamation(
+    wanted: Option<Duration>,
+    params: Option<&MarketParams>,
+    config: &Config,
+) -> Result<(), Decline> {
+    let offered = config.reclamation_window.filter(|w| !w.is_zero());
+    let wanted = wanted.filter(|w| !w.is_zero());
+    if let Some(wanted) = wanted.filter(|wanted| offered.is_none_or(|o| o < *wanted)) {
+        return Err(Decline::Reclamation {
+            wanted_s: whole_seconds_up(wanted),
+            offered: offered.map_or_else(|| "none".to_owned(), |o| format!("{} s", o.as_secs())),
+        });
+    }
+    let (Some(offered), Some(params)) = (offered, params) else {
+        return Ok(());
+    };
+    if offered < params.min_reclamation_window || offered > params.max_reclamation_window {
+        return Err(Decline::ReclamationRange {
+            offered_s: offered.as_secs(),
+            min_s: whole_seconds_up(params.min_reclamation_window),
+            max_s: params.max_reclamation_window.as_secs(),
+        });
+    }
+    Ok(())
+}
+
+/// So that a limit read back from a decline is one that holds.
+fn whole_seconds_up(window: Duration) -> u64 {
+    window
+        .as_secs()
+        .saturating_add(u64::from(window.subsec_nanos() > 0))
+}
+
+fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decline> {
+    let deposit = &config.bid_deposit;
+    let accepted =
+        |least: &crate::types::Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
+    if params.bid_min_deposits.iter().any(accepted) {
+        return Ok(());
+    }
+    let minimum: Vec<String> = params.bid_min_deposits.iter().map(ToString::to_string).collect();
+    Err(Decline::Deposit {
+        configured: deposit.to_string(),
+        minimum: if minimum.is_empty() {
+            "no deposit at all".to_owned()
+        } else {
+            minimum.join(" or ")
+        },
+    })
+}
+
+/// `key=value` pairs for a decline, shortened where a tenant made them very long.
+fn show_attributes(attributes: &[Attribute]) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<String> = attributes
+        .iter()
+        .take(SHOWN)
+        .map(|a| format!("{}={}", a.key, a.value))
+        .collect();
+    if attributes.len() > SHOWN {
+        shown.push(format!("and {} more", attributes.len() - SHOWN));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;

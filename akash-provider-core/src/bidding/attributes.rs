@@ -1,0 +1,356 @@
+//! Matching of attributes, by the rule the chain applies too: the key of a requirement is a shell-style
+//! pattern, the value is compared byte by byte.
+
+use crate::types::Attribute;
+use std::collections::BTreeSet;
+
+/// Longest key the chain takes, in characters: a letter, 126 more, and a wildcard or one more.
+const MAX_KEY_LENGTH: usize = 128;
+
+/// True when `required` is met by `offered`.
+#[must_use]
+pub fn matches(required: &Attribute, offered: &Attribute) -> bool {
+    key_and_value_match(required, &offered.key, &offered.value)
+}
+
+/// Every requirement is met by something offered; nothing required is always met.
+#[must_use]
+pub fn is_subset(required: &[Attribute], offered: &[Attribute]) -> bool {
+    first_unmet(required, offered).is_none()
+}
+
+/// The first requirement nothing offered meets.
+#[must_use]
+pub fn first_unmet<'a>(required: &'a [Attribute], offered: &[Attribute]) -> Option<&'a Attribute> {
+    required.iter().find(|r| !offered.iter().any(|o| matches(r, o)))
+}
+
+/// At least one requirement is met; of no requirements none is.
+#[must_use]
+pub fn any_of(required: &[Attribute], offered: &[Attribute]) -> bool {
+    required.iter().any(|r| offered.iter().any(|o| matches(r, o)))
+}
+
+/// A key the chain accepts in a requirement: a letter, then letters, digits and `_ / . -`, and at the very
+/// end perhaps one `*`; 2 to 128 characters, the last of 128 being a letter, digit, `_` or `*`.
+#[must_use]
+pub fn is_valid_key(key: &str) -> bool {
+    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let inner = |b: u8| word(b) || b"/.-".contains(&b);
+    let [first, middle @ .., last] = key.as_bytes() else {
+        return false;
+    };
+    if !first.is_ascii_alphabetic() || key.len() > MAX_KEY_LENGTH || !middle.iter().copied().all(inner) {
+        return false;
+    }
+    match *last {
+        // The wildcard stands behind at least one character more than the leading letter.
+        b'*' => !middle.is_empty(),
+        last if word(last) => true,
+        last => inner(last) && key.len() < MAX_KEY_LENGTH,
+    }
+}
+
+/// The first key that is not valid, or that is there twice, with what is wrong about it.
+///
+/// # Errors
+/// The offending key and the rule it breaks.
+pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
+    let mut seen = BTreeSet::new();
+    for attribute in attributes {
+        let shown = || attribute.key.chars().take(MAX_KEY_LENGTH + 2).collect::<String>();
+        if !is_valid_key(&attribute.key) {
+            return Err(InvalidKey::Malformed(shown()));
+        }
+        if !seen.insert(attribute.key.as_str()) {
+            return Err(InvalidKey::Duplicate(shown()));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with an attribute key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKey {
+    /// Not of the accepted form.
+    #[error(
+        "attribute key `{0}` must be a letter followed by 1 to 127 letters, digits or `_/.-`, with `*` only at the end"
+    )]
+    Malformed(String),
+    /// There twice.
+    #[error("attribute key `{0}` is there twice")]
+    Duplicate(String),
+}
+
+pub(super) fn key_and_value_match(required: &Attribute, key: &str, value: &str) -> bool {
+    required.value == value && glob(&required.key, key)
+}
+
+/// Shell-style match of a whole name: `*` is any run without `/`, `?` one character but `/`, `[a-z]` and
+/// `[^a-z]` one character of a class, `\` takes the next character as it is. A malformed pattern matches
+/// nothing.
+///
+/// As in the network's tools the first place a part fits after a `*` is final, and a class may match `/`.
+#[must_use]
+pub fn glob(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern, name);
+    while !pattern.is_empty() {
+        let (star, part, rest) = next_part(pattern);
+        if star && part.is_empty() {
+            return !name.contains('/');
+        }
+        let Some(left) = place(star, part, name, rest.is_empty()) else {
+            return false;
+        };
+        (pattern, name) = (rest, left);
+    }
+    name.is_empty()
+}
+
+/// Splits a pattern after its leading stars and the part up to the next star outside a class.
+fn next_part(pattern: &str) -> (bool, &str, &str) {
+    let part = pattern.trim_start_matches('*');
+    let star = part.len() < pattern.len();
+    let mut in_class = false;
+    let mut chars = part.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '*' if !in_class => {
+                let (part, rest) = part.split_at(at);
+                return (star, part, rest);
+            }
+            _ => {}
+        }
+    }
+    (star, part, "")
+}
+
+/// Finds where `part` fits `name`: at its start, or after a star at the first place no `/` lies before.
+/// The last part must reach the end. What is left of the name behind it.
+fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
+    let mut from = name;
+    loop {
+        match fit(part, from) {
+            Ok(Some(left)) if !last || left.is_empty() => return Some(left),
+            Ok(_) => {}
+            Err(Malformed) => return None,
+        }
+        let mut chars = from.chars();
+        if !star || chars.next().is_none_or(|c| c == '/') {
+            return None;
+        }
+        from = chars.as_str();
+    }
+}
+
+struct Malformed;
+
+/// Fits a part without stars to the start of `name`; what is left of the name when it does.
+fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
+    let (mut pattern, mut name) = (part.chars(), name.chars());
+    let mut fits = true;
+    // The pattern is read to its end even where it does not fit, so that a malformed one is always found.
+    while let Some(p) = pattern.next() {
+        let c = if fits { name.next() } else { None };
+        let one = match p {
+            '[' => class(&mut pattern, c)?,
+            '?' => c.is_some_and(|c| c != '/'),
+            '\\' => c == Some(pattern.next().ok_or(Malformed)?),
+            p => c == Some(p),
+        };
+        fits = fits && one && c.is_some();
+    }
+    Ok(fits.then(|| name.as_str()))
+}
+
+/// Reads a class behind its `[`; true when `c` is in it.
+fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Malformed> {
+    let negated = pattern.as_str().starts_with('^');
+    if negated {
+        pattern.next();
+    }
+    let mut found = false;
+    let mut first = true;
+    loop {
+        if !first && pattern.as_str().starts_with(']') {
+            pattern.next();
+            return Ok(c.is_some() && found != negated);
+        }
+        let low = class_char(pattern)?;
+        let mut high = low;
+        if pattern.as_str().starts_with('-') {
+            pattern.next();
+            high = class_char(pattern)?;
+        }
+        found |= c.is_some_and(|c| low <= c && c <= high);
+        first = false;
+    }
+}
+
+/// One end of a range; it must not be the last of the pattern, because the class has to be closed.
+fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
+    let c = match pattern.next() {
+        None | Some('-' | ']') => return Err(Malformed),
+        Some('\\') => pattern.next().ok_or(Malformed)?,
+        Some(c) => c,
+    };
+    if pattern.as_str().is_empty() {
+        return Err(Malformed);
+    }
+    Ok(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(pairs: &[(&str, &str)]) -> Vec<Attribute> {
+        pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect()
+    }
+
+    #[test]
+    fn a1_subset_and_any_of() {
+        let (k1, k2, k3, k4) = (("key1", "v1"), ("key2", "v2"), ("key3", "v3"), ("key4", "v4"));
+        assert!(is_subset(&set(&[k1]), &set(&[k1, k2])));
+        assert!(is_subset(&set(&[k1, k2]), &set(&[k1, k2, k3, k4])));
+        assert!(!is_subset(&set(&[k1]), &set(&[k3, k4])));
+        assert!(is_subset(&[], &[]));
+        assert!(any_of(&set(&[k1, k2]), &set(&[k1])));
+        assert!(!any_of(&set(&[k1]), &set(&[k3, k4])));
+        assert!(!any_of(&[], &set(&[k1])));
+        let (all, one) = (set(&[k1, k3]), set(&[k1]));
+        assert_eq!(first_unmet(&all, &one).unwrap().key, "key3");
+    }
+
+    #[test]
+    fn a2_values_are_compared_byte_by_byte() {
+        assert!(!is_subset(&set(&[("key1", "val1")]), &set(&[("key1", "val2")])));
+        assert!(!is_subset(&set(&[("key1", "val*")]), &set(&[("key1", "val1")])));
+        assert!(!is_subset(&set(&[("key1", "VAL")]), &set(&[("key1", "val")])));
+    }
+
+    #[test]
+    fn a3_keys_have_a_form() {
+        let long = |n: usize| "a".repeat(n);
+        for good in [
+            "key1",
+            "key1*",
+            "key1/*",
+            "ab",
+            "a-",
+            "a/b.c_d-e",
+            &long(127),
+            &long(128),
+            &format!("{}*", long(127)),
+        ] {
+            assert!(is_valid_key(good), "{good}");
+        }
+        let dash_at_the_end = format!("{}-", long(127));
+        for bad in [
+            "*key1",
+            "key1**",
+            "key1*/",
+            "key1/*/",
+            "$",
+            "",
+            "a",
+            "a*",
+            "1key",
+            "ké",
+            &long(129),
+            &long(130),
+            &dash_at_the_end,
+        ] {
+            assert!(!is_valid_key(bad), "{bad}");
+        }
+        assert!(matches!(
+            check_keys(&set(&[("key1", "a"), ("key1", "b")])),
+            Err(InvalidKey::Duplicate(_))
+        ));
+        assert!(check_keys(&set(&[("key1", "a"), ("key2", "a")])).is_ok());
+    }
+
+    #[test]
+    fn patterns_match_like_the_networks() {
+        for (pattern, name) in [
+            ("", ""),
+            ("abc", "abc"),
+            ("*", ""),
+            ("*", "abc"),
+            ("*c", "abc"),
+            ("a*", "abc"),
+            ("a*/b", "abc/b"),
+            ("a*b*c*d*e*/f", "axbxcxdxe/f"),
+            ("a*b?c*x", "abxbbxdbxebxczzx"),
+            ("ab[c]", "abc"),
+            ("ab[b-d]", "abc"),
+            ("ab[^e-g]", "abc"),
+            ("a\\*b", "a*b"),
+            ("[a-ζ]*", "α"),
+            ("[\\]a]", "]"),
+            ("[\\-x]", "-"),
+            ("[x\\-]", "x"),
+            ("a?c", "aéc"),
+            ("a[^x]c", "a/c"),
+            ("*x", "xxx"),
+            ("a**b", "axb"),
+            ("vendor/nvidia/model/*", "vendor/nvidia/model/a100"),
+        ] {
+            assert!(glob(pattern, name), "`{pattern}` must match `{name}`");
+        }
+        for (pattern, name) in [
+            ("", "a"),
+            ("a", ""),
+            ("abc", "abcd"),
+            ("a*", "ab/c"),
+            ("a*/b", "a/c/b"),
+            ("*", "a/b"),
+            ("a?b", "a/b"),
+            ("ab[e-g]", "abc"),
+            ("ab[^c]", "abc"),
+            ("a\\*b", "ab"),
+            ("a???b", "aéb"),
+            ("*x", "xyz"),
+            ("?", ""),
+            ("[^a]", ""),
+            ("[]a]", "]"),
+            ("[-]", "-"),
+            ("[x-]", "x"),
+            ("[-x]", "x"),
+            ("[a-b-c]", "a"),
+            ("[", "a"),
+            ("[^", "a"),
+            ("[^bc", "a"),
+            ("a[", "a"),
+            ("a[", "ab"),
+            ("a\\", "a"),
+            ("*[", "ab"),
+            ("vendor/nvidia/model/*", "vendor/nvidia/model/a100/ram/80Gi"),
+        ] {
+            assert!(!glob(pattern, name), "`{pattern}` must not match `{name}`");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_never_panics(pattern in "\\PC{0,24}", name in "\\PC{0,24}") {
+            let _ = glob(&pattern, &name);
+        }
+
+        #[test]
+        fn matching_of_pattern_characters_never_panics(pattern in r"[*?\[\]\\^/ab-]{0,16}", name in "[/abé-]{0,16}") {
+            let _ = glob(&pattern, &name);
+            prop_assert!(glob(&name, &name), "a name without pattern characters matches itself");
+        }
+
+        #[test]
+        fn a_trailing_star_is_a_prefix_within_a_segment(prefix in "[a-z/]{1,8}", tail in "[a-z/]{0,8}") {
+            let pattern = format!("{prefix}*");
+            prop_assert_eq!(glob(&pattern, &format!("{prefix}{tail}")), !tail.contains('/'));
+        }
+    }
+}

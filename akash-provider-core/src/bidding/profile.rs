@@ -1,0 +1,59 @@
+//! The reverse of the bidding rules: what a provider must declare so that given groups pass them. For
+//! development, where the provider is made to fit the orders.
+
+use super::{auditors, capabilities};
+use crate::types::{Attribute, AuditedAttributes, GroupSpec};
+use std::collections::BTreeSet;
+
+/// The attributes a provider must declare, and the audits it must have, for all `groups` to be accepted:
+/// placement attributes, one storage capability per kind of volume, all GPU models, and the signatures of
+/// every auditor a group names and of `auditor`.
+///
+/// A wildcard at the end of a key is filled in (`region/*` becomes `region/any`). Groups that want different
+/// values of one key are all satisfied, with that key declared several times.
+#[must_use]
+pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {
+    let mut placement = BTreeSet::new();
+    let mut volumes = BTreeSet::new();
+    let mut gpus = BTreeSet::new();
+    let mut signers = BTreeSet::from([auditor]);
+    for group in groups {
+        placement.extend(group.requirements.attributes.iter().map(concrete));
+        signers.extend(auditors(group));
+        for resources in group.resources.iter().map(|u| &u.resources) {
+            let wanted = resources
+                .storage
+                .iter()
+                .map(|v| &v.attributes)
+                .filter(|a| !a.is_empty());
+            volumes.extend(wanted.map(|attributes| attributes.iter().map(concrete).collect::<Vec<_>>()));
+            gpus.extend(resources.gpu.attributes.iter().map(concrete));
+        }
+    }
+    let signed: Vec<Attribute> = placement.iter().cloned().collect();
+    let audited = signers.into_iter().map(|auditor| AuditedAttributes {
+        auditor: auditor.to_owned(),
+        attributes: signed.clone(),
+    });
+    let mut declared = signed.clone();
+    for (number, set) in volumes.iter().enumerate() {
+        let key = |a: &Attribute| format!("{}{}/{}", capabilities::STORAGE, number + 1, a.key);
+        declared.extend(set.iter().map(|a| Attribute::new(key(a), &a.value)));
+    }
+    let gpu = |a: &Attribute| Attribute::new(format!("{}{}", capabilities::GPU, a.key), &a.value);
+    declared.extend(gpus.iter().map(gpu));
+    (declared, audited.collect())
+}
+
+/// An attribute that meets the requirement and has no wildcard.
+fn concrete(required: &Attribute) -> Attribute {
+    let Some(stem) = required.key.strip_suffix('*') else {
+        return required.clone();
+    };
+    let filled = if stem.ends_with('/') {
+        format!("{stem}any")
+    } else {
+        stem.to_owned()
+    };
+    Attribute::new(filled, &required.value)
+}

@@ -1,0 +1,147 @@
+//! Audits an order asks for.
+
+use super::{Decline, attributes};
+use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
+use std::collections::BTreeMap;
+
+/// The distinct auditors an order names, in order of first mention: `all_of`, then `any_of`.
+#[must_use]
+pub fn auditors(group: &GroupSpec) -> Vec<&str> {
+    let signed_by = &group.requirements.signed_by;
+    let mut named: Vec<&str> = Vec::new();
+    for auditor in signed_by.all_of.iter().chain(&signed_by.any_of) {
+        if !named.contains(&auditor.as_str()) {
+            named.push(auditor);
+        }
+    }
+    named
+}
+
+/// Checks that the audits asked for exist and cover the attributes asked for.
+///
+/// Every auditor of `all_of` must have signed all of them and, where `any_of` names some, at least one of
+/// those too. Where an auditor has several records the last one counts.
+///
+/// # Errors
+/// [`Decline::SignedBy`] naming the first audit that is missing.
+pub(super) fn check(
+    signed_by: &SignedBy,
+    required: &[Attribute],
+    audited: &[AuditedAttributes],
+) -> Result<(), Decline> {
+    if signed_by.is_empty() {
+        return Ok(());
+    }
+    let records: BTreeMap<&str, &[Attribute]> = audited
+        .iter()
+        .map(|a| (a.auditor.as_str(), a.attributes.as_slice()))
+        .collect();
+    for auditor in &signed_by.all_of {
+        let Some(signed) = records.get(auditor.as_str()) else {
+            return Err(missing(format!("{auditor} has signed nothing of this provider")));
+        };
+        if let Some(unmet) = attributes::first_unmet(required, signed) {
+            return Err(missing(format!(
+                "{auditor} has not signed {}={}",
+                unmet.key, unmet.value
+            )));
+        }
+    }
+    let covers = |auditor: &String| {
+        records
+            .get(auditor.as_str())
+            .is_some_and(|signed| attributes::is_subset(required, signed))
+    };
+    if signed_by.any_of.is_empty() || signed_by.any_of.iter().any(covers) {
+        return Ok(());
+    }
+    let named = signed_by.any_of.join(", ");
+    Err(missing(format!(
+        "none of {named} has signed all attributes asked for"
+    )))
+}
+
+fn missing(missing: String) -> Decline {
+    Decline::SignedBy { missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bidding::fixtures::group;
+
+    fn signed_by(all_of: &[&str], any_of: &[&str]) -> SignedBy {
+        let owned = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
+        SignedBy {
+            all_of: owned(all_of),
+            any_of: owned(any_of),
+        }
+    }
+
+    fn record(auditor: &str, pairs: &[(&str, &str)]) -> AuditedAttributes {
+        AuditedAttributes {
+            auditor: auditor.to_owned(),
+            attributes: pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect(),
+        }
+    }
+
+    #[test]
+    fn a9_all_of_and_any_of_must_both_hold() {
+        let wanted = [Attribute::new("region", "us"), Attribute::new("tier/*", "1")];
+        let both = [("region", "us"), ("tier/x", "1")];
+        let ok =
+            |signed_by: &SignedBy, records: &[AuditedAttributes]| check(signed_by, &wanted, records).is_ok();
+
+        let all = signed_by(&["X", "Y"], &[]);
+        assert!(!ok(&all, &[record("X", &both)]));
+        assert!(ok(&all, &[record("X", &both), record("Y", &both)]));
+        let any = signed_by(&[], &["X", "Y"]);
+        assert!(ok(&any, &[record("Y", &both)]));
+        assert!(!ok(
+            &any,
+            &[record("X", &[("region", "us")]), record("Y", &[("tier/x", "1")])]
+        ));
+        let mixed = signed_by(&["X"], &["Y", "Z"]);
+        assert!(!ok(&mixed, &[record("X", &both)]));
+        assert!(!ok(&mixed, &[record("Z", &both)]));
+        assert!(ok(&mixed, &[record("X", &both), record("Z", &both)]));
+        assert!(!ok(&any, &[]), "an audit asked for and no record");
+        assert!(ok(&signed_by(&[], &[]), &[]), "nothing asked for");
+    }
+
+    #[test]
+    fn the_missing_audit_is_named() {
+        let wanted = [Attribute::new("region", "us")];
+        let text = |s: &SignedBy, r: &[AuditedAttributes]| check(s, &wanted, r).unwrap_err().to_string();
+        let all = signed_by(&["X"], &[]);
+        assert_eq!(
+            text(&all, &[]),
+            "the order asks for signatures: X has signed nothing of this provider"
+        );
+        assert_eq!(
+            text(&all, &[record("X", &[])]),
+            "the order asks for signatures: X has not signed region=us"
+        );
+        assert_eq!(
+            text(&signed_by(&[], &["X", "Y"]), &[]),
+            "the order asks for signatures: none of X, Y has signed all attributes asked for"
+        );
+    }
+
+    #[test]
+    fn a_later_record_of_an_auditor_replaces_an_earlier_one() {
+        let wanted = [Attribute::new("region", "us")];
+        let full = record("X", &[("region", "us")]);
+        let empty = record("X", &[]);
+        let all = signed_by(&["X"], &[]);
+        assert!(check(&all, &wanted, &[full.clone(), empty.clone()]).is_err());
+        assert!(check(&all, &wanted, &[empty, full]).is_ok());
+    }
+
+    #[test]
+    fn auditors_are_named_once() {
+        let mut group = group();
+        group.requirements.signed_by = signed_by(&["X", "Y"], &["Z", "X"]);
+        assert_eq!(auditors(&group), ["X", "Y", "Z"]);
+    }
+}
