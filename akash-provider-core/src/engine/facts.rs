@@ -29,7 +29,7 @@ enum Audit {
 
 /// The facts.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub(super) struct Facts {
     provider: Option<Provider>,
     provider_asked: bool,
     params: Option<MarketParams>,
@@ -39,7 +39,7 @@ pub struct Facts {
 
 /// What an order's judgement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Needs {
+pub(super) enum Needs {
     /// Everything is here.
     Ready(Vec<AuditedAttributes>),
     /// These auditors are to be asked; the order waits. May be empty when they are being asked already.
@@ -50,36 +50,36 @@ pub enum Needs {
 
 impl Facts {
     /// Takes a snapshot's facts.
-    pub fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+    pub(super) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
         self.provider = provider.cloned();
         self.params = Some(params.clone());
     }
 
     /// Our attributes as registered; none while we are not.
     #[must_use]
-    pub fn attributes(&self) -> &[Attribute] {
+    pub(super) fn attributes(&self) -> &[Attribute] {
         self.provider.as_ref().map_or(&[], |p| &p.attributes)
     }
 
     /// True when we are registered.
     #[must_use]
-    pub const fn is_registered(&self) -> bool {
+    pub(super) const fn is_registered(&self) -> bool {
         self.provider.is_some()
     }
 
     /// Market parameters, once known.
     #[must_use]
-    pub const fn params(&self) -> Option<&MarketParams> {
+    pub(super) const fn params(&self) -> Option<&MarketParams> {
         self.params.as_ref()
     }
 
     /// Our record changed: true when it is to be asked for (once).
-    pub fn provider_stale(&mut self) -> bool {
+    pub(super) fn provider_stale(&mut self) -> bool {
         !std::mem::replace(&mut self.provider_asked, true)
     }
 
     /// Our record was read; a failure keeps the old one.
-    pub fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+    pub(super) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
         self.provider_asked = false;
         if let Ok(provider) = result {
             self.provider = provider;
@@ -87,14 +87,14 @@ impl Facts {
     }
 
     /// What an auditor signed changed.
-    pub fn audit_stale(&mut self, auditor: &str) {
+    pub(super) fn audit_stale(&mut self, auditor: &str) {
         if let Some(Audit::Known { .. } | Audit::Failed { .. }) = self.audits.get(auditor) {
             self.audits.remove(auditor);
         }
     }
 
     /// What is needed to judge a group.
-    pub fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
+    pub(super) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
         let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), false);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
@@ -118,7 +118,7 @@ impl Facts {
     }
 
     /// An auditor was asked: true when to ask again, else the orders that waited are to be judged anew.
-    pub fn audit_read(
+    pub(super) fn audit_read(
         &mut self,
         now: Mono,
         auditor: &str,
@@ -137,7 +137,7 @@ impl Facts {
     }
 
     /// The orders that wait for facts, in the order they came.
-    pub fn take_waiting(&mut self) -> Vec<OrderId> {
+    pub(super) fn take_waiting(&mut self) -> Vec<OrderId> {
         std::mem::take(&mut self.waiting)
     }
 

@@ -255,7 +255,7 @@ impl Engine {
             self.lease_over(id, HeardBy::Scan, None);
             return;
         }
-        self.reservations.set_params(&id.order, Arc::clone(&deployment.params));
+        self.reservations.set_params(&id.order, &deployment.params);
         self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
         let lease = id.clone();
         let known = deployment::Input::LeaseAdded { lease, deadline: None, has_manifest: true };

@@ -6,7 +6,7 @@ use super::timers::Key;
 use super::workload::{self, Workload};
 use super::{EffectId, Engine, Slot, Target};
 use crate::cluster::Deployment;
-use crate::manifest::{self, Group, Manifest};
+use crate::manifest::{self, Group, Manifest, hosts};
 use crate::types::{DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
 use std::sync::Arc;
 
@@ -128,17 +128,17 @@ impl Engine {
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
         let refuse = |kind, message| Err(Refusal { kind, message });
         let running = self.workloads.get(&lease.id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
-        if running.is_some_and(|old| !manifest::same_services(&old.group, group)) {
+        if running.is_some_and(|old| !hosts::same_services(&old.group, group)) {
             let message = format!(
                 "group `{}`: an update keeps the set of service names; close the deployment to change it",
                 group.name
             );
             return refuse(RefusalKind::Rejected, message);
         }
-        if let Some(message) = manifest::missing_hostname(group, self.config.static_hosts_domain.is_some()) {
+        if let Some(message) = hosts::missing_hostname(group, self.config.static_hosts_domain.is_some()) {
             return refuse(RefusalKind::Hostname, message);
         }
-        let names = manifest::custom_hosts(group);
+        let names = hosts::custom_hosts(group);
         if let Err(error) = self.hostnames.can_reserve(&names, lease.id.owner()) {
             return refuse(RefusalKind::Hostname, error.to_string());
         }
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
-        let names = manifest::custom_hosts(&group);
+        let names = hosts::custom_hosts(&group);
         let reserved = self
             .hostnames
             .reserve(lease, &names)
@@ -171,10 +171,10 @@ impl Engine {
     /// What a lease is to run, with the hostnames it holds now.
     fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
         let domain = self.config.static_hosts_domain.as_deref();
-        let mut hostnames = manifest::hostnames_wanted(&group, lease, domain);
+        let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
         hostnames.retain(|h| self.withheld.get(&h.hostname) != Some(lease));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
-        let ips = manifest::ips_wanted(&group, lease);
+        let ips = hosts::ips_wanted(&group, lease);
         let config = Arc::clone(&self.config);
         Deployment { lease: lease.clone(), ips, hostnames, params, group, epoch: self.cx(&config).epoch() }
     }
@@ -184,7 +184,7 @@ impl Engine {
         for deployment in &accepted.deployments {
             let id = &deployment.lease;
             let running = self.workloads.get(id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
-            let before = running.map(|d| manifest::custom_hosts(&d.group)).unwrap_or_default();
+            let before = running.map(|d| hosts::custom_hosts(&d.group)).unwrap_or_default();
             // Names of the running version were free a moment ago, so this cannot be refused.
             if self.hostnames.reserve(id, &before).is_err() {
                 self.unexpected += 1;
@@ -202,7 +202,7 @@ impl Engine {
     fn redeploy(&mut self, lease: &LeaseId) {
         let running = self.workloads.get(lease).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else { return };
-        let mut names = manifest::custom_hosts(&group);
+        let mut names = hosts::custom_hosts(&group);
         names.retain(|n| self.withheld.get(n) != Some(lease));
         if self.hostnames.reserve(lease, &names).is_err() {
             return;
@@ -224,7 +224,7 @@ impl Engine {
             let message = format!("no running lease {lease} to move hostnames to");
             return Err(Refusal { kind: RefusalKind::NoLease, message });
         };
-        let listed = manifest::custom_hosts(&group);
+        let listed = hosts::custom_hosts(&group);
         if let Some(name) = names.iter().find(|n| !listed.contains(n)) {
             let message = format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");
             return Err(Refusal { kind: RefusalKind::Rejected, message });

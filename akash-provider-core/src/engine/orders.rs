@@ -66,11 +66,6 @@ impl Orders {
         all
     }
 
-    /// Number in hand.
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// True when the order has had its end already and is not worth another look.
     pub(super) fn is_ended(&self, id: &OrderId) -> bool {
         matches!(self.ended.get(id), Some(Ended::Spent | Ended::Declined))

@@ -101,7 +101,7 @@ impl Engine {
                 self.workload_completed(&lease, id, false, workload::Input::TornDown(result));
             }
             (Target::WorkloadChain(lease), Completion::Lease(result)) => {
-                self.workload_completed(&lease, id, true, workload::Input::Seen(result));
+                self.workload_completed(&lease, id, true, workload::Input::Seen(Box::new(result)));
             }
             (Target::WorkloadChain(lease), Completion::Tx(result)) => {
                 self.workload_completed(&lease, id, true, workload::Input::Tx(result));

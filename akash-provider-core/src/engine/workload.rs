@@ -94,7 +94,7 @@ pub enum Input {
     /// The chain's record of it, from a snapshot: it is live.
     Live(Option<Reclamation>),
     /// Of `FetchLease`.
-    Seen(Result<Observed<LeaseRecord>, Failure>),
+    Seen(Box<Result<Observed<LeaseRecord>, Failure>>),
     /// Of `Broadcast`.
     Tx(Result<TxOutcome, Failure>),
     /// Time passed or permissions changed.
@@ -289,7 +289,7 @@ impl Workload {
             Input::Heard(heard) => self.hear(heard),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
-            Input::Seen(result) => self.seen(cx, result, out),
+            Input::Seen(result) => self.seen(cx, *result, out),
             Input::Tx(result) => self.sent(cx, result, out),
             Input::Wake => self.watch_health(cx, out),
         }
