@@ -1,2 +1,90 @@
-//! Development commands of this workspace.
-fn main() {}
+//! Development commands of this workspace, one file each; `cargo xtask help` lists them.
+//!
+//! Continuous integration runs `cargo xtask test` and nothing else, so a person at a desk and the
+//! build machine always run the same checks.
+
+mod alone;
+mod bench;
+mod campaign;
+mod conformance;
+mod docs;
+mod error;
+mod figures;
+mod fix;
+mod layers;
+mod process;
+mod replay;
+mod report;
+mod sim;
+mod tally;
+mod test;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Result;
+use crate::workspace::Workspace;
+
+/// Development commands of this workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The gate: every check that needs no test run; writes nothing outside the target folder.
+    Verify,
+    /// Formats the code and applies the mends that clippy knows.
+    Fix,
+    /// The test command: verify, all tests, exploration, simulation, examples and the daemon on real SDL files.
+    Test,
+    /// Simulates whole histories from seeds; a failing seed prints how to run it again.
+    Sim(sim::Args),
+    /// Runs the event log of a failed simulation again.
+    Replay(replay::Args),
+    /// Speed and size figures, in release; informs and never judges by time.
+    Bench(bench::Args),
+    /// Which crate may depend on which, and what the core must never pull in.
+    Layers,
+    /// Checks every crate by itself, and the core with each of its features.
+    Alone,
+    /// Builds the documentation with warnings denied, runs its code, follows its links.
+    Docs,
+    /// A long run, for nights and releases.
+    Campaign(campaign::Args),
+    /// The suites that every backend of a port passes.
+    Conformance,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let workspace = Workspace::load()?;
+    match command {
+        Command::Verify => verify::run(&workspace),
+        Command::Fix => fix::run(&workspace),
+        Command::Test => test::run(&workspace),
+        Command::Sim(args) => sim::run(&workspace, &args),
+        Command::Replay(args) => replay::run(&workspace, &args),
+        Command::Bench(args) => bench::run(&workspace, &args),
+        Command::Layers => layers::run(&workspace),
+        Command::Alone => alone::run(&workspace),
+        Command::Docs => docs::run(&workspace),
+        Command::Campaign(args) => campaign::run(&workspace, &args),
+        Command::Conformance => conformance::run(&workspace),
+    }
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask alone`: every crate compiles by itself.
+//!
+//! In a build of the whole workspace, features that one crate asks for leak into another that forgot to.
+
+use crate::error::Result;
+use crate::workspace::{Package, Workspace};
+
+/// Checks every member alone, then with no default features, then with each of its features.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    for member in workspace.members() {
+        for flags in variants(member) {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            workspace
+                .cargo(&["check", "--quiet", "--locked", "-p", &member.name])
+                .args(flags)
+                .run()?;
+        }
+    }
+    Ok(())
+}
+
+fn variants(member: &Package) -> Vec<Vec<String>> {
+    let mut variants = vec![vec![]];
+    let features: Vec<&str> = member.features().collect();
+    if !features.is_empty() {
+        variants.push(vec!["--no-default-features".to_owned()]);
+    }
+    for feature in features {
+        variants.push(
+            ["--no-default-features", "--features", feature]
+                .map(str::to_owned)
+                .to_vec(),
+        );
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::tests::described;
+
+    #[test]
+    fn a_crate_is_checked_bare_pure_and_with_each_feature() {
+        let workspace = described(&[("core", "core", &[])], &[]);
+        let flags: Vec<String> = workspace
+            .members()
+            .flat_map(variants)
+            .map(|variant| variant.join(" "))
+            .collect();
+        assert_eq!(
+            flags,
+            [
+                "",
+                "--no-default-features",
+                "--no-default-features --features extra"
+            ]
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! `cargo xtask bench`: speed and size, in release. Figures inform; no check fails because a machine was busy.
+
+use std::time::Instant;
+
+use clap::Args as Arguments;
+
+use crate::error::{Error, Result};
+use crate::figures::{self, Figure};
+use crate::sim;
+use crate::workspace::Workspace;
+
+/// How to print.
+#[derive(Debug, Arguments)]
+pub(crate) struct Args {
+    /// One JSON object a line: name, value, unit.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a figure is held against.
+#[derive(Debug, Clone, Copy)]
+enum Aim {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Worth knowing, with no number to reach.
+    Known,
+}
+
+/// Every figure that must be printed, and what it is held against.
+const FIGURES: [(&str, Aim); 10] = [
+    ("engine_inputs_per_s", Aim::AtLeast(2_000_000.0)),
+    ("fit_1000_first_us", Aim::AtMost(20.0)),
+    ("fit_1000_none_us", Aim::AtMost(20.0)),
+    // Two sizes tell whether it grows with the nodes.
+    ("fit_1000_alloc_bytes", Aim::Known),
+    ("fit_100_alloc_bytes", Aim::Known),
+    ("engine_bytes_per_idle_lease", Aim::AtMost(4_096.0)),
+    ("event_cost_ratio", Aim::AtMost(2.0)),
+    ("price_scale_us", Aim::AtMost(2.0)),
+    ("core_cold_build_s", Aim::AtMost(60.0)),
+    ("sim_histories_per_s", Aim::Known),
+];
+
+/// Seeds enough for a steady rate.
+const SIM_SEEDS: u64 = 5_000;
+
+/// Measures, prints, and fails when a figure is missing.
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    let mut found = benches(workspace)?;
+    found.push(cold_build(workspace)?);
+    found.extend(sim::seeds(
+        workspace,
+        &sim::Args {
+            seeds: SIM_SEEDS,
+            seed: 1,
+        },
+    )?);
+    for figure in &found {
+        println!("{}", if args.json { json(figure)? } else { row(figure) });
+    }
+    Error::from_findings("figures that nothing measured", &missing(&found))
+}
+
+fn benches(workspace: &Workspace) -> Result<Vec<Figure>> {
+    let core = [
+        "bench",
+        "--locked",
+        "-p",
+        "akash-provider-core",
+        "--features",
+        "conformance",
+    ];
+    let lines = workspace
+        .cargo(&core)
+        .args(["--bench", "figures", "--bench", "memory"])
+        .lines()?;
+    Ok(figures::find(lines.iter().map(String::as_str)))
+}
+
+/// What an embedder waits for: the core and all it needs, from nothing.
+fn cold_build(workspace: &Workspace) -> Result<Figure> {
+    let folder = workspace.scratch("cold-build")?;
+    let clear = || {
+        std::fs::remove_dir_all(&folder).map_err(|error| Error::new(format!("{}: {error}", folder.display())))
+    };
+    clear()?;
+    // Fetched first: the network is not what is measured.
+    workspace.cargo(&["fetch", "--locked", "--quiet"]).run()?;
+    let begun = Instant::now();
+    let build = workspace.cargo(&["build", "--locked", "--quiet", "-p", "akash-provider-core"]);
+    build.env("CARGO_TARGET_DIR", &folder).run()?;
+    let value = begun.elapsed().as_secs_f64();
+    clear()?;
+    Ok(Figure {
+        name: "core_cold_build_s".to_owned(),
+        value,
+        unit: "s".to_owned(),
+    })
+}
+
+fn missing(found: &[Figure]) -> Vec<String> {
+    let absent = |name: &str| !found.iter().any(|figure| figure.name == name);
+    FIGURES
+        .iter()
+        .filter(|(name, _)| absent(name))
+        .map(|(name, _)| (*name).to_owned())
+        .collect()
+}
+
+fn json(figure: &Figure) -> Result<String> {
+    serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
+}
+
+fn row(figure: &Figure) -> String {
+    let aim = FIGURES
+        .iter()
+        .find(|(name, _)| *name == figure.name)
+        .map_or(Aim::Known, |(_, aim)| *aim);
+    let verdict = match aim {
+        Aim::AtLeast(bound) => format!("at least {bound}: {}", reached(figure.value >= bound)),
+        Aim::AtMost(bound) => format!("at most {bound}: {}", reached(figure.value <= bound)),
+        Aim::Known => String::new(),
+    };
+    format!(
+        "{:<30} {:>16.2} {:<12} {verdict}",
+        figure.name, figure.value, figure.unit
+    )
+    .trim_end()
+    .to_owned()
+}
+
+fn reached(held: bool) -> &'static str {
+    if held { "reached" } else { "NOT reached" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(name: &str, value: f64) -> Figure {
+        Figure {
+            name: name.to_owned(),
+            value,
+            unit: "us".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_figure_stands_beside_its_aim() {
+        assert!(row(&figure("price_scale_us", 1.5)).ends_with("at most 2: reached"));
+        assert!(row(&figure("price_scale_us", 2.5)).ends_with("at most 2: NOT reached"));
+        assert!(row(&figure("engine_inputs_per_s", 1.0)).ends_with("NOT reached"));
+        assert!(row(&figure("something_else", 1.0)).ends_with("us"));
+    }
+
+    #[test]
+    fn a_figure_that_nothing_measured_is_missed() {
+        let mut all: Vec<Figure> = FIGURES.iter().map(|(name, _)| figure(name, 1.0)).collect();
+        assert!(missing(&all).is_empty());
+        all.remove(0);
+        assert_eq!(missing(&all), ["engine_inputs_per_s"]);
+    }
+
+    #[test]
+    fn json_has_three_keys() {
+        assert_eq!(
+            json(&figure("a", 1.5)).unwrap(),
+            r#"{"name":"a","value":1.5,"unit":"us"}"#
+        );
+    }
+}

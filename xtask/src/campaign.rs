@@ -1,0 +1,35 @@
+//! `cargo xtask campaign NAME`: the long form of what the test command runs in a small form.
+
+use clap::{Args as Arguments, ValueEnum};
+
+use crate::error::Result;
+use crate::sim;
+use crate::workspace::Workspace;
+
+/// Which campaign.
+#[derive(Debug, Arguments)]
+pub(crate) struct Args {
+    name: Name,
+    /// The first seed; the default begins where the test command's seeds end.
+    #[arg(long, default_value_t = 1_000_000)]
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Name {
+    /// A million simulated histories.
+    Sim,
+}
+
+/// Runs the campaign.
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    match args.name {
+        Name::Sim => sim::run(
+            workspace,
+            &sim::Args {
+                seeds: 1_000_000,
+                seed: args.seed,
+            },
+        ),
+    }
+}

@@ -1,0 +1,136 @@
+//! Relative links in Markdown files: the file is there, and so is the heading they point into.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::workspace::{Workspace, read};
+
+/// Follows every relative link of every Markdown file of ours.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut findings = Vec::new();
+    for path in workspace.files("md")? {
+        let shown = workspace.relative(&path);
+        findings.extend(
+            broken(&path, &read(&path)?)
+                .into_iter()
+                .map(|link| format!("{shown}: {link}")),
+        );
+    }
+    Error::from_findings("links", &findings)
+}
+
+fn broken(file: &Path, text: &str) -> Vec<String> {
+    links(text)
+        .into_iter()
+        .filter_map(|link| fault(file, text, &link))
+        .collect()
+}
+
+fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
+    let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+    let target = file.parent()?.join(path);
+    if !path.is_empty() && !target.exists() {
+        return Some(format!("`{link}` leads to no file"));
+    }
+    if heading.is_empty() {
+        return None;
+    }
+    let other = if path.is_empty() {
+        text.to_owned()
+    } else {
+        std::fs::read_to_string(&target).ok()?
+    };
+    let found = headings(&other).iter().any(|known| known == heading);
+    (!found).then(|| format!("`{link}` leads to no heading"))
+}
+
+/// The targets of `[text](target)` and of `[name]: target` that stay inside the repository.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        if let Some((_, target)) = line.split_once("]: ").filter(|_| line.starts_with('[')) {
+            found.extend(inside(target));
+        }
+        let mut rest = line.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            found.extend(after.split_once(')').and_then(|(target, _)| inside(target)));
+            rest = after;
+        }
+    }
+    found
+}
+
+/// The target without its title, when it is relative.
+fn inside(target: &str) -> Option<String> {
+    let target = target.split_whitespace().next()?.trim_matches(['<', '>']);
+    let elsewhere = target.contains("://") || target.starts_with("mailto:");
+    (!elsewhere).then(|| target.to_owned())
+}
+
+/// The lines outside of code fences, with `inline code` taken out.
+fn prose(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            lines.push(line.split('`').step_by(2).collect());
+        }
+    }
+    lines
+}
+
+/// The anchors that a rendered page gives its headings.
+fn headings(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if let Some(title) = line.strip_prefix('#').filter(|_| !fenced) {
+            let title = title.trim_start_matches('#').trim().to_lowercase();
+            let kept = title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            found.push(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_links_are_found_in_both_forms() {
+        let text =
+            "See [a](docs/a.md) and ![b](b.png \"title\"), [web](https://x.example).\n[ref]: ../c.md\n";
+        assert_eq!(links(text), ["docs/a.md", "b.png", "../c.md"]);
+    }
+
+    #[test]
+    fn code_holds_no_links() {
+        assert_eq!(links("`[a](b)` and\n```text\n[c](d)\n```\n[e](f)"), ["f"]);
+    }
+
+    #[test]
+    fn headings_become_anchors() {
+        assert_eq!(
+            headings("# One order, room by room\n```sh\n# not one\n```\n## `xtask` & co"),
+            ["one-order-room-by-room", "xtask--co"]
+        );
+    }
+
+    #[test]
+    fn broken_files_and_headings_are_told() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let text = "# Here\n[a](Cargo.toml) [b](src) [c](#here) [d](absent.md) [e](#there)";
+        assert_eq!(
+            broken(&file, text),
+            ["`absent.md` leads to no file", "`#there` leads to no heading"]
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Figures as the benches and the simulation print them: one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+
+/// One measured value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+}
+
+/// Finds the figures among lines of other output.
+pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
+    lines.into_iter().filter_map(parse).collect()
+}
+
+/// Reads a figure. The test runner may have begun the line with the name of the test that prints it.
+pub(crate) fn parse(line: &str) -> Option<Figure> {
+    serde_json::from_str(&line[line.find('{')?..]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_among_other_lines() {
+        let lines = [
+            "running 1 test",
+            r#"test seeds ... {"name":"sim_histories","value":20000,"unit":"histories"}"#,
+            r#"{"name":"price_scale_us","value":0.7,"unit":"us"}"#,
+            r#"{"level":"info"}"#,
+            "{",
+        ];
+        let found = find(lines);
+        assert_eq!(
+            found.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(),
+            ["sim_histories", "price_scale_us"]
+        );
+        assert_eq!((found[0].value, found[1].unit.as_str()), (20000.0, "us"));
+    }
+}

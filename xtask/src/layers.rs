@@ -1,0 +1,218 @@
+//! `cargo xtask layers`: which crate may depend on which.
+//!
+//! ```text
+//!     examples/*        provider-daemon
+//!         │            ╱      │       ╲
+//!         │   akash-provider-k8s   akash-provider-chain
+//!         │            ╲      │       ╱
+//!         └────────► akash-provider-core
+//! ```
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::workspace::{Package, Workspace};
+
+const CORE: &str = "akash-provider-core";
+const BACKENDS: [&str; 2] = ["akash-provider-k8s", "akash-provider-chain"];
+
+/// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
+const BANNED: [(&str, &str); 22] = [
+    ("kube", "Kubernetes belongs to akash-provider-k8s"),
+    ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
+    ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
+    ("schemars", "custom resources belong to akash-provider-k8s"),
+    ("cosmrs", "the chain's wire belongs to akash-provider-chain"),
+    (
+        "cosmos-sdk-proto",
+        "the chain's wire belongs to akash-provider-chain",
+    ),
+    ("tendermint", "the chain's wire belongs to akash-provider-chain"),
+    ("prost", "wire types are converted at the border"),
+    ("tonic", "wire types are converted at the border"),
+    ("k256", "keys belong to akash-provider-chain"),
+    ("axum", "serving belongs to the daemon"),
+    ("hyper", "the core speaks to no network by itself"),
+    ("reqwest", "the core speaks to no network by itself"),
+    ("tower", "the core speaks to no network by itself"),
+    ("rustls", "TLS belongs to the daemon and the backends"),
+    ("ring", "TLS belongs to the daemon and the backends"),
+    ("openssl", "no C library of the machine is linked"),
+    ("native-tls", "no C library of the machine is linked"),
+    ("clap", "flags belong to the daemon"),
+    (
+        "tracing-subscriber",
+        "where log lines go is the embedder's choice",
+    ),
+    ("rusqlite", "durable state belongs to the daemon"),
+    ("redb", "durable state belongs to the daemon"),
+];
+
+/// What the core does not pull in without its default features: it decides, and waits for nothing.
+const BANNED_WHEN_PURE: [(&str, &str); 9] = [
+    ("tokio", "the pure core has no tasks and no timers"),
+    ("futures", "the pure core awaits nothing"),
+    ("async-trait", "the pure core awaits nothing"),
+    ("mio", "the pure core has no input and output"),
+    ("socket2", "the pure core has no input and output"),
+    ("process-wrap", "the pure core starts no process"),
+    ("mockall", "mocks are for tests"),
+    ("tracing", "the pure core returns what it has to say"),
+    ("getrandom", "randomness comes from a seed that is handed in"),
+];
+
+/// Checks the rules.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut findings = misplaced(workspace);
+    let all = tree(workspace, "--all-features")?;
+    findings.extend(banned(&all, &BANNED).map(|found| format!("{CORE}: {found}")));
+    let pure = tree(workspace, "--no-default-features")?;
+    findings.extend(
+        banned(&pure, &BANNED)
+            .chain(banned(&pure, &BANNED_WHEN_PURE))
+            .map(|found| format!("{CORE} without default features: {found}")),
+    );
+    Error::from_findings("layers", &findings)
+}
+
+fn tree(workspace: &Workspace, features: &str) -> Result<BTreeSet<String>> {
+    let lines = workspace
+        .cargo(&[
+            "tree", "--locked", "-p", CORE, "-e", "normal", "--target", "all", "--prefix", "none", features,
+        ])
+        .lines()?;
+    let names: BTreeSet<String> = lines.iter().filter_map(|line| package_name(line)).collect();
+    if names.contains(CORE) {
+        Ok(names)
+    } else {
+        Err(Error::new("`cargo tree` does not show the core itself"))
+    }
+}
+
+/// Reads `serde v1.0.2 (proc-macro) (*)`.
+fn package_name(line: &str) -> Option<String> {
+    let (name, rest) = line.trim().split_once(' ')?;
+    rest.starts_with('v').then(|| name.to_owned())
+}
+
+fn banned<'a>(
+    names: &'a BTreeSet<String>,
+    bans: &'a [(&'a str, &'a str)],
+) -> impl Iterator<Item = String> + 'a {
+    names.iter().flat_map(move |name| {
+        bans.iter()
+            .filter(move |(family, _)| is_of_family(name, family))
+            .map(move |(_, reason)| format!("`{name}` is in its tree: {reason}"))
+    })
+}
+
+fn is_of_family(name: &str, family: &str) -> bool {
+    name.strip_prefix(family)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+}
+
+/// Dependencies between our own crates that the picture above does not show.
+fn misplaced(workspace: &Workspace) -> Vec<String> {
+    let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
+    let mut findings = Vec::new();
+    for member in workspace.members() {
+        let wanted: BTreeSet<&str> = member.dependencies().filter(|name| ours.contains(name)).collect();
+        for name in &wanted {
+            if !may_depend(workspace, member, name) {
+                findings.push(format!(
+                    "`{}` depends on `{name}`; the layers forbid it",
+                    member.name
+                ));
+            }
+        }
+        if is_example(workspace, member) && wanted.iter().filter(|name| BACKENDS.contains(name)).count() > 1 {
+            findings.push(format!(
+                "`{}` swaps more than one part: an example takes one backend",
+                member.name
+            ));
+        }
+    }
+    findings
+}
+
+fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
+    match member.name.as_str() {
+        "provider-daemon" => on == CORE || BACKENDS.contains(&on),
+        name if BACKENDS.contains(&name) => on == CORE,
+        _ if is_example(workspace, member) => on == CORE || BACKENDS.contains(&on),
+        // The core and the tools stand alone; a new crate gets a line here and in the picture.
+        _ => false,
+    }
+}
+
+fn is_example(workspace: &Workspace, member: &Package) -> bool {
+    workspace
+        .members_under("examples")
+        .any(|example| example.name == member.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::tests::described;
+
+    #[test]
+    fn names_are_read_from_a_tree() {
+        let lines = [
+            "akash-provider-core v0.1.0 (/w/core)",
+            "serde_derive v1.0.2 (proc-macro) (*)",
+            "",
+            "[build]",
+        ];
+        let names: Vec<_> = lines.iter().filter_map(|line| package_name(line)).collect();
+        assert_eq!(names, ["akash-provider-core", "serde_derive"]);
+    }
+
+    #[test]
+    fn a_ban_covers_the_family_and_not_its_namesakes() {
+        let names = ["kube-client", "kubert", "clap_derive", "tokio"]
+            .map(str::to_owned)
+            .into();
+        let found: Vec<String> = banned(&names, &BANNED).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("`clap_derive`") && found[1].starts_with("`kube-client`"));
+        assert_eq!(banned(&names, &BANNED_WHEN_PURE).count(), 1);
+    }
+
+    #[test]
+    fn the_drawn_layers_are_allowed() {
+        let workspace = described(
+            &[
+                ("core", "akash-provider-core", &["serde"]),
+                ("k8s", "akash-provider-k8s", &["akash-provider-core"]),
+                (
+                    "daemon",
+                    "provider-daemon",
+                    &["akash-provider-core", "akash-provider-k8s"],
+                ),
+                ("examples/a", "example-a", &["akash-provider-core"]),
+            ],
+            &[],
+        );
+        assert_eq!(misplaced(&workspace), Vec::<String>::new());
+    }
+
+    #[test]
+    fn arrows_that_are_not_drawn_are_refused() {
+        let workspace = described(
+            &[
+                ("core", "akash-provider-core", &["akash-provider-k8s"]),
+                ("k8s", "akash-provider-k8s", &["akash-provider-chain"]),
+                ("chain", "akash-provider-chain", &["provider-daemon"]),
+                ("daemon", "provider-daemon", &[]),
+                (
+                    "examples/a",
+                    "example-a",
+                    &["akash-provider-k8s", "akash-provider-chain"],
+                ),
+            ],
+            &[],
+        );
+        assert_eq!(misplaced(&workspace).len(), 4, "{:?}", misplaced(&workspace));
+    }
+}

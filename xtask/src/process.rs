@@ -1,0 +1,220 @@
+//! Running other programs: echoed, limited in time, and read line by line where their output matters.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Lines that may wait between the reader and the command; a full buffer only slows the program that writes.
+const LINES_IN_FLIGHT: usize = 1024;
+
+/// A program about to run at the root of the workspace.
+pub(crate) struct Process {
+    command: Command,
+    shown: String,
+    quiet: bool,
+    limit: Duration,
+}
+
+impl Process {
+    /// A program with the given working directory.
+    pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
+        let program = program.as_ref();
+        let mut command = Command::new(program);
+        command.current_dir(dir).stdin(Stdio::null());
+        let shown = Path::new(program)
+            .file_name()
+            .unwrap_or(program)
+            .to_string_lossy()
+            .into_owned();
+        // An hour is longer than any stage may take and still ends a build machine's wait.
+        Self {
+            command,
+            shown,
+            quiet: false,
+            limit: Duration::from_hours(1),
+        }
+    }
+
+    /// The cargo that runs this program; no network beyond the registry, no change of Cargo.lock.
+    pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Self::new(cargo, dir).args(args)
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        for arg in args {
+            self.shown.push(' ');
+            self.shown.push_str(&arg.as_ref().to_string_lossy());
+            self.command.arg(arg);
+        }
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.shown = format!("{name}={} {}", value.as_ref().to_string_lossy(), self.shown);
+        self.command.env(name, value);
+        self
+    }
+
+    /// The program is killed when it runs longer than this.
+    pub(crate) fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The command line itself is not worth a line.
+    pub(crate) fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
+    /// Its complaints are not shown either: whether it ends well is all that is asked.
+    pub(crate) fn silent(mut self) -> Self {
+        self.command.stderr(Stdio::null());
+        self
+    }
+
+    /// Runs it; everything it prints is shown.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let mut child = self.spawn()?;
+        let deadline = Instant::now() + self.limit;
+        self.finish(&mut child, deadline)
+    }
+
+    /// Runs it and returns the lines of its standard output; nothing of that output is shown, unless it fails.
+    pub(crate) fn lines(self) -> Result<Vec<String>> {
+        self.watch(|_| {})
+    }
+
+    /// Runs it, hands every line of its standard output to `seen` as it comes, and returns them all.
+    /// When it fails, all of its output is printed, so that a build log holds the whole story.
+    pub(crate) fn watch(mut self, mut seen: impl FnMut(&str)) -> Result<Vec<String>> {
+        self.command.stdout(Stdio::piped());
+        let mut child = self.spawn()?;
+        let incoming = reader(&mut child)?;
+        let deadline = Instant::now() + self.limit;
+        let mut lines = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match incoming.recv_timeout(left) {
+                Ok(line) => {
+                    seen(&line);
+                    lines.push(line);
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let outcome = self.finish(&mut child, deadline);
+        if outcome.is_err() {
+            for line in &lines {
+                println!("{line}");
+            }
+        }
+        outcome.map(|()| lines)
+    }
+
+    fn spawn(&mut self) -> Result<Child> {
+        if !self.quiet {
+            // On standard error, beside cargo's own progress: standard output belongs to results.
+            eprintln!("$ {}", self.shown);
+        }
+        self.command
+            .spawn()
+            .map_err(|error| Error::new(format!("`{}` does not start: {error}", self.shown)))
+    }
+
+    fn finish(&self, child: &mut Child, deadline: Instant) -> Result<()> {
+        match wait(child, deadline) {
+            Ok(Some(status)) if status.success() => Ok(()),
+            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.shown))),
+            Ok(None) => Err(Error::new(format!(
+                "`{}` ran longer than {} s and was ended",
+                self.shown,
+                self.limit.as_secs()
+            ))),
+            Err(error) => Err(Error::new(format!("`{}`: {error}", self.shown))),
+        }
+    }
+}
+
+/// Reads on a thread of its own, so that a silent program cannot outwait its limit.
+fn reader(child: &mut Child) -> Result<Receiver<String>> {
+    let Some(stdout) = child.stdout.take() else {
+        return Err(Error::new("the program's output is not readable"));
+    };
+    let (sender, receiver) = sync_channel(LINES_IN_FLIGHT);
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let Ok(line) = line else { return };
+            if sender
+                .send(String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned())
+                .is_err()
+            {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+    // Short enough not to be felt in the time table.
+    let pause = Duration::from_millis(10);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(pause);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Process {
+        Process::new("sh", Path::new("/")).args(["-c", script])
+    }
+
+    #[test]
+    fn lines_are_returned_in_order() {
+        assert_eq!(sh("echo one; echo two").lines().unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_failing_program_is_an_error_that_names_it() {
+        let error = sh("exit 3").lines().unwrap_err().to_string();
+        assert!(error.contains("sh -c exit 3") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_ended() {
+        let begun = Instant::now();
+        let error = sh("exec sleep 30")
+            .limit(Duration::from_millis(50))
+            .lines()
+            .unwrap_err();
+        assert!(error.to_string().contains("ran longer"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_an_error() {
+        assert!(
+            Process::new("no-such-program-anywhere", Path::new("/"))
+                .run()
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! The stages of a long command: what each cost, what it had to say, whether it held.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Seconds that everything which compiles may take on two cores, from a fresh clone.
+const BUILD_BUDGET: Duration = Duration::from_mins(15);
+/// Seconds that everything which runs may take on two cores.
+const RUN_BUDGET: Duration = Duration::from_mins(6);
+
+/// What a stage's time is spent on, and so which budget it counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Build,
+    Run,
+}
+
+/// Lines a stage wants to be read at the end too: what was skipped, what deserves a look.
+pub(crate) type Notes = Vec<String>;
+
+#[derive(Debug)]
+struct Stage {
+    name: &'static str,
+    kind: Kind,
+    took: Duration,
+    outcome: Result<Notes>,
+}
+
+/// The stages of one command, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    stages: Vec<Stage>,
+}
+
+impl Report {
+    /// Runs a stage and keeps its outcome; a failure does not stop the stages after it. True when it held.
+    pub(crate) fn stage(
+        &mut self,
+        kind: Kind,
+        name: &'static str,
+        work: impl FnOnce() -> Result<Notes>,
+    ) -> bool {
+        eprintln!("── {name}");
+        let begun = Instant::now();
+        let outcome = work();
+        if let Err(error) = &outcome {
+            eprintln!("── {name} failed: {error}");
+        }
+        let held = outcome.is_ok();
+        self.stages.push(Stage {
+            name,
+            kind,
+            took: begun.elapsed(),
+            outcome,
+        });
+        held
+    }
+
+    /// Prints the table and says whether every stage held.
+    pub(crate) fn finish(self) -> Result<()> {
+        print!("{}", self.table());
+        let failed: Vec<&str> = self
+            .stages
+            .iter()
+            .filter(|stage| stage.outcome.is_err())
+            .map(|stage| stage.name)
+            .collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::new(format!("failed: {}", failed.join(", "))))
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut out = String::from("\nstage                      kind    seconds  outcome\n");
+        for stage in &self.stages {
+            let outcome = if stage.outcome.is_ok() { "ok" } else { "FAILED" };
+            let kind = format!("{:?}", stage.kind).to_lowercase();
+            let _ = writeln!(
+                out,
+                "{:<26} {kind:<6} {:>8.1}  {outcome}",
+                stage.name,
+                stage.took.as_secs_f64()
+            );
+        }
+        for (kind, what, budget) in [
+            (Kind::Build, "all that compiles", BUILD_BUDGET),
+            (Kind::Run, "all that runs", RUN_BUDGET),
+        ] {
+            let took = self.total(kind);
+            let verdict = if took <= budget { "within" } else { "OVER" };
+            let _ = writeln!(
+                out,
+                "{what:<26} total  {:>8.1}  {verdict} its budget of {} s",
+                took.as_secs_f64(),
+                budget.as_secs()
+            );
+        }
+        for stage in &self.stages {
+            let lines: &[String] = match &stage.outcome {
+                Ok(notes) => notes,
+                Err(error) => &[error.to_string()],
+            };
+            for line in lines {
+                let _ = writeln!(out, "{}: {line}", stage.name);
+            }
+        }
+        out
+    }
+
+    fn total(&self, kind: Kind) -> Duration {
+        self.stages
+            .iter()
+            .filter(|stage| stage.kind == kind)
+            .map(|stage| stage.took)
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &'static str, kind: Kind, seconds: u64, outcome: Result<Notes>) -> Stage {
+        Stage {
+            name,
+            kind,
+            took: Duration::from_secs(seconds),
+            outcome,
+        }
+    }
+
+    #[test]
+    fn each_kind_counts_against_its_own_budget() {
+        let report = Report {
+            stages: vec![
+                stage("clippy", Kind::Build, 901, Ok(vec![])),
+                stage(
+                    "tests",
+                    Kind::Run,
+                    360,
+                    Ok(vec!["skipped: no fixtures".to_owned()]),
+                ),
+            ],
+        };
+        let table = report.table();
+        assert!(table.contains("901.0  OVER its budget of 900 s"), "{table}");
+        assert!(table.contains("360.0  within its budget of 360 s"), "{table}");
+        assert!(table.contains("tests: skipped: no fixtures"), "{table}");
+        assert_eq!(report.finish(), Ok(()));
+    }
+
+    #[test]
+    fn a_failed_stage_fails_the_command_and_the_later_ones_still_run() {
+        let mut report = Report::default();
+        assert!(!report.stage(Kind::Run, "first", || Err(Error::new("no"))));
+        assert!(report.stage(Kind::Run, "second", || Ok(vec![])));
+        assert_eq!(report.finish(), Err(Error::new("failed: first")));
+    }
+}

@@ -1,0 +1,108 @@
+//! `cargo xtask sim`: whole histories of a provider, each from a seed, in release.
+//!
+//! The simulation is the test binary `simulation` of the core. It is told what to do by environment
+//! variables: `SIM_SEED` (the first), `SIM_SEEDS` (how many from there), `SIM_THREADS`, `SIM_LOG_DIR`
+//! (where the event log of a failure goes) or `SIM_REPLAY` (an event log to run again). It prints
+//! figures, among them `sim_histories`: how many it ran.
+
+use clap::Args as Arguments;
+
+use crate::error::{Error, Result};
+use crate::figures::{self, Figure};
+use crate::process::Process;
+use crate::workspace::Workspace;
+
+/// Which histories.
+#[derive(Debug, Arguments)]
+pub(crate) struct Args {
+    /// How many seeds.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What builds the simulation, in the form that is measured; the exploration is built with it.
+const TARGETS: [&str; 9] = [
+    "test",
+    "--locked",
+    "-p",
+    "akash-provider-core",
+    "--release",
+    "--features",
+    "conformance",
+    "--test",
+    "simulation",
+];
+
+/// Runs the seeds and prints the figures.
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    seeds(workspace, args).map(drop)
+}
+
+/// Runs the seeds and returns the figures.
+///
+/// # Errors
+/// When a history breaks a rule, and when fewer histories ran than were asked for.
+pub(crate) fn seeds(workspace: &Workspace, args: &Args) -> Result<Vec<Figure>> {
+    let logs = workspace.scratch("sim")?;
+    let lines = simulation(workspace)
+        .env("SIM_SEED", args.seed.to_string())
+        .env("SIM_SEEDS", args.seeds.to_string())
+        // Two: what the smallest machine we promise times for has.
+        .env("SIM_THREADS", "2")
+        .env("SIM_LOG_DIR", logs)
+        .watch(|line| eprintln!("{line}"))?;
+    let figures = figures::find(lines.iter().map(String::as_str));
+    expect_histories(&figures, args.seeds)?;
+    Ok(figures)
+}
+
+/// The simulation, ready to be told what to run.
+pub(crate) fn simulation(workspace: &Workspace) -> Process {
+    workspace.cargo(&TARGETS).args(["--", "--nocapture"])
+}
+
+/// Builds the exploration and the simulation without running them.
+pub(crate) fn build(workspace: &Workspace) -> Result<()> {
+    workspace
+        .cargo(&TARGETS)
+        .args(["--test", "explore", "--no-run"])
+        .run()
+}
+
+fn expect_histories(figures: &[Figure], wanted: u64) -> Result<()> {
+    let ran = figures
+        .iter()
+        .find(|figure| figure.name == "sim_histories")
+        .map(|figure| figure.value);
+    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 seeds")]
+    let enough = ran.is_some_and(|ran| ran >= wanted as f64);
+    if enough {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "simulation: {wanted} histories were asked for, {} ran",
+        ran.unwrap_or(0.0)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulation_that_ran_too_little_is_a_failure() {
+        let ran = |value| {
+            [Figure {
+                name: "sim_histories".to_owned(),
+                value,
+                unit: "histories".to_owned(),
+            }]
+        };
+        assert_eq!(expect_histories(&ran(20.0), 20), Ok(()));
+        assert!(expect_histories(&ran(19.0), 20).is_err());
+        assert!(expect_histories(&[], 20).is_err());
+    }
+}

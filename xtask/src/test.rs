@@ -1,0 +1,143 @@
+//! `cargo xtask test`: the test command. Everything that must hold before a change is done, from a fresh
+//! clone with nothing but rustup, within the time that its last table holds it against.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::report::{Kind, Notes, Report};
+use crate::workspace::{Package, Workspace};
+use crate::{conformance, docs, sim, tally, verify};
+
+/// Histories of the small simulation.
+const SEEDS: sim::Args = sim::Args {
+    seeds: 20_000,
+    seed: 1,
+};
+/// The examples that are promised; each runs to its own assertion.
+const EXAMPLES: [&str; 6] = [
+    "embedded",
+    "fixed_price",
+    "static_inventory",
+    "file_bus",
+    "process_cluster",
+    "sans_io",
+];
+/// Longer than any example or `dev --once` may take; a hang ends here and not with the build machine.
+const LIMIT: Duration = Duration::from_mins(2);
+/// Our own SDL files, which the daemon plays to their end.
+const SDL: &str = "akash-provider-core/tests/data/sdl";
+
+/// Runs everything and prints the time table; any failure fails the command.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut report = Report::default();
+    verify::stages(workspace, &mut report);
+    if report.stage(Kind::Build, "build of tests, programs", || build(workspace)) {
+        report.stage(Kind::Run, "tests", || tests(workspace));
+        report.stage(Kind::Run, "conformance", || conformance::suites(workspace));
+        report.stage(Kind::Run, "examples", || examples(workspace));
+        report.stage(Kind::Run, "dev --once", || dev_once(workspace));
+        // Each piece of documentation code is compiled as it is run.
+        report.stage(Kind::Build, "doctests", || docs::examples(workspace));
+    }
+    if report.stage(Kind::Build, "build of the simulation", || {
+        sim::build(workspace).map(|()| Notes::new())
+    }) {
+        report.stage(Kind::Run, "exploration", || exploration(workspace));
+        report.stage(Kind::Run, "simulation", || {
+            sim::seeds(workspace, &SEEDS).map(|_| Notes::new())
+        });
+    }
+    report.finish()
+}
+
+/// Programs and tests in one build, so that the features of a dependency are settled once.
+fn build(workspace: &Workspace) -> Result<Notes> {
+    let targets = ["--lib", "--bins", "--tests"];
+    workspace
+        .cargo(&["build", "--locked", "--workspace", "--all-features"])
+        .args(targets)
+        .run()?;
+    Ok(Notes::new())
+}
+
+fn tests(workspace: &Workspace) -> Result<Notes> {
+    let targets = [
+        "--lib",
+        "--bins",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ];
+    let tests = workspace
+        .cargo(&["test", "--locked", "--workspace", "--all-features"])
+        .args(targets);
+    tally::run("tests", tests)
+}
+
+fn exploration(workspace: &Workspace) -> Result<Notes> {
+    let core = [
+        "test",
+        "--locked",
+        "-p",
+        "akash-provider-core",
+        "--release",
+        "--features",
+        "conformance",
+    ];
+    tally::run(
+        "exploration",
+        workspace
+            .cargo(&core)
+            .args(["--test", "explore", "--", "--show-output"]),
+    )
+}
+
+fn examples(workspace: &Workspace) -> Result<Notes> {
+    let found: Vec<&Package> = workspace.members_under("examples").collect();
+    let names: Vec<&str> = found.iter().map(|example| example.name.as_str()).collect();
+    Error::from_findings("examples that are not there", &absent(&names))?;
+    for program in found.iter().flat_map(|example| example.binaries()) {
+        crate::process::Process::new(workspace.binary(program), &workspace.root)
+            .limit(LIMIT)
+            .run()?;
+    }
+    Ok(Notes::new())
+}
+
+fn absent(found: &[&str]) -> Vec<String> {
+    let wanted = EXAMPLES.iter().map(|name| format!("example-{name}"));
+    wanted.filter(|name| !found.contains(&name.as_str())).collect()
+}
+
+fn dev_once(workspace: &Workspace) -> Result<Notes> {
+    let folder = workspace.root.join(SDL);
+    let mut files: Vec<_> = workspace
+        .files("yaml")?
+        .into_iter()
+        .filter(|file| file.parent() == Some(&folder))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(Error::new(format!("no SDL file lies in {SDL}")));
+    }
+    crate::process::Process::new(workspace.binary("provider-daemon"), &workspace.root)
+        .args(["dev", "--once", "--accept-any", "--block-time", "50ms"])
+        .args(files)
+        .limit(LIMIT)
+        .run()?;
+    Ok(Notes::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_that_was_promised_and_is_not_there_is_told() {
+        let all: Vec<String> = EXAMPLES.iter().map(|name| format!("example-{name}")).collect();
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert!(absent(&names).is_empty());
+        assert_eq!(absent(&names[1..]), ["example-embedded"]);
+    }
+}

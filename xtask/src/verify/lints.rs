@@ -1,0 +1,47 @@
+//! Every member takes the lints of the workspace; cargo lets a member forget them in silence.
+
+use crate::error::{Error, Result};
+use crate::workspace::{Workspace, read};
+
+/// Checks the manifest of every member.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut findings = Vec::new();
+    for member in workspace.members() {
+        let manifest = workspace.relative(&member.manifest_path);
+        match inherits(&read(&member.manifest_path)?) {
+            Ok(true) => {}
+            Ok(false) => findings.push(format!("{manifest} lacks `[lints] workspace = true`")),
+            Err(error) => findings.push(format!("{manifest}: {error}")),
+        }
+    }
+    Error::from_findings("lints", &findings)
+}
+
+fn inherits(manifest: &str) -> std::result::Result<bool, toml::de::Error> {
+    let manifest: toml::Table = toml::from_str(manifest)?;
+    let lints = manifest.get("lints").and_then(toml::Value::as_table);
+    Ok(lints
+        .and_then(|lints| lints.get("workspace"))
+        .and_then(toml::Value::as_bool)
+        == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_takes_the_lints_of_the_workspace_or_is_found() {
+        assert_eq!(
+            inherits("[package]\nname = 'a'\n[lints]\nworkspace = true"),
+            Ok(true)
+        );
+        assert_eq!(inherits("lints.workspace = true"), Ok(true));
+        assert_eq!(
+            inherits("[package]\nname = 'a'\n# [lints] workspace = true"),
+            Ok(false)
+        );
+        assert_eq!(inherits("[lints]\nworkspace = false"), Ok(false));
+        assert!(inherits("[").is_err());
+    }
+}

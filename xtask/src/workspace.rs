@@ -1,0 +1,269 @@
+//! What cargo says of this workspace: members, their targets and features, and every package they pull in.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::process::Process;
+
+/// The workspace this program was built in.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// The folder of the workspace's Cargo.toml.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
+    /// Every package of the dependency graph, members included.
+    packages: Vec<Package>,
+    members: Vec<String>,
+}
+
+/// One package of the graph.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    id: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// An SPDX expression.
+    pub(crate) license: Option<String>,
+    /// Where it comes from; nothing for a package of a folder.
+    pub(crate) source: Option<String>,
+    pub(crate) manifest_path: PathBuf,
+    features: std::collections::BTreeMap<String, Vec<String>>,
+    targets: Vec<Target>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    /// Nothing for a normal dependency.
+    kind: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn load() -> Result<Self> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let args = [
+            "metadata",
+            "--format-version",
+            "1",
+            "--all-features",
+            "--locked",
+            "--quiet",
+        ];
+        Self::from_json(&Process::cargo(here, &args).quiet().lines()?.join("\n"))
+    }
+
+    fn from_json(text: &str) -> Result<Self> {
+        let metadata: Metadata = serde_json::from_str(text)
+            .map_err(|error| Error::new(format!("`cargo metadata` is not understood: {error}")))?;
+        Ok(Self {
+            root: metadata.workspace_root,
+            target: metadata.target_directory,
+            packages: metadata.packages,
+            members: metadata.workspace_members,
+        })
+    }
+
+    /// The packages of this workspace.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| self.members.contains(&package.id))
+    }
+
+    /// The packages that others wrote.
+    pub(crate) fn strangers(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| !self.members.contains(&package.id))
+    }
+
+    /// The members whose folder lies under `folder` of the root.
+    pub(crate) fn members_under(&self, folder: &str) -> impl Iterator<Item = &Package> {
+        let folder = self.root.join(folder);
+        self.members()
+            .filter(move |package| package.manifest_path.starts_with(&folder))
+    }
+
+    /// The path of a binary that `cargo build` in the dev profile leaves.
+    pub(crate) fn binary(&self, name: &str) -> PathBuf {
+        self.target
+            .join("debug")
+            .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+    }
+
+    /// A folder under the target folder for what a command leaves behind.
+    pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.target.join(name);
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Error::new(format!("{}: {error}", folder.display())))?;
+        Ok(folder)
+    }
+
+    /// Cargo at the root.
+    pub(crate) fn cargo(&self, args: &[&str]) -> Process {
+        Process::cargo(&self.root, args)
+    }
+
+    /// Every file of ours with this extension, sorted; build output and hidden folders but `.ci` are not ours.
+    pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.root.clone()];
+        while let Some(folder) = folders.pop() {
+            let failed = |error| Error::new(format!("{}: {error}", folder.display()));
+            for entry in std::fs::read_dir(&folder).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if path.is_dir() {
+                    if path != self.target && name != "target" && !name.starts_with('.') {
+                        folders.push(path);
+                    }
+                } else if path.extension().is_some_and(|found| found == extension) {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// A path as a person at the root would write it.
+    pub(crate) fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+}
+
+impl Package {
+    /// The names of its features, `default` left out.
+    pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
+        self.features
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != "default")
+    }
+
+    /// The names of what it depends on in a normal build.
+    pub(crate) fn dependencies(&self) -> impl Iterator<Item = &str> {
+        self.dependencies
+            .iter()
+            .filter(|dep| dep.kind.is_none())
+            .map(|dep| dep.name.as_str())
+    }
+
+    /// The names of its binaries.
+    pub(crate) fn binaries(&self) -> impl Iterator<Item = &str> {
+        self.targets
+            .iter()
+            .filter(|target| target.kind.iter().any(|kind| kind == "bin"))
+            .map(|t| t.name.as_str())
+    }
+}
+
+/// Reads a text file of the workspace.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A workspace as cargo would describe it: `members` with their normal dependencies, and strangers.
+    pub(crate) fn described(
+        members: &[(&str, &str, &[&str])],
+        strangers: &[(&str, &str, &str)],
+    ) -> Workspace {
+        let dependency = |name: &&str| serde_json::json!({"name": name, "kind": null});
+        let mut packages = Vec::new();
+        for (folder, name, dependencies) in members {
+            packages.push(serde_json::json!({
+                "id": name, "name": name, "version": "0.1.0", "license": "Apache-2.0", "source": null,
+                "manifest_path": format!("/w/{folder}/Cargo.toml"),
+                "features": {"default": [], "extra": []},
+                "targets": [{"name": name, "kind": ["bin"]}, {"name": "explore", "kind": ["test"]}],
+                "dependencies": dependencies.iter().map(dependency).collect::<Vec<_>>(),
+            }));
+        }
+        for (name, license, source) in strangers {
+            packages.push(serde_json::json!({
+                "id": format!("x {name}"), "name": name, "version": "1.0.0", "license": license,
+                "source": source, "manifest_path": format!("/r/{name}/Cargo.toml"),
+                "features": {}, "targets": [], "dependencies": [],
+            }));
+        }
+        let text = serde_json::json!({
+            "packages": packages,
+            "workspace_members": members.iter().map(|member| member.1).collect::<Vec<_>>(),
+            "workspace_root": "/w",
+            "target_directory": "/w/target",
+        });
+        Workspace::from_json(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn members_and_strangers_are_told_apart() {
+        let workspace = described(
+            &[("core", "core", &[]), ("examples/a", "example-a", &["core"])],
+            &[("x", "MIT", "s")],
+        );
+        assert_eq!(
+            workspace.members().map(|p| p.name.as_str()).collect::<Vec<_>>(),
+            ["core", "example-a"]
+        );
+        assert_eq!(
+            workspace.strangers().map(|p| p.name.as_str()).collect::<Vec<_>>(),
+            ["x"]
+        );
+        let examples: Vec<_> = workspace
+            .members_under("examples")
+            .flat_map(Package::binaries)
+            .collect();
+        assert_eq!(examples, ["example-a"]);
+    }
+
+    #[test]
+    fn default_is_not_listed_as_a_feature() {
+        let workspace = described(&[("core", "core", &[])], &[]);
+        let features: Vec<_> = workspace.members().flat_map(Package::features).collect();
+        assert_eq!(features, ["extra"]);
+    }
+
+    #[test]
+    fn nonsense_from_cargo_is_an_error() {
+        assert!(Workspace::from_json("{}").is_err());
+    }
+
+    #[test]
+    fn this_workspace_is_read() {
+        let workspace = Workspace::load().unwrap();
+        assert!(workspace.members().any(|package| package.name == "xtask"));
+        assert!(
+            workspace
+                .files("rs")
+                .unwrap()
+                .iter()
+                .any(|path| path.ends_with("xtask/src/workspace.rs"))
+        );
+    }
+}
