@@ -1,18 +1,18 @@
 //! Speed, as figures: one JSON object a line, `{"name", "value", "unit"}`. `cargo xtask bench` holds them
 //! against what we aim at. What a figure costs in memory is measured by the bench `memory`.
-#![allow(missing_docs, reason = "a bench has no readers of its items")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use akash_provider_core::Config;
-use akash_provider_core::engine::Engine;
+use akash_provider_core::types::Address;
 
 /// Long enough for a steady mean, short enough that all figures together take seconds.
 const MEASURE_FOR: Duration = Duration::from_millis(500);
 
-fn main() {
-    print("engine_new_us", micros(|| Engine::new(Config::default())), "us");
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = Address::from_bytes(&[7; 20])?.to_string();
+    print("address_parse_us", micros(|| address.parse::<Address>()), "us");
+    Ok(())
 }
 
 /// The mean time of one call, in microseconds, after a tenth of the time spent on warming up.

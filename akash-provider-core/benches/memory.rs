@@ -2,17 +2,15 @@
 //! against what we aim at.
 //!
 //! Every allocation of this program is counted, which costs time; speed is measured by the bench `figures`.
-#![allow(missing_docs, reason = "a bench has no readers of its items")]
 
 use akash_provider_core::Config;
 use akash_provider_core::engine::Engine;
+use akash_provider_core::types::Address;
 
-fn main() {
-    print(
-        "engine_empty_bytes",
-        held(|| Engine::new(Config::default())),
-        "bytes",
-    );
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let config = Config::new(Address::from_bytes(&[7; 20])?, "bench");
+    print("engine_empty_bytes", held(|| Engine::new(config)), "bytes");
+    Ok(())
 }
 
 /// Bytes that what `make` returns keeps allocated.
