@@ -4,6 +4,7 @@
 
 mod licences;
 mod lints;
+mod reasons;
 mod rooms;
 
 use crate::error::Result;
@@ -29,6 +30,9 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         report.stage(Kind::Run, "lints of each member", || done(lints::run(workspace))),
         report.stage(Kind::Run, "length of files", || rooms::run(workspace)),
         report.stage(Kind::Run, "licences, bans, sources", || licences::run(workspace)),
+        report.stage(Kind::Run, "reasons of dependencies", || {
+            done(reasons::run(workspace))
+        }),
         report.stage(Kind::Run, "links", || done(docs::links(workspace))),
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
         report.stage(Kind::Build, "clippy", || done(clippy(workspace))),
