@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,36 +87,41 @@ impl Process {
         self.finish(&mut child, deadline)
     }
 
-    /// Runs it and returns the lines of its standard output; nothing of that output is shown, unless it fails.
+    /// Runs it and returns the lines of its standard output, which are shown only when it fails.
     pub(crate) fn lines(self) -> Result<Vec<String>> {
-        self.watch(|_| {})
+        self.sift(|_| {})
     }
 
-    /// Runs it, hands every line of its standard output to `seen` as it comes, and returns them all.
-    /// When it fails, all of its output is printed, so that a build log holds the whole story.
-    pub(crate) fn watch(mut self, mut seen: impl FnMut(&str)) -> Result<Vec<String>> {
-        self.command.stdout(Stdio::piped());
-        let mut child = self.spawn()?;
-        let incoming = reader(&mut child)?;
-        let deadline = Instant::now() + self.limit;
-        let mut lines = Vec::new();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match incoming.recv_timeout(left) {
-                Ok(line) => {
-                    seen(&line);
-                    lines.push(line);
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        let outcome = self.finish(&mut child, deadline);
+    /// Like [`Self::lines`], and hands every line to `seen` as it comes. When the program fails, everything it
+    /// said is printed after all, so that a build log holds the whole story.
+    pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
+        let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
             for line in &lines {
                 println!("{line}");
             }
         }
         outcome.map(|()| lines)
+    }
+
+    /// Runs it, shows every line of its standard output as it comes, on standard error, and returns them all.
+    pub(crate) fn follow(self) -> Result<Vec<String>> {
+        let (lines, outcome) = self.collect(|line| eprintln!("{line}"))?;
+        outcome.map(|()| lines)
+    }
+
+    fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
+        self.command.stdout(Stdio::piped());
+        let mut child = self.spawn()?;
+        let incoming = reader(&mut child)?;
+        let deadline = Instant::now() + self.limit;
+        let mut lines = Vec::new();
+        // Ends when the program has closed its output, or at the deadline.
+        while let Ok(line) = incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            seen(&line);
+            lines.push(line);
+        }
+        Ok((lines, self.finish(&mut child, deadline)))
     }
 
     fn spawn(&mut self) -> Result<Child> {
@@ -190,6 +195,15 @@ mod tests {
     #[test]
     fn lines_are_returned_in_order() {
         assert_eq!(sh("echo one; echo two").lines().unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn every_line_is_seen_as_it_comes() {
+        let mut seen = Vec::new();
+        sh("echo one; echo two")
+            .sift(|line| seen.push(line.to_owned()))
+            .unwrap();
+        assert_eq!(seen, sh("echo one; echo two").follow().unwrap());
     }
 
     #[test]

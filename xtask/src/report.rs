@@ -142,14 +142,14 @@ mod tests {
                     "tests",
                     Kind::Run,
                     360,
-                    Ok(vec!["skipped: no fixtures".to_owned()]),
+                    Ok(vec!["a word to the reader".to_owned()]),
                 ),
             ],
         };
         let table = report.table();
         assert!(table.contains("901.0  OVER its budget of 900 s"), "{table}");
         assert!(table.contains("360.0  within its budget of 360 s"), "{table}");
-        assert!(table.contains("tests: skipped: no fixtures"), "{table}");
+        assert!(table.contains("tests: a word to the reader"), "{table}");
         assert_eq!(report.finish(), Ok(()));
     }
 

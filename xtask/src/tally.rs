@@ -19,7 +19,7 @@ struct Tally {
 pub(crate) fn run(what: &str, tests: Process) -> Result<Notes> {
     let mut tally = Tally::default();
     let mut notes = Notes::new();
-    tests.watch(|line| {
+    tests.sift(|line| {
         if let Some(found) = parse(line) {
             tally.add(&found);
         } else if let Some(note) = skip(line) {

@@ -76,21 +76,10 @@ fn tests(workspace: &Workspace) -> Result<Notes> {
 }
 
 fn exploration(workspace: &Workspace) -> Result<Notes> {
-    let core = [
-        "test",
-        "--locked",
-        "-p",
-        "akash-provider-core",
-        "--release",
-        "--features",
-        "conformance",
-    ];
-    tally::run(
-        "exploration",
-        workspace
-            .cargo(&core)
-            .args(["--test", "explore", "--", "--show-output"]),
-    )
+    let tests = workspace
+        .cargo(&sim::IN_RELEASE)
+        .args(["--test", "explore", "--", "--show-output"]);
+    tally::run("exploration", tests)
 }
 
 fn examples(workspace: &Workspace) -> Result<Notes> {
