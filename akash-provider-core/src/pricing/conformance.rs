@@ -109,13 +109,10 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy) {
             .into(),
     };
     let mut unknown_class = unit("uact");
-    let class = |class: &str| {
-        vec![
-            Attribute::new("class", class),
-            Attribute::new("persistent", "true"),
-        ]
-    };
-    unknown_class.resources.storage[0].attributes = class("no such \"class\"\n");
+    unknown_class.resources.storage[0].attributes = vec![
+        Attribute::new("class", "no such \"class\"\n"),
+        Attribute::new("persistent", "true"),
+    ];
     let mut largest = unit("uact");
     largest.count = 50;
     largest.resources.cpu.units = 384_000;
@@ -150,10 +147,10 @@ async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy) {
 }
 
 fn assert_price(request: &PriceRequest, answer: &Result<DecCoin, Error>) {
-    let price = match answer {
-        Ok(price) => price,
-        Err(error) => return assert!(false, "no price: {}", error.to_failure()),
-    };
+    let price = answer
+        .as_ref()
+        .map_err(Error::to_failure)
+        .expect("a plain order has a price");
     let denom = request.group.resources.first().map(|u| &u.price.denom);
     assert_eq!(
         Some(&price.denom),
