@@ -1,10 +1,33 @@
 //! What a lease is to cost.
+//!
+//! ```text
+//!   PriceRequest ──► scale         so much per CPU, MiB, endpoint, IP (and GPU, where set); pure
+//!                ──► random_range  a number in the low end of a range by memory; for tests; pure
+//!                ──► shell_script  whatever a program of the operator prints
+//! ```
+//! The pure strategies are called directly without the `runtime` feature and through [`PricingStrategy`] with it.
 
-use crate::types::{Address, DecCoin, GroupSpec, ResourceUnit};
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod gpu;
+pub mod random_range;
+pub mod scale;
+#[cfg(feature = "runtime")]
+pub mod shell_script;
+
+use crate::types::price::Dec;
+use crate::types::{Address, DecCoin, Denom, GroupSpec, ResourceUnit};
+pub use random_range::RandomRange;
+pub use scale::{Scale, ScaleConfig};
+#[cfg(feature = "runtime")]
+pub use shell_script::{ShellScript, ShellScriptConfig};
 use std::sync::Arc;
 
 /// Decimal places passed to price scripts.
 pub const PRICE_PRECISION: u32 = 6;
+
+/// Highest price the chain's decimals are sorted up to, in whole units.
+const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 
 /// What is to be priced.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +48,82 @@ impl PriceRequest {
     pub fn units(&self) -> &[ResourceUnit] {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
+
+    /// In the order of the group: each unit as ordered, and as reserved where it is.
+    pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
+        let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
+        self.group.resources.iter().enumerate().map(move |(at, ordered)| {
+            let id = ordered.resources.id;
+            let in_place = reserved.get(at).filter(|u| u.resources.id == id);
+            let found = in_place.or_else(|| reserved.iter().find(|u| u.resources.id == id));
+            (ordered, found.unwrap_or(ordered))
+        })
+    }
+
+    /// The most the tenant pays, in the denomination a price must have.
+    ///
+    /// # Errors
+    /// [`PriceError::NoMaximum`] when the group has none.
+    pub fn maximum(&self) -> Result<DecCoin, PriceError> {
+        self.group.max_price().ok_or(PriceError::NoMaximum)
+    }
+}
+
+/// Why there is no price for an order.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PriceError {
+    /// No units, several denominations, or a maximum beyond what a price can be.
+    #[error("the group has no single price: it has no units, mixes denominations or asks for too much")]
+    NoMaximum,
+    /// A volume of a class that has no price.
+    #[error("no pricing configured for storage class `{class}`; set a storage price for it")]
+    NoStorageClass {
+        /// The class.
+        class: String,
+    },
+    /// GPUs have prices and none fits this one.
+    #[error("no pricing configured for GPU `{model}`; set a price for it, its vendor or `*`")]
+    NoGpu {
+        /// Vendor and model.
+        model: String,
+    },
+    /// The price came out as zero.
+    #[error("a bid of zero was produced")]
+    Zero,
+    /// The price came out below zero.
+    #[error("the bid quantity is invalid: it is below zero")]
+    Negative,
+    /// The price is beyond 10^18.
+    #[error("the bid quantity is invalid: it is above 10^18")]
+    TooLarge,
+}
+
+impl PriceError {
+    /// The same as an error of a port.
+    #[cfg(feature = "runtime")]
+    #[must_use]
+    pub fn into_error(self, operation: &'static str) -> crate::error::Error {
+        crate::error::Error::new(
+            crate::error::ErrorKind::Invalid,
+            operation,
+            "no price for this order",
+        )
+        .with_source(self)
+    }
+}
+
+/// A price from an amount: above zero and at most 10^18.
+fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
+    if amount.is_zero() {
+        Err(PriceError::Zero)
+    } else if amount.is_negative() {
+        Err(PriceError::Negative)
+    } else if amount > Dec::from_int(MAX_PRICE) {
+        Err(PriceError::TooLarge)
+    } else {
+        Ok(DecCoin::new(denom, amount))
+    }
 }
 
 /// Calculates prices.
@@ -32,6 +131,11 @@ impl PriceRequest {
 /// # Contract
 /// The price is in the group's denomination, above zero, for the whole group per block. It may be above what
 /// the tenant pays; the caller compares. A price is never reused for another order.
+///
+/// # Behavior
+/// - A group without units has no price: `Invalid`.
+/// - Calls run at the same time do not mix up their answers.
+/// - A call whose future is dropped leaves nothing running and later calls unharmed.
 ///
 /// # Errors
 /// `Invalid` when there is no price for this order, `Timeout` or `Unavailable` when a source did not answer.
@@ -44,3 +148,24 @@ pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
     /// The price of one order.
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error>;
 }
+
+#[cfg(feature = "runtime")]
+#[deny(clippy::missing_trait_methods)]
+#[async_trait::async_trait]
+impl<T: PricingStrategy + ?Sized> PricingStrategy for Arc<T> {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
+        self.as_ref().calculate_price(request).await
+    }
+}
+
+#[cfg(feature = "runtime")]
+#[deny(clippy::missing_trait_methods)]
+#[async_trait::async_trait]
+impl<T: PricingStrategy + ?Sized> PricingStrategy for Box<T> {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
+        self.as_ref().calculate_price(request).await
+    }
+}
+
+#[cfg(test)]
+mod fixtures;

@@ -163,7 +163,7 @@ fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
         };
         fits = fits && one && c.is_some();
     }
-    Ok(fits.then(|| name.as_str()))
+    Ok(fits.then_some(name.as_str()))
 }
 
 /// Reads a class behind its `[`; true when `c` is in it.

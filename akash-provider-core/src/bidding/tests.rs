@@ -155,23 +155,27 @@ fn w9_changed_attributes_and_audits_count_at_once() {
     );
 }
 
+/// An order that fails every check of a provider that declares nothing.
+fn wrong_in_every_way() -> Order {
+    let mut group = group();
+    group.requirements.attributes = vec![attribute("region", "us")];
+    group.requirements.signed_by.all_of = vec!["auditor".to_owned()];
+    let volume = Storage {
+        name: "v".to_owned(),
+        bytes: 1,
+        attributes: vec![attribute("class", "beta3")],
+    };
+    group.resources[0].resources.storage = vec![volume; 5];
+    let mut order = order(group);
+    order.reclamation_min_window = Some(HOUR);
+    order
+}
+
 #[test]
 fn the_first_failing_check_gives_the_reason() {
     let mut config = config();
     config.required_attributes = vec![attribute("owner", "me")];
-    let mut group = group();
-    let r = &mut group.requirements;
-    r.attributes = vec![attribute("region", "us")];
-    r.signed_by.all_of = vec!["auditor".to_owned()];
-    let resources = &mut group.resources[0].resources;
-    resources.storage = vec![
-        Storage {
-            name: "v".to_owned(),
-            bytes: 1,
-            attributes: vec![attribute("class", "beta3")]
-        };
-        5
-    ];
+    let mut order = wrong_in_every_way();
     let mut reasons = Vec::new();
     let ours = [attribute("region", "us")];
     let class = [
@@ -182,8 +186,6 @@ fn the_first_failing_check_gives_the_reason() {
         auditor: "auditor".to_owned(),
         attributes: ours.to_vec(),
     }];
-    let mut order = order(group);
-    order.reclamation_min_window = Some(HOUR);
     let params = MarketParams {
         bid_min_deposits: Vec::new(),
         ..params()

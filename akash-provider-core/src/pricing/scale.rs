@@ -1,0 +1,311 @@
+//! So much per unit of each resource.
+//!
+//! | part | quantity | price per |
+//! |---|---|---|
+//! | CPU | Σ units × count | thousandth of a core |
+//! | memory | Σ bytes × count | MiB |
+//! | storage, by class | Σ bytes × count | MiB |
+//! | endpoints | Σ endpoints of the units, whatever their count | endpoint |
+//! | leased IPs | distinct ones of the group | IP |
+//! | GPUs, only where prices are set | Σ units × count | GPU |
+//!
+//! The quantities are those ordered, whatever was reserved for them, as with the network's provider; only the
+//! GPU model is the reserved one. Bytes become MiB with 16 fractional digits, rounded half up, so that prices
+//! equal those of today's provider. Where a price comes out with more than 18 fractional digits it is rounded
+//! half up, once, at the end; today's provider makes no bid then.
+
+mod gpu;
+mod rate;
+
+use super::{PriceError, PriceRequest, price_of};
+use crate::types::price::Dec;
+use crate::types::{DecCoin, Storage};
+use bigdecimal::BigDecimal;
+use gpu::GpuPrices;
+use rate::{Quantity, Rate};
+use std::collections::BTreeMap;
+
+/// The class of volumes that are not persistent.
+const EPHEMERAL: &str = "ephemeral";
+/// Longest number in a setting, in bytes.
+const MAX_NUMBER_LENGTH: usize = 100;
+
+/// Prices in units of the denomination per block. The default is all zero, which is no pricing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ScaleConfig {
+    /// Per thousandth of a core (`bid-price-cpu-scale`).
+    pub cpu: BigDecimal,
+    /// Per MiB (`bid-price-memory-scale`).
+    pub memory: BigDecimal,
+    /// Per MiB, by storage class (`bid-price-storage-scale`, see [`parse_storage_scales`]).
+    pub storage: BTreeMap<String, BigDecimal>,
+    /// Per endpoint (`bid-price-endpoint-scale`).
+    pub endpoint: BigDecimal,
+    /// Per leased IP (`bid-price-ip-scale`).
+    pub ip: BigDecimal,
+    /// Per GPU, by model (see [`parse_gpu_prices`]). Empty leaves GPUs without a price, as today's provider
+    /// does; with entries, a GPU that none of them fits gets no bid.
+    pub gpu: BTreeMap<String, BigDecimal>,
+}
+
+/// What is wrong with prices.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScaleError {
+    /// Nothing costs anything.
+    #[error("at least one bid price must be a non-zero number")]
+    AllZero,
+    /// A price below zero.
+    #[error("the price of {what} is {value}; it must not be negative")]
+    Negative {
+        /// Of what.
+        what: String,
+        /// As set.
+        value: String,
+    },
+    /// A price nobody can mean.
+    #[error("the price of {what} must be below 10^40 and have at most 40 digits behind the point")]
+    OutOfRange {
+        /// Of what.
+        what: String,
+    },
+    /// An entry that is not `name=number`.
+    #[error("`{entry}` must be `name=number`, for example `{example}`")]
+    Entry {
+        /// As given.
+        entry: String,
+        /// One that is right.
+        example: &'static str,
+    },
+    /// A name given twice.
+    #[error("`{name}` is given twice")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A GPU name of another form.
+    #[error(
+        "GPU `{name}` must be `*`, `vendor/*` or `vendor/model`, the last with `/ram/<size>` or `/interface/<kind>` where wanted"
+    )]
+    Gpu {
+        /// As given.
+        name: String,
+    },
+}
+
+/// Prices per unit of each resource.
+#[derive(Debug, Clone)]
+pub struct Scale {
+    cpu: Rate,
+    memory: Rate,
+    /// Sorted by class.
+    storage: Vec<(String, Rate)>,
+    endpoint: Rate,
+    ip: Rate,
+    gpu: GpuPrices,
+}
+
+impl Scale {
+    /// Pricing by these prices.
+    ///
+    /// # Errors
+    /// [`ScaleError::AllZero`] when nothing has a price, and an error naming the price that is negative or
+    /// out of range, or the GPU whose name has another form.
+    pub fn new(config: ScaleConfig) -> Result<Self, ScaleError> {
+        let ScaleConfig {
+            cpu,
+            memory,
+            storage,
+            endpoint,
+            ip,
+            gpu,
+        } = config;
+        let storage = storage
+            .into_iter()
+            .map(|(class, price)| Ok((Rate::new(price, || format!("storage class `{class}`"))?, class)))
+            .map(|made| made.map(|(rate, class)| (class, rate)))
+            .collect::<Result<Vec<_>, ScaleError>>()?;
+        let scale = Self {
+            cpu: Rate::new(cpu, || "CPU".to_owned())?,
+            memory: Rate::new(memory, || "memory".to_owned())?,
+            storage,
+            endpoint: Rate::new(endpoint, || "an endpoint".to_owned())?,
+            ip: Rate::new(ip, || "a leased IP".to_owned())?,
+            gpu: GpuPrices::new(gpu)?,
+        };
+        if scale.rates().all(Rate::is_zero) {
+            return Err(ScaleError::AllZero);
+        }
+        Ok(scale)
+    }
+
+    /// The price of one order.
+    ///
+    /// # Errors
+    /// [`PriceError`] when a storage class or a GPU has no price, when the sum is zero or beyond 10^18, and
+    /// when the group has no single denomination.
+    pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
+        let denom = request.maximum()?.denom;
+        let totals = self.totals(request)?;
+        let amount = match self.quick_sum(&totals) {
+            Some(amount) => amount,
+            None => self.exact_sum(&totals)?,
+        };
+        price_of(&denom, amount)
+    }
+
+    fn rates(&self) -> impl Iterator<Item = &Rate> {
+        let fixed = [&self.cpu, &self.memory, &self.endpoint, &self.ip];
+        fixed
+            .into_iter()
+            .chain(self.storage.iter().map(|(_, rate)| rate))
+            .chain(self.gpu.rates())
+    }
+
+    fn totals(&self, request: &PriceRequest) -> Result<Totals, PriceError> {
+        let mut totals = Totals {
+            cpu: 0,
+            memory: 0,
+            storage: vec![0; self.storage.len()],
+            endpoints: 0,
+            ips: u128::from(request.group.leased_ips()),
+            gpus: Vec::new(),
+        };
+        // A quantity has 64 bits and a count 32; 2^32 units would be needed to overflow.
+        for (ordered, reserved) in request.pairs() {
+            let count = u128::from(ordered.count);
+            let resources = &ordered.resources;
+            totals.cpu += u128::from(resources.cpu.units) * count;
+            totals.memory += u128::from(resources.memory.bytes) * count;
+            for volume in &resources.storage {
+                let class = class_of(volume);
+                let at = self.storage.binary_search_by(|(c, _)| c.as_str().cmp(class));
+                let total = at.ok().and_then(|at| totals.storage.get_mut(at));
+                let total = total.ok_or_else(|| PriceError::NoStorageClass {
+                    class: shorten(class),
+                })?;
+                *total += u128::from(volume.bytes) * count;
+            }
+            totals.endpoints += resources.endpoints.len() as u128;
+            if resources.gpu.units > 0 && !self.gpu.is_empty() {
+                let at = self.gpu.find(&reserved.resources.gpu.attributes)?;
+                totals.gpus.push((at, u128::from(resources.gpu.units) * count));
+            }
+        }
+        Ok(totals)
+    }
+
+    fn terms<'a>(&'a self, totals: &'a Totals) -> impl Iterator<Item = (&'a Rate, Quantity)> {
+        let fixed = [
+            (&self.cpu, Quantity::Whole(totals.cpu)),
+            (&self.memory, Quantity::Bytes(totals.memory)),
+            (&self.endpoint, Quantity::Whole(totals.endpoints)),
+            (&self.ip, Quantity::Whole(totals.ips)),
+        ];
+        let storage = self
+            .storage
+            .iter()
+            .zip(&totals.storage)
+            .map(|((_, r), n)| (r, Quantity::Bytes(*n)));
+        let gpus = totals
+            .gpus
+            .iter()
+            .filter_map(|(at, n)| Some((self.gpu.rate(*at)?, Quantity::Whole(*n))));
+        fixed.into_iter().chain(storage).chain(gpus)
+    }
+
+    /// The sum in 128-bit integers, which is exact; `None` where they do not reach.
+    fn quick_sum(&self, totals: &Totals) -> Option<Dec> {
+        rate::quick_sum(self.terms(totals))
+    }
+
+    /// The sum in decimals of any length.
+    fn exact_sum(&self, totals: &Totals) -> Result<Dec, PriceError> {
+        rate::exact_sum(self.terms(totals)).ok_or(PriceError::TooLarge)
+    }
+}
+
+#[cfg(feature = "runtime")]
+#[async_trait::async_trait]
+impl super::PricingStrategy for Scale {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
+        self.price(request).map_err(|e| e.into_error("price by scale"))
+    }
+}
+
+/// What a group asks for in all.
+struct Totals {
+    cpu: u128,
+    memory: u128,
+    /// Bytes, in the order of the configured classes.
+    storage: Vec<u128>,
+    endpoints: u128,
+    ips: u128,
+    /// Index of the price, and how many.
+    gpus: Vec<(usize, u128)>,
+}
+
+/// The class a volume is priced by. One that is not persistent is ephemeral, also when it lives in memory.
+fn class_of(volume: &Storage) -> &str {
+    let persistent = volume.is_persistent();
+    volume
+        .attribute("class")
+        .filter(|_| persistent)
+        .unwrap_or(EPHEMERAL)
+}
+
+/// Reads `class=price,…`; an entry without a name is for `ephemeral`. Empty text sets nothing.
+///
+/// # Errors
+/// Names the entry that is no price, or the class that is given twice.
+pub fn parse_storage_scales(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
+    parse_prices(text, Some(EPHEMERAL), "beta3=0.0002")
+}
+
+/// Reads `gpu=price,…`, where a GPU is `*`, `vendor/*`, `vendor/model`, or a model with `/ram/<size>` or
+/// `/interface/<kind>` or both. Empty text sets nothing.
+///
+/// # Errors
+/// Names the entry that is no price, or the GPU that is given twice or has another form.
+pub fn parse_gpu_prices(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
+    let prices = parse_prices(text, None, "nvidia/a100=120")?;
+    GpuPrices::new(prices.clone())?;
+    Ok(prices)
+}
+
+fn parse_prices(
+    text: &str,
+    unnamed: Option<&str>,
+    example: &'static str,
+) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
+    let mut prices = BTreeMap::new();
+    if text.trim().is_empty() {
+        return Ok(prices);
+    }
+    for entry in text.split(',').map(str::trim) {
+        let wrong = || ScaleError::Entry {
+            entry: shorten(entry),
+            example,
+        };
+        let (name, number) = match (entry.split_once('='), unnamed) {
+            (Some((name, number)), _) => (name.trim(), number.trim()),
+            (None, Some(name)) => (name, entry),
+            (None, None) => return Err(wrong()),
+        };
+        if number.len() > MAX_NUMBER_LENGTH {
+            return Err(wrong());
+        }
+        let price: BigDecimal = number.parse().map_err(|_| wrong())?;
+        if prices.insert(name.to_owned(), price).is_some() {
+            return Err(ScaleError::Duplicate { name: shorten(name) });
+        }
+    }
+    Ok(prices)
+}
+
+/// Text of others in an error, not longer than a line.
+fn shorten(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests;

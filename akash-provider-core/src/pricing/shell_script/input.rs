@@ -1,0 +1,306 @@
+//! The line of JSON a price script reads.
+
+use crate::pricing::PriceRequest;
+use crate::pricing::gpu::GpuModel;
+use crate::types::group::distinct_leased_ips;
+use crate::types::{Attribute, DecCoin, ResourceUnit, Storage};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The request as one line: the units as reserved, in the order of the group, and the most the tenant pays.
+pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>, serde_json::Error> {
+    let input = Input {
+        resources: request
+            .pairs()
+            .map(|(_, reserved)| Element::of(reserved))
+            .collect(),
+        price: maximum,
+        price_precision: request.precision,
+    };
+    let mut line = serde_json::to_vec(&input)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[derive(Serialize)]
+struct Input<'a> {
+    resources: Vec<Element<'a>>,
+    price: &'a DecCoin,
+    #[serde(skip_serializing_if = "is_zero")]
+    price_precision: u32,
+}
+
+fn is_zero(precision: &u32) -> bool {
+    *precision == 0
+}
+
+#[derive(Serialize)]
+struct Element<'a> {
+    /// Bytes.
+    memory: u64,
+    /// Thousandths of a core.
+    cpu: u64,
+    gpu: Gpu<'a>,
+    storage: Vec<Volume<'a>>,
+    count: u32,
+    endpoint_quantity: usize,
+    ip_lease_quantity: u32,
+}
+
+#[derive(Serialize)]
+struct Gpu<'a> {
+    units: u64,
+    attributes: GpuAttributes<'a>,
+}
+
+#[derive(Serialize)]
+struct GpuAttributes<'a> {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    vendor: BTreeMap<&'a str, Model<'a>>,
+}
+
+#[derive(Serialize)]
+struct Model<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ram: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Volume<'a> {
+    class: &'a str,
+    /// Bytes.
+    size: u64,
+}
+
+impl<'a> Element<'a> {
+    fn of(unit: &'a ResourceUnit) -> Self {
+        let resources = &unit.resources;
+        Self {
+            memory: resources.memory.bytes,
+            cpu: resources.cpu.units,
+            gpu: Gpu {
+                units: resources.gpu.units,
+                attributes: GpuAttributes::of(&resources.gpu.attributes),
+            },
+            storage: resources.storage.iter().map(Volume::of).collect(),
+            count: unit.count,
+            endpoint_quantity: resources.endpoints.len(),
+            ip_lease_quantity: distinct_leased_ips(std::slice::from_ref(unit)),
+        }
+    }
+}
+
+impl<'a> GpuAttributes<'a> {
+    /// One model for each vendor, the last one named. Attributes of another form are left out.
+    fn of(attributes: &'a [Attribute]) -> Self {
+        let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
+        let entry = |gpu: GpuModel<'a>| {
+            (
+                gpu.vendor,
+                Model {
+                    model: gpu.model,
+                    ram: gpu.ram,
+                    interface: gpu.interface,
+                },
+            )
+        };
+        Self {
+            vendor: models.map(entry).collect(),
+        }
+    }
+}
+
+impl<'a> Volume<'a> {
+    /// The class is the one named, also of a volume that is not persistent.
+    fn of(volume: &'a Storage) -> Self {
+        Self {
+            class: volume.class().unwrap_or("ephemeral"),
+            size: volume.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pricing::fixtures::{base_unit, leased_ip, request, request_with};
+    use crate::types::{Endpoint, EndpointKind};
+    use std::sync::Arc;
+
+    fn text(request: &PriceRequest) -> String {
+        String::from_utf8(line(request, &request.maximum().unwrap()).unwrap()).unwrap()
+    }
+
+    fn with_gpus(models: &[&str]) -> PriceRequest {
+        request_with(|u| {
+            u.resources.gpu.units = 1;
+            u.resources.gpu.attributes = models.iter().map(|m| Attribute::new(*m, "true")).collect();
+        })
+    }
+
+    fn vendors(request: &PriceRequest) -> String {
+        let value: serde_json::Value = serde_json::from_str(&text(request)).unwrap();
+        value["resources"][0]["gpu"]["attributes"].to_string()
+    }
+
+    #[test]
+    fn the_line_is_the_networks() {
+        let request = request_with(|u| {
+            u.count = 3;
+            u.resources.gpu.units = 2;
+            u.resources.gpu.attributes = vec![Attribute::new(
+                "vendor/nvidia/model/a100/ram/80Gi/interface/sxm",
+                "true",
+            )];
+            u.resources.endpoints = vec![Endpoint::default(), leased_ip(1), leased_ip(1), leased_ip(2)];
+        });
+        assert_eq!(
+            text(&request),
+            concat!(
+                r#"{"resources":[{"memory":10000,"cpu":11,"gpu":{"units":2,"attributes":{"vendor":{"nvidia":"#,
+                r#"{"model":"a100","ram":"80Gi","interface":"sxm"}}}},"storage":[{"class":"ephemeral","size":4096}],"#,
+                r#""count":3,"endpoint_quantity":4,"ip_lease_quantity":2}],"#,
+                r#""price":{"denom":"uact","amount":"69.000000000000000000"},"price_precision":6}"#,
+                "\n"
+            )
+        );
+        let plain = PriceRequest {
+            precision: 0,
+            ..request_with(|_| ())
+        };
+        assert_eq!(
+            text(&plain),
+            concat!(
+                r#"{"resources":[{"memory":10000,"cpu":11,"gpu":{"units":0,"attributes":{}},"#,
+                r#""storage":[{"class":"ephemeral","size":4096}],"count":1,"endpoint_quantity":0,"#,
+                r#""ip_lease_quantity":0}],"price":{"denom":"uact","amount":"23.000000000000000000"}}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn s6_every_unit_has_its_element() {
+        let mut units = Vec::new();
+        for id in 1..=5_u32 {
+            let mut unit = base_unit();
+            unit.count = id * 2;
+            let resources = &mut unit.resources;
+            resources.id = id;
+            resources.cpu.units = u64::from(id) * 111;
+            resources.memory.bytes = u64::from(id) * 222;
+            resources.storage[0].bytes = u64::from(id) * 333;
+            resources.endpoints = (0..id).map(leased_ip).collect();
+            resources.endpoints.push(Endpoint {
+                kind: EndpointKind::RandomPort,
+                sequence_number: 0,
+            });
+            units.push(unit);
+        }
+        let value: serde_json::Value = serde_json::from_str(&text(&request(units.clone()))).unwrap();
+        let elements = value["resources"].as_array().unwrap();
+        assert_eq!(elements.len(), units.len());
+        for (element, unit) in elements.iter().zip(&units) {
+            assert_eq!(element["cpu"], unit.resources.cpu.units);
+            assert_eq!(element["memory"], unit.resources.memory.bytes);
+            assert_eq!(element["storage"][0]["size"], unit.resources.storage[0].bytes);
+            assert_eq!(element["count"], unit.count);
+            assert_eq!(element["endpoint_quantity"], unit.resources.endpoints.len());
+            assert_eq!(element["ip_lease_quantity"], unit.resources.id);
+        }
+    }
+
+    #[test]
+    fn s7_the_last_model_of_a_vendor_counts() {
+        let models = [
+            "vendor/nvidia/model/a100",
+            "vendor/nvidia/model/v100",
+            "vendor/nvidia/model/h100",
+        ];
+        assert_eq!(
+            vendors(&with_gpus(&models)),
+            r#"{"vendor":{"nvidia":{"model":"h100"}}}"#
+        );
+        let two = [
+            "vendor/nvidia/model/a100/ram/80Gi",
+            "vendor/amd/model/mi100",
+            "vendor/nvidia/model/t4",
+        ];
+        assert_eq!(
+            vendors(&with_gpus(&two)),
+            r#"{"vendor":{"amd":{"model":"mi100"},"nvidia":{"model":"t4"}}}"#
+        );
+    }
+
+    #[test]
+    fn s8_a_reserved_model_replaces_the_wildcard() {
+        let mut request = with_gpus(&["vendor/nvidia/model/*"]);
+        assert_eq!(vendors(&request), r#"{"vendor":{"nvidia":{"model":"*"}}}"#);
+        let reserved = with_gpus(&["vendor/nvidia/model/a100"]);
+        request.allocated = Some(Arc::new(reserved.group.resources.clone()));
+        assert_eq!(vendors(&request), r#"{"vendor":{"nvidia":{"model":"a100"}}}"#);
+    }
+
+    #[test]
+    fn reserved_amounts_come_in_the_order_of_the_group() {
+        let unit = |id: u32, cpu: u64| {
+            let mut unit = base_unit();
+            (unit.resources.id, unit.resources.cpu.units) = (id, cpu);
+            unit
+        };
+        let mut request = request(vec![unit(1, 100), unit(2, 200), unit(3, 300)]);
+        request.allocated = Some(Arc::new(vec![unit(2, 20), unit(1, 10)]));
+        let value: serde_json::Value = serde_json::from_str(&text(&request)).unwrap();
+        let cpus: Vec<u64> = value["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| e["cpu"].as_u64().unwrap())
+            .collect();
+        assert_eq!(cpus, [10, 20, 300]);
+    }
+
+    #[test]
+    fn w29_malformed_gpu_keys_are_passed_over() {
+        let malformed = [
+            "",
+            "vendor",
+            "vendor/nvidia",
+            "vendor/nvidia/model",
+            "vendor/nvidia/model/a100/ram",
+            "x/y/z",
+        ];
+        assert_eq!(vendors(&with_gpus(&malformed)), "{}");
+        let one_good = ["vendor/nvidia/model/a100", "vendor/nvidia/model/v100/ram"];
+        assert_eq!(
+            vendors(&with_gpus(&one_good)),
+            r#"{"vendor":{"nvidia":{"model":"a100"}}}"#
+        );
+    }
+
+    #[test]
+    fn the_class_of_a_volume_is_the_one_named() {
+        let class = |pairs: &[(&str, &str)]| {
+            let request = request_with(|u| {
+                let attributes = pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect();
+                u.resources.storage = vec![Storage {
+                    name: "v".to_owned(),
+                    bytes: 1,
+                    attributes,
+                }];
+            });
+            let value: serde_json::Value = serde_json::from_str(&text(&request)).unwrap();
+            value["resources"][0]["storage"][0]["class"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(class(&[("class", "ram"), ("persistent", "false")]), "ram");
+        assert_eq!(class(&[("class", "beta3"), ("persistent", "true")]), "beta3");
+        assert_eq!(class(&[("class", "")]), "ephemeral");
+        assert_eq!(class(&[]), "ephemeral");
+    }
+}

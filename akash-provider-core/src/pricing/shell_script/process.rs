@@ -1,0 +1,124 @@
+//! One process in a group of its own, with bounded output, that does not outlive the call that runs it.
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+/// Most that is read of standard output, in bytes. A price has some forty digits; the rest is for blanks.
+pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
+/// Most that is kept of standard error, in bytes; of more, the end.
+const STDERR_KEPT: usize = 4 * 1024;
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+    /// The end of it.
+    pub(super) stderr: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) enum RunError {
+    Start(io::Error),
+    Io(io::Error),
+    TooMuchOutput,
+}
+
+/// Runs a program: writes `input` while it takes it, reads what it prints, and waits until its outputs are
+/// closed and it has exited. Dropped before the end, or ended by an error, it kills the whole process group.
+///
+/// The process is waited for only after its outputs are closed. Until then it keeps its id even when it has
+/// exited, so the group that is killed is never another one that got the same number.
+pub(super) async fn run(
+    program: &Path,
+    environment: [(&str, &str); 2],
+    input: Vec<u8>,
+) -> Result<Outcome, RunError> {
+    let mut command = CommandWrap::with_new(program, |command| {
+        command
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+    });
+    let child = command
+        .wrap(ProcessGroup::leader())
+        .spawn()
+        .map_err(RunError::Start)?;
+    let mut group = Group { child, ended: false };
+    let stdin = group.child.stdin().take();
+    let stdout = group.child.stdout().take();
+    let stderr = group.child.stderr().take();
+
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A script need not read its input; then the pipe breaks, which is no failure.
+            let _ = stdin.write_all(&input).await;
+        }
+    };
+    let read = async {
+        let (stdout, stderr) = tokio::try_join!(read_all(stdout), read_end(stderr))?;
+        let status = group.child.wait().await.map_err(RunError::Io)?;
+        Ok(Outcome {
+            status,
+            stdout,
+            stderr,
+        })
+    };
+    tokio::pin!(read);
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut read => outcome,
+        () = write => read.await,
+    }?;
+    group.ended = true;
+    Ok(outcome)
+}
+
+/// A process group that is killed when it is dropped before it has ended.
+struct Group {
+    child: Box<dyn ChildWrapper>,
+    ended: bool,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Fails only when there is nobody left in it. The runtime collects the exit status.
+            let _ = self.child.start_kill();
+        }
+    }
+}
+
+async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        let one_more = u64::try_from(STDOUT_LIMIT).unwrap_or(u64::MAX).saturating_add(1);
+        pipe.take(one_more)
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(RunError::Io)?;
+    }
+    if bytes.len() > STDOUT_LIMIT {
+        Err(RunError::TooMuchOutput)
+    } else {
+        Ok(bytes)
+    }
+}
+
+async fn read_end(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
+    let mut kept = Vec::new();
+    let Some(mut pipe) = pipe else {
+        return Ok(kept);
+    };
+    while pipe.read_buf(&mut kept).await.map_err(RunError::Io)? > 0 {
+        if kept.len() > 2 * STDERR_KEPT {
+            kept.drain(..kept.len() - STDERR_KEPT);
+        }
+    }
+    kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
+    Ok(kept)
+}
