@@ -16,6 +16,7 @@
 )]
 
 pub(crate) mod asks;
+mod brain;
 mod execute;
 pub(crate) mod lifecycle;
 mod observe;
@@ -23,11 +24,12 @@ mod streams;
 
 use crate::bus::Bus;
 use crate::config::Config;
-use crate::engine::{Effect, Engine, Input, Leadership, Status};
+use crate::engine::{Effect, Input, Leadership, Status};
 use crate::error::{Error, ErrorKind};
-use crate::inventory::{Explanation, InventorySource};
-use crate::types::{BlockTime, ChainEvent, GroupSpec, LeaseId, Mono, Now};
+use crate::inventory::InventorySource;
+use crate::types::{BlockTime, ChainEvent, Mono, Now, Snapshot};
 use asks::{Ask, Desk};
+use brain::Brain;
 use execute::Executor;
 pub(crate) use execute::Ports;
 use lifecycle::{Lifecycle, Stage};
@@ -44,41 +46,6 @@ const BATCH: usize = 64;
 const BUS_FLUSH: Duration = Duration::from_secs(2);
 /// Calls named one by one in the report at the end.
 const REPORTED_CALLS: usize = 20;
-
-/// What the loop drives: the engine, or a script in tests.
-pub(crate) trait Brain: Send {
-    fn step(&mut self, now: Now, input: Input) -> Vec<Effect>;
-    fn next_deadline(&self) -> Option<Mono>;
-    fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
-    fn is_idle(&self) -> bool;
-    fn status(&self, now: Now) -> Status;
-    fn explain(&self, group: &GroupSpec) -> Option<Explanation>;
-    fn has_lease(&self, lease: &LeaseId) -> bool;
-}
-
-impl Brain for Engine {
-    fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        Self::step(self, now, input)
-    }
-    fn next_deadline(&self) -> Option<Mono> {
-        Self::next_deadline(self)
-    }
-    fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
-        Self::handle_timeout(self, now)
-    }
-    fn is_idle(&self) -> bool {
-        Self::is_idle(self)
-    }
-    fn status(&self, now: Now) -> Status {
-        Self::status(self, now)
-    }
-    fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
-        Self::explain(self, group)
-    }
-    fn has_lease(&self, lease: &LeaseId) -> bool {
-        Self::has_lease(self, lease)
-    }
-}
 
 /// Everything a loop is started with.
 #[derive(Debug)]
@@ -125,6 +92,8 @@ struct Shell<B> {
     last_status: Arc<OnceLock<Status>>,
     started: Instant,
     block_time: BlockTime,
+    /// The newest picture was of our chain; blocks of another one tell no time.
+    chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
     /// Until when a drain may take; `None` before the first signal.
@@ -149,6 +118,7 @@ impl<B: Brain> Shell<B> {
             last_status: parts.last_status,
             started: Instant::now(),
             block_time: BlockTime::default(),
+            chain_is_ours: false,
             cluster_seen: false,
             capacity_seen: false,
             drain_until: None,
@@ -187,8 +157,7 @@ impl<B: Brain> Shell<B> {
             self.pass_deadlines();
             self.publish_statuses();
         }
-        let aborted = abort.is_cancelled();
-        self.finish(aborted).await;
+        self.finish(abort).await;
         result
     }
 
@@ -243,15 +212,8 @@ impl<B: Brain> Shell<B> {
     /// Notes what the shell itself must know of an input, then hands it to the engine.
     fn take(&mut self, input: Input) {
         match &input {
-            Input::Chain(ChainEvent::Resync(snapshot)) if snapshot.chain_id == self.config.chain_id => {
-                self.block_time = snapshot.time;
-                self.stage.chain_is_known();
-                if snapshot.provider.is_none() {
-                    let provider = &self.config.provider;
-                    tracing::warn!(%provider, "not registered on the chain: no bids until it is");
-                }
-            }
-            Input::Chain(ChainEvent::Block { time, .. }) => self.block_time = *time,
+            Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),
+            Input::Chain(ChainEvent::Block { time, .. }) if self.chain_is_ours => self.block_time = *time,
             Input::Cluster(change) => {
                 self.cluster_seen |= !matches!(change, crate::cluster::ClusterChange::Lost);
             }
@@ -263,6 +225,21 @@ impl<B: Brain> Shell<B> {
             | Input::Shutdown => {}
         }
         self.step(input);
+    }
+
+    fn note_resync(&mut self, snapshot: &Snapshot) {
+        let chain_id = &self.config.chain_id;
+        self.chain_is_ours = snapshot.chain_id == *chain_id;
+        if !self.chain_is_ours {
+            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "the node is of another chain");
+            return;
+        }
+        self.block_time = snapshot.time;
+        self.stage.chain_is_known();
+        if snapshot.provider.is_none() {
+            let provider = &self.config.provider;
+            tracing::warn!(%provider, "not registered on the chain: no bids until it is");
+        }
     }
 
     fn take_ask(&mut self, ask: Ask) {
@@ -357,8 +334,9 @@ impl<B: Brain> Shell<B> {
     }
 
     /// Reports what is left, refuses whoever still waits, publishes the end.
-    async fn finish(mut self, aborted: bool) {
+    async fn finish(mut self, abort: &CancellationToken) {
         let idle = self.brain.is_idle();
+        let aborted = abort.is_cancelled();
         let left = self.executor.in_flight();
         if !idle || (aborted && !left.is_empty()) {
             tracing::warn!(
@@ -372,12 +350,14 @@ impl<B: Brain> Shell<B> {
         self.desk.close();
         let mut status = self.status();
         status.lifecycle = Lifecycle::Done.name().into();
-        if !aborted {
-            let now = self.mono();
-            self.observer.statuses(&status, now, now);
-            self.observer.finish(BUS_FLUSH).await;
-        }
+        let now = self.mono();
+        self.observer.statuses(&status, now, now);
         let _ = self.last_status.set(status);
+        tokio::select! {
+            biased;
+            () = abort.cancelled() => {}
+            () = self.observer.finish(BUS_FLUSH) => {}
+        }
         self.stage.enter(Lifecycle::Done);
     }
 

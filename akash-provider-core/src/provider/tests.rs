@@ -102,10 +102,12 @@ fn without_a_word_about_leadership_it_leads() {
 async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
     let (provider, handle) = full().build().unwrap();
     let shutdown = CancellationToken::new();
-    let running = tokio::spawn(provider.run(shutdown.clone()));
-    handle.wait_ready().await.unwrap();
-    assert_eq!(handle.status().await.lifecycle, "running");
-    shutdown.cancel();
-    running.await.unwrap().unwrap();
+    let asking = async {
+        handle.wait_ready().await.unwrap();
+        assert_eq!(handle.status().await.lifecycle, "running");
+        shutdown.cancel();
+    };
+    let (ended, ()) = tokio::join!(provider.run(shutdown.clone()), asking);
+    ended.unwrap();
     assert_eq!(handle.lifecycle(), Lifecycle::Done);
 }

@@ -282,7 +282,6 @@ impl Room {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "has the shape of map_err")]
 fn failure(error: Error) -> Failure {
     error.to_failure()
 }

@@ -12,14 +12,15 @@ use crate::cluster::{
     Teardown,
 };
 use crate::inventory::{
-    AdjustOptions, Allocation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage, Metrics,
+    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,
+    Metrics,
 };
 use crate::manifest::Group;
 use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, Coin, DecCoin, DeploymentId, DeploymentRecord, Event, Group as G,
-    GroupId, Height, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider, ResourceUnit,
-    Snapshot, Topic, TxOutcome,
+    GroupId, GroupSpec, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
+    ResourceUnit, Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -27,6 +28,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
+
+mod chain;
+mod cluster;
+pub(crate) use chain::{FakeChain, block, snapshot};
+pub(crate) use cluster::FakeCluster;
 
 pub(crate) const CHAIN_ID: &str = "testing";
 
@@ -106,247 +112,6 @@ fn take<T: Send + 'static>(takes: &Takes<T>) -> BoxStream<'static, Result<T, Err
         items.boxed()
     } else {
         items.chain(stream::pending()).boxed()
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct FakeChain {
-    pub(crate) script: Arc<Script>,
-    pub(crate) events: Takes<ChainEvent>,
-    /// After the scripted events, a block without end.
-    pub(crate) flood: bool,
-}
-
-#[async_trait]
-impl ChainTx for FakeChain {
-    async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
-        self.script.call("broadcast", msgs.len()).await?;
-        Ok(TxOutcome::Committed { height: 7 })
-    }
-}
-
-impl ChainEvents for FakeChain {
-    fn subscribe(&self, _: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
-        if self.flood {
-            return stream::repeat_with(|| Ok(block(1))).boxed();
-        }
-        take(&self.events)
-    }
-}
-
-#[async_trait]
-impl ChainQuery for FakeChain {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
-        self.script.call("provider", owner).await?;
-        Ok(None)
-    }
-    async fn orders(&self, _: &OrderFilter, _: PageRequest) -> Result<Page<Order>, Error> {
-        unreachable!()
-    }
-    async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
-        self.script.call("order", id).await?;
-        Ok(None)
-    }
-    async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
-        self.script.call("bid", id).await?;
-        Ok(nothing())
-    }
-    async fn bids(&self, _: &BidFilter, _: PageRequest) -> Result<Page<Bid>, Error> {
-        unreachable!()
-    }
-    async fn group(&self, _: &GroupId) -> Result<Option<G>, Error> {
-        unreachable!()
-    }
-    async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error> {
-        self.script.call("deployment", id).await?;
-        Ok(None)
-    }
-    async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error> {
-        self.script.call("lease", id).await?;
-        Ok(nothing())
-    }
-    async fn leases(&self, _: &LeaseFilter, _: PageRequest) -> Result<Page<LeaseRecord>, Error> {
-        unreachable!()
-    }
-    async fn auditor_attributes(&self, who: &str, of: &Address) -> Result<Option<AuditedAttributes>, Error> {
-        self.script.call("audit", format!("{who} {of}")).await?;
-        Ok(None)
-    }
-    async fn certificates(&self, _: &Address, _: Option<&str>) -> Result<Vec<Certificate>, Error> {
-        unreachable!()
-    }
-    async fn account(&self, _: &Address) -> Result<Option<Account>, Error> {
-        unreachable!()
-    }
-    async fn params(&self) -> Result<MarketParams, Error> {
-        unreachable!()
-    }
-    async fn balance(&self, _: &Address, _: &str) -> Result<Coin, Error> {
-        unreachable!()
-    }
-    async fn block_time(&self, _: Height) -> Result<Option<BlockTime>, Error> {
-        unreachable!()
-    }
-    async fn sync_info(&self) -> Result<SyncInfo, Error> {
-        unreachable!()
-    }
-    async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
-        self.script.call("snapshot", provider).await?;
-        Ok(snapshot(5))
-    }
-}
-
-fn nothing<T>() -> Observed<T> {
-    Observed {
-        value: None,
-        height: 1,
-        agreement: crate::types::Agreement::Single,
-    }
-}
-
-pub(crate) fn snapshot(time: i64) -> Snapshot {
-    Snapshot {
-        chain_id: CHAIN_ID.into(),
-        height: 1,
-        time: BlockTime(time),
-        provider: None,
-        params: MarketParams {
-            bid_min_deposits: Vec::new(),
-            order_max_bids: 20,
-            min_reclamation_window: Duration::ZERO,
-            max_reclamation_window: Duration::ZERO,
-        },
-        orders: Vec::new(),
-        bids: Vec::new(),
-        leases: Vec::new(),
-        deployments: Vec::new(),
-        block_times: BTreeMap::new(),
-    }
-}
-
-pub(crate) fn block(time: i64) -> ChainEvent {
-    ChainEvent::Block {
-        height: 1,
-        time: BlockTime(time),
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct FakeCluster {
-    pub(crate) script: Arc<Script>,
-    pub(crate) changes: Takes<ClusterChange>,
-    pub(crate) facets: bool,
-    pub(crate) declared: Vec<IpDeclaration>,
-}
-
-#[async_trait]
-impl Cluster for FakeCluster {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
-        self.script
-            .call("deploy", deployment.lease.deployment().dseq)
-            .await
-            .map(drop)
-    }
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
-        self.script
-            .call("record", deployment.lease.deployment().dseq)
-            .await
-            .map(drop)
-    }
-    fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
-        take(&self.changes)
-    }
-    async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
-        match self.script.call("teardown", lease.deployment().dseq).await? {
-            Does::NotYet => Ok(Teardown::InProgress),
-            _ => Ok(Teardown::Done),
-        }
-    }
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
-        self.script.call("deployments", "").await?;
-        Ok(Vec::new())
-    }
-    async fn manifest_group(&self, _: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
-        unreachable!()
-    }
-    async fn lease_status(&self, _: &LeaseId) -> Result<LeaseStatus, Error> {
-        unreachable!()
-    }
-    async fn service_status(&self, _: &LeaseId, _: &str) -> Result<ServiceStatus, Error> {
-        unreachable!()
-    }
-    async fn forwarded_port_status(
-        &self,
-        _: &LeaseId,
-    ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
-        unreachable!()
-    }
-    async fn lease_logs(
-        &self,
-        _: &LeaseId,
-        _: LogOptions,
-    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
-        unreachable!()
-    }
-    async fn lease_events(
-        &self,
-        _: &LeaseId,
-        _: EventOptions,
-    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
-        unreachable!()
-    }
-    async fn version(&self) -> Result<String, Error> {
-        unreachable!()
-    }
-    fn hostnames(&self) -> Option<Arc<dyn Hostnames>> {
-        let facet = FakeFacet(Arc::clone(&self.script), Vec::new());
-        self.facets.then(|| Arc::new(facet) as _)
-    }
-    fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
-        let facet = FakeFacet(Arc::clone(&self.script), self.declared.clone());
-        self.facets.then(|| Arc::new(facet) as _)
-    }
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        None
-    }
-}
-
-#[derive(Debug)]
-struct FakeFacet(Arc<Script>, Vec<IpDeclaration>);
-
-#[async_trait]
-impl Hostnames for FakeFacet {
-    async fn declare_hostname(&self, _: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error> {
-        self.0.call("declare", &name.hostname).await.map(drop)
-    }
-    async fn purge_declared_hostname(&self, _: &LeaseId, hostname: &str) -> Result<(), Error> {
-        self.0.call("purge", hostname).await.map(drop)
-    }
-    async fn purge_declared_hostnames(&self, _: &LeaseId) -> Result<(), Error> {
-        self.0.call("purge-hostnames", "").await.map(drop)
-    }
-    async fn all_hostnames(&self) -> Result<Vec<DeclaredHostname>, Error> {
-        self.0.call("all-hostnames", "").await?;
-        Ok(Vec::new())
-    }
-}
-
-#[async_trait]
-impl LeasedIps for FakeFacet {
-    async fn declare_ip(&self, _: &LeaseId, ip: &IpDeclaration, _: bool) -> Result<(), Error> {
-        self.0.call("declare-ip", &ip.sharing_key).await.map(drop)
-    }
-    async fn purge_declared_ip(&self, _: &LeaseId, ip: &IpDeclaration) -> Result<(), Error> {
-        self.0.call("purge-ip", &ip.sharing_key).await.map(drop)
-    }
-    async fn purge_declared_ips(&self, _: &LeaseId) -> Result<(), Error> {
-        self.0.call("purge-ips", "").await.map(drop)
-    }
-    async fn declared_ips(&self, _: &LeaseId) -> Result<Vec<IpDeclaration>, Error> {
-        Ok(self.1.clone())
-    }
-    async fn usage(&self) -> Result<LeasedIpUsage, Error> {
-        unreachable!()
     }
 }
 

@@ -7,6 +7,7 @@ use super::execute::panic_text;
 use crate::bus::Bus;
 use crate::engine::Status;
 use crate::error::chain_text;
+use crate::inventory::{Metrics, NodeMetrics, Pair};
 use crate::types::{Event, Mono, Topic};
 use futures::future::FutureExt;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Statuses are looked at at most this often: fast enough for a person.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// And so that making them takes at most one part in so many of the loop's time.
-const STATUS_SHARE: u64 = 50;
+const STATUS_SHARE: u32 = 50;
 
 /// The loop's end.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Observer {
             }
         }
         let cost = now.since(before);
-        let pause = STATUS_EVERY.max(cost.saturating_mul(u32::try_from(STATUS_SHARE).unwrap_or(u32::MAX)));
+        let pause = STATUS_EVERY.max(cost.saturating_mul(STATUS_SHARE));
         self.status_due = None;
         self.status_not_before = now.plus(pause);
     }
@@ -111,7 +112,8 @@ impl Observer {
 
 /// The body of each retained status that the engine knows of. Heights stay out: they would change every body
 /// with every block.
-fn bodies(status: &Status) -> [(Topic, Value); 4] {
+fn bodies(status: &Status) -> [(Topic, Value); 7] {
+    let capacity = &status.inventory.available;
     [
         (
             Topic::ClusterStatus,
@@ -142,10 +144,38 @@ fn bodies(status: &Status) -> [(Topic, Value); 4] {
             Topic::InventoryStatus,
             json!({
                 "inventory_known": status.inventory_known,
-                "inventory": status.inventory,
+                "active": status.inventory.active,
+                "pending": status.inventory.pending,
+                "external_ports_free": status.inventory.external_ports_free,
+                "leased_ips": status.inventory.leased_ips,
             }),
         ),
+        (Topic::InventoryCluster, cluster_capacity(capacity)),
+        (Topic::InventoryNodes, json!({ "nodes": capacity.nodes })),
+        (Topic::InventoryStorage, json!({ "storage": capacity.storage })),
     ]
+}
+
+/// The nodes together.
+fn cluster_capacity(metrics: &Metrics) -> Value {
+    let sum = |of: fn(&NodeMetrics) -> Pair| {
+        metrics
+            .nodes
+            .iter()
+            .map(of)
+            .fold(Pair::default(), |sum, pair| Pair {
+                allocatable: sum.allocatable.saturating_add(pair.allocatable),
+                available: sum.available.saturating_add(pair.available),
+            })
+    };
+    json!({
+        "nodes": metrics.nodes.len(),
+        "cpu": sum(|n| n.cpu),
+        "gpu": sum(|n| n.gpu),
+        "memory": sum(|n| n.memory),
+        "storage_ephemeral": sum(|n| n.storage_ephemeral),
+        "overcommitted_replicas": metrics.overcommitted_replicas,
+    })
 }
 
 /// The publishing task; ends when the loop has let go of the queue and it is empty.
@@ -156,7 +186,7 @@ async fn publish_all(
 ) {
     let mut trouble = Trouble::default();
     while let Some((topic, event)) = events.recv().await {
-        let publishing = AssertUnwindSafe(bus.publish(topic, event)).catch_unwind();
+        let publishing = AssertUnwindSafe(async { bus.publish(topic, event).await }).catch_unwind();
         match timeout(PUBLISH_LIMIT, publishing).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => trouble.failed(chain_text(&error)),

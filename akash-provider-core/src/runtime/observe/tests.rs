@@ -28,13 +28,13 @@ async fn only_statuses_that_changed_are_published() {
     let mut observer = Observer::start(Arc::clone(&bus) as _);
     observer.statuses(&status(1), Mono(0), Mono(0));
     settle().await;
-    assert_eq!(topics(&bus).len(), 4);
+    assert_eq!(topics(&bus).len(), 7);
     observer.statuses(&status(1), Mono(500), Mono(500));
     settle().await;
-    assert_eq!(topics(&bus).len(), 4, "nothing had changed");
+    assert_eq!(topics(&bus).len(), 7, "nothing had changed");
     observer.statuses(&status(2), Mono(1_000), Mono(1_000));
     settle().await;
-    assert_eq!(topics(&bus)[4..], [Topic::BidengineStatus]);
+    assert_eq!(topics(&bus)[7..], [Topic::BidengineStatus]);
     let topics = topics(&bus);
     assert!(topics.iter().all(|t| t.is_retained()));
 }
@@ -72,7 +72,7 @@ async fn a_status_the_queue_had_no_room_for_is_published_later() {
     observer.statuses(&status(1), Mono(500), Mono(500));
     observer.finish(Duration::from_secs(1)).await;
     let retained = topics(&bus).into_iter().filter(|t| t.is_retained()).count();
-    assert_eq!(retained, 4);
+    assert_eq!(retained, 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,4 +103,23 @@ async fn trouble_with_the_bus_is_told_once_a_minute_with_counts() {
     trouble.overflowed = 3;
     trouble.report();
     assert_eq!((trouble.failed, trouble.overflowed), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn capacity_of_the_cluster_is_the_sum_of_its_nodes() {
+    let node = |name: &str, cpu| NodeMetrics {
+        name: name.into(),
+        cpu: Pair {
+            allocatable: cpu,
+            available: cpu / 2,
+        },
+        ..NodeMetrics::default()
+    };
+    let metrics = Metrics {
+        nodes: vec![node("a", 1_000), node("b", 3_000)],
+        ..Metrics::default()
+    };
+    let body = cluster_capacity(&metrics);
+    assert_eq!(body["cpu"], json!({ "allocatable": 4_000, "available": 2_000 }));
+    assert_eq!(body["nodes"], 2);
 }
