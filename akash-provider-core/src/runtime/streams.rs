@@ -25,7 +25,7 @@ const CLUSTER_QUEUE: usize = 128;
 const INVENTORY_QUEUE: usize = 1;
 /// First wait after a failure: short, most gaps are a closed connection.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Longest wait: a healed port is noticed within half a minute.
+/// Longest wait before jitter, which may double it: a healed port is noticed within a minute.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// A chain makes a block every few seconds; this long without a word is worth a line in the log.
 const SILENCE: Duration = Duration::from_secs(120);
