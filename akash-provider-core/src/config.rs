@@ -150,6 +150,7 @@ impl Config {
             ("average_block_time", self.average_block_time),
             ("scan_interval", self.scan_interval),
             ("breaker_window", self.breaker_window),
+            ("cluster_ready_timeout", self.cluster_ready_timeout),
             ("query_timeout", self.query_timeout),
             ("cluster_timeout", self.cluster_timeout),
             ("pricing_timeout", self.pricing_timeout),

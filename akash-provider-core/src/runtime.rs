@@ -1,1 +1,411 @@
-//! (empty)
+//! The shell: one loop that feeds the engine and carries out its effects.
+//!
+//! ```text
+//!  chain ─┐                       ┌─► execute: call ─► port ─► completion ─┐
+//! cluster ─┤ streams ─► input ─► engine ─► observe: fact ─► bus, log       │
+//! capacity ─┘             ▲       └─► asks: reply ─► handle                │
+//! handles ── asks ────────┼────────────────────────────────────────────────┘
+//! the clock ── deadline ──┘
+//! ```
+//! Only this module reads a clock or starts tasks. Every wake takes what is ready, a bounded number from each
+//! source, so that no source starves another; a signal comes before everything.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place where time enters; the engine is told"
+)]
+
+pub(crate) mod asks;
+mod brain;
+mod execute;
+pub(crate) mod lifecycle;
+mod observe;
+mod streams;
+
+use crate::bus::Bus;
+use crate::config::Config;
+use crate::engine::{Effect, Input, Leadership, Status};
+use crate::error::{Error, ErrorKind};
+use crate::inventory::InventorySource;
+use crate::types::{BlockTime, ChainEvent, Mono, Now, Snapshot};
+use asks::{Ask, Desk};
+use brain::Brain;
+use execute::Executor;
+pub(crate) use execute::Ports;
+use lifecycle::{Lifecycle, Stage};
+use observe::Observer;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use streams::Feeds;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Taken from one source per wake: a step is microseconds, so a signal waits well below a millisecond.
+const BATCH: usize = 64;
+/// How long the bus may take for the last events.
+const BUS_FLUSH: Duration = Duration::from_secs(2);
+/// Calls named one by one in the report at the end.
+const REPORTED_CALLS: usize = 20;
+
+/// Everything a loop is started with.
+#[derive(Debug)]
+pub(crate) struct Parts<B> {
+    pub(crate) brain: B,
+    pub(crate) config: Config,
+    pub(crate) ports: Ports,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) inventory: Arc<dyn InventorySource>,
+    pub(crate) leadership: Leadership,
+    pub(crate) desk: Desk,
+    pub(crate) stage: Stage,
+    /// Where the last status is left for handles.
+    pub(crate) last_status: Arc<OnceLock<Status>>,
+}
+
+/// Runs until stopped; see [`Provider::run_until`](crate::provider::Provider::run_until).
+pub(crate) async fn run<B: Brain>(
+    parts: Parts<B>,
+    shutdown: CancellationToken,
+    abort: CancellationToken,
+) -> Result<(), Error> {
+    Shell::start(parts).run(&shutdown, &abort).await
+}
+
+/// Why the loop woke.
+enum Wake {
+    Abort,
+    Shutdown,
+    Input(Input),
+    Ask(Ask),
+    Time,
+}
+
+struct Shell<B> {
+    brain: B,
+    config: Config,
+    leadership: Leadership,
+    executor: Executor,
+    observer: Observer,
+    feeds: Feeds,
+    desk: Desk,
+    stage: Stage,
+    last_status: Arc<OnceLock<Status>>,
+    started: Instant,
+    block_time: BlockTime,
+    /// The newest picture was of our chain; blocks of another one tell no time.
+    chain_is_ours: bool,
+    cluster_seen: bool,
+    capacity_seen: bool,
+    /// Until when a drain may take; `None` before the first signal.
+    drain_until: Option<Mono>,
+    /// When deadlines were last let pass, so that a deadline that stays in the past cannot spin the loop.
+    timed_out_at: Option<Mono>,
+}
+
+impl<B: Brain> Shell<B> {
+    fn start(parts: Parts<B>) -> Self {
+        let Ports { chain, cluster, .. } = parts.ports.clone();
+        let provider = parts.config.provider.clone();
+        Self {
+            executor: Executor::new(parts.ports, &parts.config),
+            observer: Observer::start(parts.bus),
+            feeds: Feeds::start(chain, cluster, parts.inventory, provider),
+            brain: parts.brain,
+            config: parts.config,
+            leadership: parts.leadership,
+            desk: parts.desk,
+            stage: parts.stage,
+            last_status: parts.last_status,
+            started: Instant::now(),
+            block_time: BlockTime::default(),
+            chain_is_ours: false,
+            cluster_seen: false,
+            capacity_seen: false,
+            drain_until: None,
+            timed_out_at: None,
+        }
+    }
+
+    async fn run(mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Result<(), Error> {
+        let mut result = Ok(());
+        self.step(Input::Leadership(self.leadership));
+        loop {
+            if let Some(until) = self.drain_until {
+                if self.brain.is_idle() || self.mono() >= until {
+                    break;
+                }
+            } else if let Err(error) = self.check_ready() {
+                result = Err(error);
+                self.drain();
+                continue;
+            }
+            match self.wake(shutdown, abort).await {
+                Wake::Abort => {
+                    result = Err(Error::new(
+                        ErrorKind::Aborted,
+                        "run the provider",
+                        "stopped at once by a second signal; what was under way is picked up at the next start",
+                    ));
+                    break;
+                }
+                Wake::Shutdown => self.drain(),
+                Wake::Input(input) => self.take(input),
+                Wake::Ask(ask) => self.take_ask(ask),
+                Wake::Time => {}
+            }
+            self.take_ready();
+            self.pass_deadlines();
+            self.publish_statuses();
+        }
+        self.finish(abort).await;
+        result
+    }
+
+    /// Waits for the next thing; what it returns is taken from its source.
+    async fn wake(&mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Wake {
+        let draining = self.drain_until.is_some();
+        let alarm = self.alarm();
+        tokio::select! {
+            biased;
+            () = abort.cancelled() => Wake::Abort,
+            () = shutdown.cancelled(), if !draining => Wake::Shutdown,
+            Some((id, completion)) = self.executor.next(&self.block_time) => {
+                Wake::Input(Input::Completed(id, completion))
+            }
+            Some(ask) = self.desk.next() => Wake::Ask(ask),
+            Some(event) = self.feeds.chain.recv() => Wake::Input(Input::Chain(event)),
+            Some(change) = self.feeds.cluster.recv() => Wake::Input(Input::Cluster(change)),
+            Some(update) = self.feeds.inventory.recv() => Wake::Input(Input::Inventory(update)),
+            () = tokio::time::sleep_until(alarm) => Wake::Time,
+        }
+    }
+
+    /// Takes what else is ready, a bounded number from each source in turn.
+    fn take_ready(&mut self) {
+        for _ in 0..BATCH {
+            let Some((id, completion)) = self.executor.try_next(self.block_time) else {
+                break;
+            };
+            self.take(Input::Completed(id, completion));
+        }
+        for _ in 0..BATCH {
+            let Some(ask) = self.desk.try_next() else { break };
+            self.take_ask(ask);
+        }
+        for _ in 0..BATCH {
+            let Ok(event) = self.feeds.chain.try_recv() else {
+                break;
+            };
+            self.take(Input::Chain(event));
+        }
+        for _ in 0..BATCH {
+            let Ok(change) = self.feeds.cluster.try_recv() else {
+                break;
+            };
+            self.take(Input::Cluster(change));
+        }
+        if let Ok(update) = self.feeds.inventory.try_recv() {
+            self.take(Input::Inventory(update));
+        }
+    }
+
+    /// Notes what the shell itself must know of an input, then hands it to the engine.
+    fn take(&mut self, input: Input) {
+        match &input {
+            Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),
+            Input::Chain(ChainEvent::Block { time, .. }) if self.chain_is_ours => self.block_time = *time,
+            Input::Cluster(change) => {
+                self.cluster_seen |= !matches!(change, crate::cluster::ClusterChange::Lost);
+            }
+            Input::Inventory(_) => self.capacity_seen = true,
+            Input::Chain(_)
+            | Input::Completed(..)
+            | Input::Request(..)
+            | Input::Leadership(_)
+            | Input::Shutdown => {}
+        }
+        self.step(input);
+    }
+
+    fn note_resync(&mut self, snapshot: &Snapshot) {
+        let chain_id = &self.config.chain_id;
+        self.chain_is_ours = snapshot.chain_id == *chain_id;
+        if !self.chain_is_ours {
+            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "the node is of another chain");
+            return;
+        }
+        self.block_time = snapshot.time;
+        self.stage.chain_is_known();
+        if snapshot.provider.is_none() {
+            let provider = &self.config.provider;
+            tracing::warn!(%provider, "not registered on the chain: no bids until it is");
+        }
+    }
+
+    fn take_ask(&mut self, ask: Ask) {
+        match ask {
+            Ask::Request(request, reply) => {
+                if let Some(id) = self.desk.admit(reply) {
+                    self.step(Input::Request(id, request));
+                }
+            }
+            Ask::Leadership(leadership, done) => {
+                self.step(Input::Leadership(leadership));
+                let _ = done.send(());
+            }
+            Ask::Status(reply) => {
+                let _ = reply.send(self.status());
+            }
+            Ask::Explain(group, reply) => {
+                let _ = reply.send(self.brain.explain(&group));
+            }
+            Ask::HasLease(lease, reply) => {
+                let _ = reply.send(self.brain.has_lease(&lease));
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let effects = self.brain.step(self.now(), input);
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Call(id, call) => self.executor.start(id, call),
+                Effect::Publish(event) => self.observer.fact(event),
+                Effect::Reply(id, response) => self.desk.answer(id, response),
+            }
+        }
+        self.observer.touch(self.mono());
+    }
+
+    fn pass_deadlines(&mut self) {
+        let now = self.mono();
+        if self.next_deadline().is_some_and(|due| due <= now) {
+            self.timed_out_at = Some(now);
+            let effects = self.brain.handle_timeout(self.now());
+            self.carry_out(effects);
+        }
+    }
+
+    fn publish_statuses(&mut self) {
+        let before = self.mono();
+        if self.observer.status_due().is_some_and(|due| due <= before) {
+            let status = self.status();
+            let now = self.mono();
+            self.observer.statuses(&status, before, now);
+        }
+    }
+
+    /// Init ends when the cluster and capacity are known, or fails when its time is over.
+    fn check_ready(&mut self) -> Result<(), Error> {
+        if self.stage.lifecycle() != Lifecycle::Init {
+            return Ok(());
+        }
+        if self.cluster_seen && self.capacity_seen {
+            self.stage.enter(Lifecycle::Running);
+            self.observer.touch(self.mono());
+            return Ok(());
+        }
+        if self.mono() < self.ready_until() {
+            return Ok(());
+        }
+        let missing = match (self.cluster_seen, self.capacity_seen) {
+            (false, false) => "neither its workloads nor its capacity are known",
+            (false, true) => "its workloads are not known",
+            (true, _) => "its capacity is not known",
+        };
+        let limit = self.config.cluster_ready_timeout;
+        Err(Error::new(
+            ErrorKind::ClusterNotReady,
+            "wait for the cluster",
+            format!("{missing} after {limit:?}; check the cluster, or raise cluster_ready_timeout"),
+        ))
+    }
+
+    /// The first signal: nothing new from here on.
+    fn drain(&mut self) {
+        self.drain_until = Some(self.mono().plus(self.config.shutdown_grace));
+        self.stage.enter(Lifecycle::Shutdown);
+        self.desk.stop_admitting();
+        self.step(Input::Shutdown);
+    }
+
+    /// Reports what is left, refuses whoever still waits, publishes the end.
+    async fn finish(mut self, abort: &CancellationToken) {
+        let idle = self.brain.is_idle();
+        let aborted = abort.is_cancelled();
+        let left = self.executor.in_flight();
+        if !idle || (aborted && !left.is_empty()) {
+            tracing::warn!(
+                calls = left.len(),
+                "stopped with work left; workloads and open bids stay, the next start takes over"
+            );
+            for (id, call) in left.iter().take(REPORTED_CALLS) {
+                tracing::warn!(effect = id.0, call = execute::name(call), "left");
+            }
+        }
+        self.desk.close();
+        let mut status = self.status();
+        status.lifecycle = Lifecycle::Done.name().into();
+        let now = self.mono();
+        self.observer.statuses(&status, now, now);
+        let _ = self.last_status.set(status);
+        tokio::select! {
+            biased;
+            () = abort.cancelled() => {}
+            () = self.observer.finish(BUS_FLUSH) => {}
+        }
+        self.stage.enter(Lifecycle::Done);
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.brain.status(self.now());
+        status.lifecycle = self.stage.lifecycle().name().into();
+        status
+    }
+
+    /// When to wake although nothing happens.
+    fn alarm(&self) -> Instant {
+        // With nothing due, waking once a day costs nothing and needs no second kind of wait.
+        const IDLE: Duration = Duration::from_secs(24 * 3600);
+        let idle_until = self.mono().plus(IDLE);
+        let ready_until = (self.stage.lifecycle() == Lifecycle::Init).then(|| self.ready_until());
+        let due = [
+            self.next_deadline(),
+            self.observer.status_due(),
+            self.drain_until,
+            ready_until,
+        ];
+        let due = due.into_iter().flatten().fold(idle_until, Mono::min);
+        self.started + due.since(Mono(0))
+    }
+
+    fn next_deadline(&self) -> Option<Mono> {
+        let due = self.brain.next_deadline()?;
+        let not_before = self.timed_out_at.map(|at| at.plus(Duration::from_millis(1)));
+        Some(not_before.map_or(due, |at| due.max(at)))
+    }
+
+    fn ready_until(&self) -> Mono {
+        Mono(0).plus(self.config.cluster_ready_timeout)
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            mono: self.mono(),
+            block_time: self.block_time,
+        }
+    }
+
+    fn mono(&self) -> Mono {
+        Mono(0).plus(self.started.elapsed())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fakes;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Puts a provider together.
+
+use super::{Provider, ProviderHandle};
+use crate::bus::Bus;
+use crate::chain::ChainClient;
+use crate::cluster::Cluster;
+use crate::config::{Config, InvalidConfig};
+use crate::engine::{Engine, Leadership};
+use crate::inventory::InventorySource;
+use crate::pricing::PricingStrategy;
+use crate::runtime::asks::Desk;
+use crate::runtime::lifecycle::Stage;
+use crate::runtime::{Parts, Ports};
+use std::sync::{Arc, OnceLock};
+
+/// Why a provider cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// Something that has no default was not given.
+    #[error("{what} is missing: call `.{method}(…)` on the builder before `.build()`")]
+    Missing {
+        /// What, in a word.
+        what: &'static str,
+        /// The builder's method that takes it.
+        method: &'static str,
+    },
+    /// The settings make no sense.
+    #[error("the settings cannot be used")]
+    Config(#[from] InvalidConfig),
+}
+
+/// Takes the settings and the five ports of a provider.
+#[derive(Debug, Default)]
+pub struct ProviderBuilder {
+    config: Option<Config>,
+    cluster: Option<Arc<dyn Cluster>>,
+    chain: Option<Arc<dyn ChainClient>>,
+    bus: Option<Arc<dyn Bus>>,
+    pricing: Option<Arc<dyn PricingStrategy>>,
+    inventory: Option<Arc<dyn InventorySource>>,
+    leadership: Option<Leadership>,
+}
+
+impl ProviderBuilder {
+    /// The settings. Whether IPs can be leased is taken from the cluster, whatever they say.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Where workloads run.
+    #[must_use]
+    pub fn cluster(mut self, cluster: Arc<dyn Cluster>) -> Self {
+        self.cluster = Some(cluster);
+        self
+    }
+
+    /// The chain.
+    #[must_use]
+    pub fn chain(mut self, chain: Arc<dyn ChainClient>) -> Self {
+        self.chain = Some(chain);
+        self
+    }
+
+    /// Where facts and statuses go.
+    #[must_use]
+    pub fn bus(mut self, bus: Arc<dyn Bus>) -> Self {
+        self.bus = Some(bus);
+        self
+    }
+
+    /// What a lease costs.
+    #[must_use]
+    pub fn pricing(mut self, pricing: Arc<dyn PricingStrategy>) -> Self {
+        self.pricing = Some(pricing);
+        self
+    }
+
+    /// What is free.
+    #[must_use]
+    pub fn inventory(mut self, inventory: Arc<dyn InventorySource>) -> Self {
+        self.inventory = Some(inventory);
+        self
+    }
+
+    /// Whether it may write from the start. Without high availability it always may, which is the default.
+    #[must_use]
+    pub const fn leadership(mut self, leadership: Leadership) -> Self {
+        self.leadership = Some(leadership);
+        self
+    }
+
+    /// The provider, and a first handle to it. Handles are cloned.
+    ///
+    /// # Errors
+    /// Names the port or setting that is missing or wrong, and the mend.
+    pub fn build(self) -> Result<(Provider, ProviderHandle), BuildError> {
+        let mut config = given(self.config, "the settings", "config")?;
+        let cluster = given(self.cluster, "the cluster", "cluster")?;
+        let chain = given(self.chain, "the chain client", "chain")?;
+        let bus = given(self.bus, "the bus", "bus")?;
+        let pricing = given(self.pricing, "the pricing strategy", "pricing")?;
+        let inventory = given(self.inventory, "the inventory source", "inventory")?;
+        config.leased_ips = cluster.leased_ips().is_some();
+        let brain = Engine::new(config.clone())?;
+        let (desk, asks) = Desk::new();
+        let (stage, progress) = Stage::new();
+        let last_status = Arc::new(OnceLock::new());
+        let limit = config.manifest_request_timeout;
+        let handle = ProviderHandle::new(asks, progress, Arc::clone(&last_status), limit);
+        let ports = Ports {
+            cluster,
+            chain,
+            pricing,
+        };
+        let parts = Parts {
+            brain,
+            config,
+            ports,
+            bus,
+            inventory,
+            leadership: self.leadership.unwrap_or(Leadership::Leader { epoch: 0 }),
+            desk,
+            stage,
+            last_status,
+        };
+        Ok((Provider { parts }, handle))
+    }
+}
+
+fn given<T>(port: Option<T>, what: &'static str, method: &'static str) -> Result<T, BuildError> {
+    port.ok_or(BuildError::Missing { what, method })
+}

@@ -1,0 +1,231 @@
+//! The handle: what others ask of a running provider.
+
+use super::Lifecycle;
+use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
+use crate::error::{Error, ErrorKind};
+use crate::inventory::Explanation;
+use crate::manifest::Manifest;
+use crate::runtime::asks::{self, Ask};
+use crate::runtime::lifecycle::Progress;
+use crate::types::{CloseReason, DeploymentId, GroupSpec, LeaseId};
+use futures::stream::{self, BoxStream, StreamExt};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+/// A handle to a provider; cheap to clone.
+///
+/// # Behavior
+/// - every request gets exactly one answer, within
+///   [`manifest_request_timeout`](crate::config::Config::manifest_request_timeout)
+/// - once the provider is stopping, requests are refused with [`RefusalKind::Stopping`]
+/// - once it has stopped, or was dropped without having run, nothing hangs
+#[derive(Debug, Clone)]
+pub struct ProviderHandle {
+    asks: mpsc::Sender<Ask>,
+    progress: watch::Receiver<Progress>,
+    last_status: Arc<OnceLock<Status>>,
+    limit: Duration,
+}
+
+impl ProviderHandle {
+    pub(crate) const fn new(
+        asks: mpsc::Sender<Ask>,
+        progress: watch::Receiver<Progress>,
+        last_status: Arc<OnceLock<Status>>,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            asks,
+            progress,
+            last_status,
+            limit,
+        }
+    }
+
+    /// Hands in a tenant's manifest, checked in itself, with its canonical hash. When it returns `Ok` the
+    /// manifest is durable.
+    ///
+    /// # Errors
+    /// See [`RefusalKind`]. After `Unavailable` nothing was kept, or the same manifest may be handed in again.
+    pub async fn submit_manifest(
+        &self,
+        deployment: &DeploymentId,
+        manifest: Arc<Manifest>,
+        hash: [u8; 32],
+    ) -> Result<(), Refusal> {
+        self.done(Request::SubmitManifest {
+            deployment: deployment.clone(),
+            manifest,
+            hash,
+        })
+        .await
+    }
+
+    /// Moves hostnames to a lease from other leases of the same tenant.
+    ///
+    /// # Errors
+    /// `NoLease`, `Hostname` when a name belongs to another tenant, and those every request may meet.
+    pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
+        let lease = lease.clone();
+        self.done(Request::TransferHostnames { lease, hostnames }).await
+    }
+
+    /// Ends a lease for one of the provider's reasons.
+    ///
+    /// # Errors
+    /// `NoLease`, `NotLeader`, and those every request may meet.
+    pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
+        let lease = lease.clone();
+        self.done(Request::EndLease { lease, reason }).await
+    }
+
+    /// Compares chain, cluster and ledger now; returns the differences, one line each. With `dry_run`
+    /// nothing is mended.
+    ///
+    /// # Errors
+    /// `Unavailable` when chain or cluster cannot be asked, and those every request may meet.
+    pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
+        match self.request(Request::Scan { dry_run }).await? {
+            Reply::Scan(findings) => Ok(findings),
+            reply @ Reply::Done => Err(asks::misplaced(&reply)),
+        }
+    }
+
+    /// Releases the circuit breaker.
+    ///
+    /// # Errors
+    /// Those every request may meet.
+    pub async fn release_breaker(&self) -> Result<(), Refusal> {
+        self.done(Request::ReleaseBreaker).await
+    }
+
+    /// Says whether this instance may write; takes effect before it returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
+        self.ask("set leadership", |reply| Ask::Leadership(leadership, reply))
+            .await
+    }
+
+    /// A plain snapshot of everything. Once the provider has stopped, the last one.
+    pub async fn status(&self) -> Status {
+        match self.ask("status", Ask::Status).await {
+            Ok(status) => status,
+            Err(_) => self.last_status.get().cloned().unwrap_or_else(|| Status {
+                lifecycle: self.lifecycle().name().into(),
+                ..Status::default()
+            }),
+        }
+    }
+
+    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
+        let group = Arc::new(group.clone());
+        self.ask("explain", |reply| Ask::Explain(group, reply)).await
+    }
+
+    /// True while the chain shows this lease as ours and alive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped: it is not known then, which is not "no".
+    pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
+        let lease = lease.clone();
+        self.ask("has lease", |reply| Ask::HasLease(lease, reply)).await
+    }
+
+    /// Waits until the provider can work: cluster, capacity and chain are known. It may be standing by, or
+    /// not be registered; its status says so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when it ends before.
+    pub async fn wait_ready(&self) -> Result<(), Error> {
+        let over = |p: &Progress| p.lifecycle >= Lifecycle::Shutdown;
+        let ready = |p: &Progress| p.lifecycle == Lifecycle::Running && p.chain_known;
+        let mut progress = self.progress.clone();
+        match progress.wait_for(|p| over(p) || ready(p)).await {
+            Ok(p) if ready(&p) => Ok(()),
+            Ok(_) | Err(_) => Err(stopped("wait until ready")),
+        }
+    }
+
+    /// Where the provider is in its life.
+    #[must_use]
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.progress.borrow().lifecycle
+    }
+
+    /// Where it is, and each step it takes from here on; ends after [`Lifecycle::Done`]. A slow reader may
+    /// miss steps, never the last.
+    #[must_use]
+    pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
+        let mut progress = self.progress.clone();
+        let first = progress.borrow_and_update().lifecycle;
+        let later = stream::unfold((progress, first), |(mut progress, last)| async move {
+            if last == Lifecycle::Done {
+                return None;
+            }
+            // The other end enters `Done` before it goes away, so an error has nothing left to tell.
+            let next = progress.wait_for(|p| p.lifecycle != last).await.ok()?.lifecycle;
+            Some((next, (progress, next)))
+        });
+        stream::iter([first]).chain(later).boxed()
+    }
+
+    async fn done(&self, request: Request) -> Result<(), Refusal> {
+        match self.request(request).await? {
+            Reply::Done => Ok(()),
+            reply @ Reply::Scan(_) => Err(asks::misplaced(&reply)),
+        }
+    }
+
+    async fn request(&self, request: Request) -> Response {
+        let (reply, answer) = oneshot::channel();
+        match self.asks.try_send(Ask::Request(request, reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(asks::busy()),
+            Err(TrySendError::Closed(_)) => return Err(asks::stopping()),
+        }
+        match timeout(self.limit, answer).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(_)) => Err(asks::stopping()),
+            Err(_) => Err(Refusal {
+                kind: RefusalKind::Unavailable,
+                message: format!("no answer within {:?}; try again", self.limit),
+            }),
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        operation: &'static str,
+        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let asking = async {
+            self.asks.send(ask(reply)).await.map_err(|_| stopped(operation))?;
+            answer.await.map_err(|_| stopped(operation))
+        };
+        match timeout(self.limit, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(
+                ErrorKind::Timeout,
+                operation,
+                format!(
+                    "the provider does not run, or did not answer within {:?}",
+                    self.limit
+                ),
+            )),
+        }
+    }
+}
+
+fn stopped(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Stopped, operation, "the provider has stopped")
+}

@@ -1,0 +1,113 @@
+use super::*;
+use crate::engine::Leadership;
+use crate::error::chain_text;
+use crate::runtime::fakes::{self, FakeBus, FakeChain, FakeCluster, FakeInventory, FakePricing};
+use crate::types::ChainEvent;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn full() -> ProviderBuilder {
+    without("nothing")
+}
+
+/// A builder with every part but one.
+fn without(method: &str) -> ProviderBuilder {
+    let chain = FakeChain::default();
+    let snapshot = fakes::snapshot(1_000);
+    *chain.events.lock().unwrap() = [vec![Ok(ChainEvent::Resync(Arc::new(snapshot)))]].into();
+    let cluster = FakeCluster {
+        facets: true,
+        ..FakeCluster::default()
+    };
+    let health = std::collections::BTreeMap::new();
+    let change = crate::cluster::ClusterChange::Snapshot { health };
+    *cluster.changes.lock().unwrap() = [vec![Ok(change)]].into();
+    let inventory = FakeInventory::default();
+    *inventory.0.lock().unwrap() = [vec![Ok(fakes::capacity())]].into();
+    let builder = Provider::builder();
+    let given = |name: &str| name != method;
+    let builder = if given("config") {
+        builder.config(fakes::config())
+    } else {
+        builder
+    };
+    let builder = if given("cluster") {
+        builder.cluster(Arc::new(cluster))
+    } else {
+        builder
+    };
+    let builder = if given("chain") {
+        builder.chain(Arc::new(chain))
+    } else {
+        builder
+    };
+    let builder = if given("bus") {
+        builder.bus(Arc::new(FakeBus::default()))
+    } else {
+        builder
+    };
+    let pricing = Arc::new(FakePricing::default());
+    let builder = if given("pricing") {
+        builder.pricing(pricing)
+    } else {
+        builder
+    };
+    if given("inventory") {
+        builder.inventory(Arc::new(inventory))
+    } else {
+        builder
+    }
+}
+
+#[test]
+fn a_missing_part_is_named_with_its_mend() {
+    for method in ["config", "cluster", "chain", "bus", "pricing", "inventory"] {
+        let error = without(method).build().unwrap_err();
+        assert!(error.to_string().contains(&format!("`.{method}(…)`")), "{error}");
+    }
+}
+
+#[test]
+fn wrong_settings_are_named_with_their_mend() {
+    let mut config = fakes::config();
+    config.cluster_ready_timeout = Duration::ZERO;
+    let error = full().config(config).build().unwrap_err();
+    let text = chain_text(&error);
+    assert!(
+        text.contains("cluster_ready_timeout") && text.contains("above zero"),
+        "{text}"
+    );
+}
+
+#[test]
+fn whether_ips_can_be_leased_is_the_clusters_word() {
+    let (provider, _) = full().build().unwrap();
+    assert!(provider.parts.config.leased_ips);
+    let mut config = fakes::config();
+    config.leased_ips = true;
+    let plain = Arc::new(FakeCluster::default());
+    let (provider, _) = full().config(config).cluster(plain).build().unwrap();
+    assert!(!provider.parts.config.leased_ips);
+}
+
+#[test]
+fn without_a_word_about_leadership_it_leads() {
+    let (provider, _) = full().build().unwrap();
+    assert_eq!(provider.parts.leadership, Leadership::Leader { epoch: 0 });
+    let (provider, _) = full().leadership(Leadership::Standby).build().unwrap();
+    assert_eq!(provider.parts.leadership, Leadership::Standby);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
+    let (provider, handle) = full().build().unwrap();
+    let shutdown = CancellationToken::new();
+    let asking = async {
+        handle.wait_ready().await.unwrap();
+        assert_eq!(handle.status().await.lifecycle, "running");
+        shutdown.cancel();
+    };
+    let (ended, ()) = tokio::join!(provider.run(shutdown.clone()), asking);
+    ended.unwrap();
+    assert_eq!(handle.lifecycle(), Lifecycle::Done);
+}

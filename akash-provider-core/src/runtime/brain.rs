@@ -1,0 +1,40 @@
+//! What the loop drives.
+
+use crate::engine::{Effect, Engine, Input, Status};
+use crate::inventory::Explanation;
+use crate::types::{GroupSpec, LeaseId, Mono, Now};
+
+/// What the loop drives: the engine, or a script in tests.
+pub(crate) trait Brain: Send {
+    fn step(&mut self, now: Now, input: Input) -> Vec<Effect>;
+    fn next_deadline(&self) -> Option<Mono>;
+    fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
+    fn is_idle(&self) -> bool;
+    fn status(&self, now: Now) -> Status;
+    fn explain(&self, group: &GroupSpec) -> Option<Explanation>;
+    fn has_lease(&self, lease: &LeaseId) -> bool;
+}
+
+impl Brain for Engine {
+    fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        Self::step(self, now, input)
+    }
+    fn next_deadline(&self) -> Option<Mono> {
+        Self::next_deadline(self)
+    }
+    fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
+        Self::handle_timeout(self, now)
+    }
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
+    }
+    fn status(&self, now: Now) -> Status {
+        Self::status(self, now)
+    }
+    fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
+        Self::explain(self, group)
+    }
+    fn has_lease(&self, lease: &LeaseId) -> bool {
+        Self::has_lease(self, lease)
+    }
+}

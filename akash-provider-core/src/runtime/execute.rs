@@ -1,0 +1,371 @@
+//! [`Call`] → port call → [`Completion`]: every call is a task of its own, every task ends in exactly one
+//! completion, also when the port hangs or panics.
+//!
+//! ```text
+//! start(id, call) ─► task: permit of its class ─► port call within its limit ─► next() ─► (id, completion)
+//!                                                  │ limit passed │ panic
+//!                                                  └──────────────┴─► `unanswered`: what is then known
+//! ```
+//! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
+//! because an error of `Broadcast` says that it was certainly not sent.
+
+use crate::chain::ChainClient;
+use crate::cluster::{Cluster, Deployment};
+use crate::config::Config;
+use crate::engine::{Call, Completion, EffectId, Workloads};
+use crate::error::{Error, ErrorKind, Failure};
+use crate::pricing::PricingStrategy;
+use crate::types::{Address, BlockTime, LeaseId, Msg, TxOutcome};
+use rustc_hash::FxHashMap;
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{Id, JoinError, JoinSet};
+
+/// Queries at once: a start with thousands of open orders must not flood a node; 32 at 50 ms each are more
+/// than 600 a second, far above what a block brings.
+const QUERIES: usize = 32;
+/// Deploys, teardowns and listings at once: each is tens of requests to the backend's API server.
+const CLUSTER_CALLS: usize = 16;
+/// Records at once: small and a tenant waits for each, so they have a line of their own beside slow deploys.
+const RECORDS: usize = 16;
+/// Prices at once: a strategy bounds its own processes; this bounds how many calls wait at it, so that
+/// waiting there stays far below the limit of a calculation.
+const PRICES: usize = 32;
+/// What a transaction's own timeout in block time may be; the chain writer uses the same.
+const TX_EXPIRY: Duration = Duration::from_secs(60);
+
+/// The ports the engine's calls go to.
+#[derive(Debug, Clone)]
+pub(crate) struct Ports {
+    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) chain: Arc<dyn ChainClient>,
+    pub(crate) pricing: Arc<dyn PricingStrategy>,
+}
+
+/// Makes calls; lives in the loop.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    room: Arc<Room>,
+    tasks: JoinSet<Result<Completion, Failure>>,
+    calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
+}
+
+/// What every call's task shares.
+#[derive(Debug)]
+struct Room {
+    ports: Ports,
+    provider: Address,
+    query_timeout: Duration,
+    cluster_timeout: Duration,
+    pricing_timeout: Duration,
+    tx_timeout: Duration,
+    queries: Semaphore,
+    cluster_calls: Semaphore,
+    records: Semaphore,
+    prices: Semaphore,
+}
+
+impl Executor {
+    pub(crate) fn new(ports: Ports, config: &Config) -> Self {
+        let room = Room {
+            ports,
+            provider: config.provider.clone(),
+            query_timeout: config.query_timeout,
+            cluster_timeout: config.cluster_timeout,
+            pricing_timeout: config.pricing_timeout,
+            tx_timeout: config.tx_timeout,
+            queries: Semaphore::new(QUERIES),
+            cluster_calls: Semaphore::new(CLUSTER_CALLS),
+            records: Semaphore::new(RECORDS),
+            prices: Semaphore::new(PRICES),
+        };
+        Self {
+            room: Arc::new(room),
+            tasks: JoinSet::new(),
+            calls: FxHashMap::default(),
+        }
+    }
+
+    /// Starts a call; never waits.
+    pub(crate) fn start(&mut self, id: EffectId, call: Call) {
+        let call = Arc::new(call);
+        let task = limited(Arc::clone(&self.room), Arc::clone(&call));
+        let handle = self.tasks.spawn(task);
+        self.calls.insert(handle.id(), (id, call));
+    }
+
+    /// The next call that ended; `None` when none is under way. `block_time` is that of the newest block.
+    pub(crate) async fn next(&mut self, block_time: &BlockTime) -> Option<(EffectId, Completion)> {
+        let ended = self.tasks.join_next_with_id().await?;
+        self.ended(ended, *block_time)
+    }
+
+    /// The same for a call that has ended already.
+    pub(crate) fn try_next(&mut self, block_time: BlockTime) -> Option<(EffectId, Completion)> {
+        let ended = self.tasks.try_join_next_with_id()?;
+        self.ended(ended, block_time)
+    }
+
+    /// The calls under way, oldest first.
+    pub(crate) fn in_flight(&self) -> Vec<(EffectId, &Call)> {
+        let mut calls: Vec<_> = self
+            .calls
+            .values()
+            .map(|(id, call)| (*id, call.as_ref()))
+            .collect();
+        calls.sort_unstable_by_key(|(id, _)| *id);
+        calls
+    }
+
+    fn ended(
+        &mut self,
+        ended: Result<(Id, Result<Completion, Failure>), JoinError>,
+        block_time: BlockTime,
+    ) -> Option<(EffectId, Completion)> {
+        let (task, answer) = match ended {
+            Ok((task, answer)) => (task, answer),
+            Err(error) => (error.id(), Err(defect(error))),
+        };
+        let (id, call) = self.calls.remove(&task)?;
+        let completion = answer.unwrap_or_else(|failure| {
+            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call did not answer");
+            let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
+            unanswered(&call, failure, expires)
+        });
+        Some((id, completion))
+    }
+}
+
+/// A short name of a call, for people.
+pub(crate) const fn name(call: &Call) -> &'static str {
+    match call {
+        Call::FetchOrder(_) => "fetch order",
+        Call::FetchProvider => "fetch provider",
+        Call::FetchAudit(_) => "fetch audit",
+        Call::FetchBid(_) => "fetch bid",
+        Call::FetchLease(_) => "fetch lease",
+        Call::FetchDeployment(_) => "fetch deployment",
+        Call::FetchSnapshot => "fetch snapshot",
+        Call::CalculatePrice(_) => "calculate price",
+        Call::Broadcast(_) => "broadcast",
+        Call::Record(_) => "record",
+        Call::Deploy { .. } => "deploy",
+        Call::Teardown(_) => "teardown",
+        Call::ListWorkloads => "list workloads",
+    }
+}
+
+/// The completion of a call of which only is known that it did not answer.
+fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
+    match call {
+        Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::FetchProvider => Completion::Provider(Err(failure)),
+        Call::FetchAudit(_) => Completion::Audit(Err(failure)),
+        Call::FetchBid(_) => Completion::Bid(Err(failure)),
+        Call::FetchLease(_) => Completion::Lease(Err(failure)),
+        Call::FetchDeployment(_) => Completion::Deployment(Err(failure)),
+        Call::FetchSnapshot => Completion::Snapshot(Err(failure)),
+        Call::CalculatePrice(_) => Completion::Price(Err(failure)),
+        Call::Broadcast(_) => Completion::Tx(Ok(TxOutcome::Unknown { expires })),
+        Call::Record(_) | Call::Deploy { .. } => Completion::Cluster(Err(failure)),
+        Call::Teardown(_) => Completion::Teardown(Err(failure)),
+        Call::ListWorkloads => Completion::Workloads(Err(failure)),
+    }
+}
+
+/// A panic in a port as data. The same call may well succeed later, so it is transient.
+fn defect(error: JoinError) -> Failure {
+    let message = match error.try_into_panic() {
+        Ok(payload) => format!("panic in a port: {}", panic_text(payload.as_ref())),
+        Err(error) => format!("task of a call ended early: {error}"),
+    };
+    Failure {
+        kind: ErrorKind::Internal,
+        transient: true,
+        message,
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}
+
+/// One call in its class and within its limit; `Err` when it did not answer.
+async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure> {
+    let (class, limit) = room.class(&call);
+    // Waiting for a permit does not count against the limit: the line is of our own making.
+    let _permit: Option<SemaphorePermit<'_>> = match class {
+        Some(class) => class.acquire().await.ok(),
+        None => None,
+    };
+    match tokio::time::timeout(limit, room.make(&call)).await {
+        Ok(completion) => completion,
+        Err(_) => Err(Failure {
+            kind: ErrorKind::Timeout,
+            transient: true,
+            message: format!("{}: no answer within {limit:?}", name(&call)),
+        }),
+    }
+}
+
+impl Room {
+    fn class(&self, call: &Call) -> (Option<&Semaphore>, Duration) {
+        match call {
+            Call::FetchOrder(_)
+            | Call::FetchProvider
+            | Call::FetchAudit(_)
+            | Call::FetchBid(_)
+            | Call::FetchLease(_)
+            | Call::FetchDeployment(_)
+            | Call::FetchSnapshot => (Some(&self.queries), self.query_timeout),
+            Call::CalculatePrice(_) => (Some(&self.prices), self.pricing_timeout),
+            // The chain writer sorts what waits by priority; a line here would hide closes behind bids.
+            Call::Broadcast(_) => (None, self.tx_timeout),
+            Call::Record(_) => (Some(&self.records), self.cluster_timeout),
+            Call::Deploy { .. } | Call::Teardown(_) | Call::ListWorkloads => {
+                (Some(&self.cluster_calls), self.cluster_timeout)
+            }
+        }
+    }
+
+    async fn make(&self, call: &Call) -> Result<Completion, Failure> {
+        let Ports {
+            cluster,
+            chain,
+            pricing,
+        } = &self.ports;
+        Ok(match call {
+            Call::FetchOrder(id) => Completion::Order(chain.order(id).await.map_err(failure)),
+            Call::FetchProvider => {
+                Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
+            }
+            Call::FetchAudit(auditor) => {
+                let audit = chain.auditor_attributes(auditor, &self.provider).await;
+                Completion::Audit(audit.map_err(failure))
+            }
+            Call::FetchBid(id) => Completion::Bid(chain.bid(id).await.map_err(failure)),
+            Call::FetchLease(id) => Completion::Lease(chain.lease(id).await.map_err(failure)),
+            Call::FetchDeployment(id) => Completion::Deployment(chain.deployment(id).await.map_err(failure)),
+            Call::FetchSnapshot => {
+                let snapshot = chain.snapshot(&self.provider).await;
+                Completion::Snapshot(snapshot.map(Arc::new).map_err(failure))
+            }
+            Call::CalculatePrice(request) => {
+                Completion::Price(pricing.calculate_price(request).await.map_err(failure))
+            }
+            Call::Broadcast(msg) => return broadcast(chain.as_ref(), msg).await,
+            Call::Record(deployment) => {
+                Completion::Cluster(cluster.record(deployment).await.map_err(failure))
+            }
+            Call::Deploy {
+                deployment,
+                purge_hostnames,
+            } => {
+                let done = deploy(cluster.as_ref(), deployment, purge_hostnames).await;
+                Completion::Cluster(done.map_err(failure))
+            }
+            Call::Teardown(lease) => {
+                Completion::Teardown(teardown(cluster.as_ref(), lease).await.map_err(failure))
+            }
+            Call::ListWorkloads => {
+                Completion::Workloads(list_workloads(cluster.as_ref()).await.map_err(failure))
+            }
+        })
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    error.to_failure()
+}
+
+/// `Err` when it did not answer, as for every call. A port that reports a timeout as an error cannot know
+/// that nothing was sent, so that counts as no answer too.
+async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
+    match chain.broadcast_msgs(vec![msg.clone()]).await {
+        Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),
+        answer => Ok(Completion::Tx(answer.map_err(failure))),
+    }
+}
+
+/// Deploys, declares what leads there, then takes back what no longer does. All of it is idempotent, so a
+/// failure anywhere is answered by doing the whole again.
+async fn deploy(
+    cluster: &dyn Cluster,
+    deployment: &Deployment,
+    purge_hostnames: &[String],
+) -> Result<(), Error> {
+    cluster.deploy(deployment).await?;
+    let lease = &deployment.lease;
+    let hostnames = cluster.hostnames();
+    let ips = cluster.leased_ips();
+    if let Some(hostnames) = &hostnames {
+        for name in &deployment.hostnames {
+            hostnames.declare_hostname(lease, name).await?;
+        }
+    }
+    if let Some(ips) = &ips {
+        for ip in &deployment.ips {
+            match ips.declare_ip(lease, ip, false).await {
+                // Another lease of the tenant holds the address; it moves only on the tenant's command.
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP is held by another lease");
+                }
+                answer => answer?,
+            }
+        }
+    }
+    if let Some(hostnames) = &hostnames {
+        let kept: BTreeSet<&str> = deployment.hostnames.iter().map(|n| n.hostname.as_str()).collect();
+        for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
+            hostnames.purge_declared_hostname(lease, name).await?;
+        }
+    }
+    if let Some(ips) = &ips {
+        let kept: BTreeSet<_> = deployment.ips.iter().collect();
+        for ip in ips.declared_ips(lease).await? {
+            if !kept.contains(&ip) {
+                ips.purge_declared_ip(lease, &ip).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tries all three parts, so that one that fails keeps nothing else alive; done only if all are.
+async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<crate::cluster::Teardown, Error> {
+    let state = cluster.teardown_lease(lease).await;
+    let hostnames = match cluster.hostnames() {
+        Some(hostnames) => hostnames.purge_declared_hostnames(lease).await,
+        None => Ok(()),
+    };
+    let ips = match cluster.leased_ips() {
+        Some(ips) => ips.purge_declared_ips(lease).await,
+        None => Ok(()),
+    };
+    let state = state?;
+    hostnames.and(ips)?;
+    Ok(state)
+}
+
+async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, Error> {
+    let deployments = cluster.deployments().await?;
+    let hostnames = match cluster.hostnames() {
+        Some(hostnames) => hostnames.all_hostnames().await?,
+        None => Vec::new(),
+    };
+    Ok(Workloads {
+        deployments,
+        hostnames,
+    })
+}
+
+#[cfg(test)]
+mod tests;

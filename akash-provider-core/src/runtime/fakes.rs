@@ -1,0 +1,253 @@
+//! Small scripted ports and a scripted brain for the shell's own tests.
+
+use super::*;
+use crate::bus::EventStream;
+use crate::chain::{
+    Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
+    PageRequest, SyncInfo,
+};
+use crate::cluster::{
+    Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ForwardedPort, HostnameDeclaration,
+    Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell,
+    Teardown,
+};
+use crate::inventory::{
+    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,
+    Metrics,
+};
+use crate::manifest::Group;
+use crate::pricing::{PriceRequest, PricingStrategy};
+use crate::types::{
+    Address, AuditedAttributes, Bid, BidId, Coin, DecCoin, DeploymentId, DeploymentRecord, Event, Group as G,
+    GroupId, GroupSpec, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
+    ResourceUnit, Snapshot, Topic, TxOutcome,
+};
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
+
+mod chain;
+mod cluster;
+pub(crate) use chain::{FakeChain, block, snapshot};
+pub(crate) use cluster::FakeCluster;
+
+pub(crate) const CHAIN_ID: &str = "testing";
+
+pub(crate) fn lease(dseq: u64) -> LeaseId {
+    let text = format!("{TENANT}/{dseq}/1/1/{PROVIDER}");
+    text.parse().unwrap()
+}
+pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+pub(crate) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+pub(crate) fn config() -> Config {
+    Config::new(PROVIDER.parse().unwrap(), CHAIN_ID)
+}
+
+/// What a scripted call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    Answer,
+    Hang,
+    Panic,
+    Fail(ErrorKind),
+    /// Says that it is not finished (teardown only).
+    NotYet,
+}
+
+/// What the ports do, by the name of the call, and what they were asked, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    does: Mutex<BTreeMap<&'static str, Does>>,
+    log: Mutex<Vec<String>>,
+    pub(crate) running: AtomicUsize,
+    pub(crate) most_running: AtomicUsize,
+}
+
+impl Script {
+    pub(crate) fn set(&self, call: &'static str, does: Does) {
+        self.does.lock().unwrap().insert(call, does);
+    }
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+    async fn call(&self, name: &'static str, what: impl std::fmt::Display) -> Result<Does, Error> {
+        self.log.lock().unwrap().push(format!("{name} {what}"));
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        let does = self
+            .does
+            .lock()
+            .unwrap()
+            .get(name)
+            .copied()
+            .unwrap_or(Does::Answer);
+        match does {
+            Does::Answer | Does::NotYet => {}
+            Does::Hang => std::future::pending().await,
+            Does::Panic => panic!("scripted panic in {name}"),
+            Does::Fail(kind) => {
+                self.running.fetch_sub(1, Ordering::SeqCst);
+                return Err(Error::new(kind, "scripted", name));
+            }
+        }
+        tokio::task::yield_now().await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(does)
+    }
+}
+
+/// A stream's script: what each subscription yields before it ends; the last one stays open.
+pub(crate) type Takes<T> = Mutex<VecDeque<Vec<Result<T, Error>>>>;
+
+fn take<T: Send + 'static>(takes: &Takes<T>) -> BoxStream<'static, Result<T, Error>> {
+    let mut takes = takes.lock().unwrap();
+    let items = takes.pop_front().unwrap_or_default();
+    let ends = !takes.is_empty();
+    let items = stream::iter(items);
+    if ends {
+        items.boxed()
+    } else {
+        items.chain(stream::pending()).boxed()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FakePricing(pub(crate) Arc<Script>);
+
+#[async_trait]
+impl PricingStrategy for FakePricing {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
+        self.0.call("price", &request.owner).await?;
+        Ok(price())
+    }
+}
+
+pub(crate) fn price() -> DecCoin {
+    DecCoin::new(&"uact".into(), crate::types::Dec::ZERO)
+}
+
+/// A bus that notes what it gets; `gate` without permits makes it hang.
+#[derive(Debug)]
+pub(crate) struct FakeBus {
+    pub(crate) events: Mutex<Vec<(Topic, Arc<Event>)>>,
+    pub(crate) gate: Semaphore,
+    pub(crate) script: Arc<Script>,
+}
+
+impl Default for FakeBus {
+    fn default() -> Self {
+        Self {
+            events: Mutex::default(),
+            gate: Semaphore::new(1),
+            script: Arc::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Bus for FakeBus {
+    async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
+        let _open = self.gate.acquire().await;
+        self.script.call("publish", topic.name()).await?;
+        self.events.lock().unwrap().push((topic, event));
+        Ok(())
+    }
+    async fn subscribe(&self, _: &[Topic]) -> Result<EventStream, Error> {
+        unreachable!()
+    }
+    async fn last(&self, _: Topic) -> Result<Option<Arc<Event>>, Error> {
+        unreachable!()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FakeInventory(pub(crate) Takes<InventoryUpdate>);
+
+impl InventorySource for FakeInventory {
+    fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
+        take(&self.0)
+    }
+}
+
+pub(crate) fn capacity() -> InventoryUpdate {
+    InventoryUpdate {
+        inventory: Arc::new(Nothing),
+        placements: Vec::new(),
+        leased_ips: None,
+    }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Inventory for Nothing {
+    fn adjust(&mut self, _: &[ResourceUnit], _: AdjustOptions) -> Result<Allocation, InsufficientCapacity> {
+        Ok(Allocation::default())
+    }
+    fn restore(&mut self, _: &Allocation) {}
+    fn release(&mut self, _: &Allocation) {}
+    fn explain(&self, _: &[ResourceUnit]) -> Explanation {
+        Explanation::default()
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
+    }
+    fn dup(&self) -> Box<dyn Inventory> {
+        Box::new(Self)
+    }
+}
+
+/// Answers an input with effects.
+pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
+
+/// What a scripted brain was told, and what it says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) inputs: Vec<(Now, Input)>,
+    pub(crate) timeouts: Vec<Now>,
+    pub(crate) busy: bool,
+    pub(crate) deadline: Option<Mono>,
+}
+
+pub(crate) struct ScriptedBrain {
+    pub(crate) memory: Arc<Mutex<Memory>>,
+    pub(crate) reaction: Reaction,
+}
+
+impl Brain for ScriptedBrain {
+    fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        let effects = (self.reaction)(now, &input);
+        let mut memory = self.memory.lock().unwrap();
+        if memory.inputs.len() < 100_000 {
+            memory.inputs.push((now, input));
+        }
+        effects
+    }
+    fn next_deadline(&self) -> Option<Mono> {
+        self.memory.lock().unwrap().deadline
+    }
+    fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
+        self.memory.lock().unwrap().timeouts.push(now);
+        Vec::new()
+    }
+    fn is_idle(&self) -> bool {
+        !self.memory.lock().unwrap().busy
+    }
+    fn status(&self, _: Now) -> Status {
+        let inputs = self.memory.lock().unwrap().inputs.len();
+        Status {
+            unexpected_inputs: inputs as u64,
+            ..Status::default()
+        }
+    }
+    fn explain(&self, _: &GroupSpec) -> Option<Explanation> {
+        Some(Explanation::default())
+    }
+    fn has_lease(&self, lease: &LeaseId) -> bool {
+        lease.deployment().dseq == 1
+    }
+}

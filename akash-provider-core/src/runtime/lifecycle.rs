@@ -1,0 +1,92 @@
+//! Where a provider is in its life.
+//!
+//! ```text
+//! init ──cluster and capacity known──► running ──first signal──► shutdown ──idle, or grace over──► done
+//!   └──────────first signal, or the cluster is not ready in time───▲          second signal ─────────▲
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use tokio::sync::watch;
+
+/// Where a provider is in its life; it only ever moves forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// Waits for the cluster and for capacity.
+    #[default]
+    Init,
+    /// Works.
+    Running,
+    /// Finishes what is owed, starts nothing new.
+    Shutdown,
+    /// Over.
+    Done,
+}
+
+impl Lifecycle {
+    /// The name in a status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Running => "running",
+            Self::Shutdown => "shutdown",
+            Self::Done => "done",
+        }
+    }
+}
+
+impl fmt::Display for Lifecycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What handles watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Progress {
+    pub(crate) lifecycle: Lifecycle,
+    /// The first picture of the chain was taken.
+    pub(crate) chain_known: bool,
+}
+
+/// The provider's end. Dropping it, for whatever reason, is the end of the life.
+#[derive(Debug)]
+pub(crate) struct Stage(watch::Sender<Progress>);
+
+impl Stage {
+    pub(crate) fn new() -> (Self, watch::Receiver<Progress>) {
+        let (sender, receiver) = watch::channel(Progress::default());
+        (Self(sender), receiver)
+    }
+
+    pub(crate) fn lifecycle(&self) -> Lifecycle {
+        self.0.borrow().lifecycle
+    }
+
+    /// Moves forward; a step back is none.
+    pub(crate) fn enter(&self, lifecycle: Lifecycle) {
+        let moved = self.0.send_if_modified(|progress| {
+            let forward = progress.lifecycle < lifecycle;
+            if forward {
+                progress.lifecycle = lifecycle;
+            }
+            forward
+        });
+        if moved {
+            tracing::info!(%lifecycle, "lifecycle");
+        }
+    }
+
+    pub(crate) fn chain_is_known(&self) {
+        self.0
+            .send_if_modified(|progress| !std::mem::replace(&mut progress.chain_known, true));
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.enter(Lifecycle::Done);
+    }
+}

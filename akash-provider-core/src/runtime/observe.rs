@@ -1,0 +1,274 @@
+//! What the provider says outwards: facts and retained statuses on the bus, and one log line per transition.
+//!
+//! The bus is never waited for by the loop. Facts and statuses go through one bounded queue to one publishing
+//! task, in order; what does not fit is counted and reported, not kept.
+
+use super::execute::panic_text;
+use crate::bus::Bus;
+use crate::engine::Status;
+use crate::error::chain_text;
+use crate::inventory::{Metrics, NodeMetrics, Pair};
+use crate::types::{Event, Mono, Topic};
+use futures::future::FutureExt;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+/// Events waiting for the bus: some hundred leases may change at once, and each is a few hundred bytes.
+const QUEUE: usize = 1024;
+/// Limit of one publication; a bus that takes longer is not there.
+const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
+/// Trouble with the bus is told at most this often.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// Statuses are looked at at most this often: fast enough for a person.
+const STATUS_EVERY: Duration = Duration::from_millis(500);
+/// And so that making them takes at most one part in so many of the loop's time.
+const STATUS_SHARE: u32 = 50;
+
+/// The loop's end.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    queue: mpsc::Sender<(Topic, Arc<Event>)>,
+    overflow: Arc<AtomicU64>,
+    publisher: JoinSet<()>,
+    /// Status bodies handed over last.
+    published: BTreeMap<Topic, Value>,
+    status_due: Option<Mono>,
+    status_not_before: Mono,
+}
+
+impl Observer {
+    pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let overflow = Arc::new(AtomicU64::new(0));
+        let mut publisher = JoinSet::new();
+        publisher.spawn(publish_all(bus, events, Arc::clone(&overflow)));
+        Self {
+            queue,
+            overflow,
+            publisher,
+            published: BTreeMap::new(),
+            status_due: None,
+            status_not_before: Mono(0),
+        }
+    }
+
+    /// A fact: a log line, and off to the bus.
+    pub(crate) fn fact(&mut self, event: Arc<Event>) {
+        log(&event);
+        self.hand_over(Topic::Facts, event);
+    }
+
+    /// Something happened, so statuses may have changed.
+    pub(crate) fn touch(&mut self, now: Mono) {
+        self.status_due
+            .get_or_insert_with(|| now.max(self.status_not_before));
+    }
+
+    /// When statuses are to be looked at; `None` while nothing happens.
+    pub(crate) const fn status_due(&self) -> Option<Mono> {
+        self.status_due
+    }
+
+    /// Publishes the statuses that changed. `before` is when making `status` began.
+    pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
+        for (topic, body) in bodies(status) {
+            if self.published.get(&topic) == Some(&body) {
+                continue;
+            }
+            if self.hand_over(topic, Arc::new(Event::Status { body: body.clone() })) {
+                self.published.insert(topic, body);
+            }
+        }
+        let cost = now.since(before);
+        let pause = STATUS_EVERY.max(cost.saturating_mul(STATUS_SHARE));
+        self.status_due = None;
+        self.status_not_before = now.plus(pause);
+    }
+
+    /// Lets the publisher finish what waits, for at most `limit`.
+    pub(crate) async fn finish(mut self, limit: Duration) {
+        drop(self.queue);
+        let all = async { while self.publisher.join_next().await.is_some() {} };
+        if timeout(limit, all).await.is_err() {
+            tracing::warn!(?limit, "the bus did not take the last events");
+        }
+    }
+
+    fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
+        let fits = self.queue.try_send((topic, event)).is_ok();
+        if !fits {
+            self.overflow.fetch_add(1, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+/// The body of each retained status that the engine knows of. Heights stay out: they would change every body
+/// with every block.
+fn bodies(status: &Status) -> [(Topic, Value); 7] {
+    let capacity = &status.inventory.available;
+    [
+        (
+            Topic::ClusterStatus,
+            json!({
+                "lifecycle": status.lifecycle,
+                "leader": status.leader,
+                "cluster_known": status.cluster_known,
+                "leases": status.leases,
+                "hostnames": status.hostnames,
+                "breaker": status.breaker,
+                "last_scan_findings": status.last_scan_findings,
+            }),
+        ),
+        (
+            Topic::BidengineStatus,
+            json!({
+                "chain_known": status.chain_known,
+                "orders": status.orders,
+                "declines": status.declines,
+                "recent_declines": status.recent_declines,
+            }),
+        ),
+        (
+            Topic::ManifestStatus,
+            json!({ "deployments": status.deployments }),
+        ),
+        (
+            Topic::InventoryStatus,
+            json!({
+                "inventory_known": status.inventory_known,
+                "active": status.inventory.active,
+                "pending": status.inventory.pending,
+                "external_ports_free": status.inventory.external_ports_free,
+                "leased_ips": status.inventory.leased_ips,
+            }),
+        ),
+        (Topic::InventoryCluster, cluster_capacity(capacity)),
+        (Topic::InventoryNodes, json!({ "nodes": capacity.nodes })),
+        (Topic::InventoryStorage, json!({ "storage": capacity.storage })),
+    ]
+}
+
+/// The nodes together.
+fn cluster_capacity(metrics: &Metrics) -> Value {
+    let sum = |of: fn(&NodeMetrics) -> Pair| {
+        metrics
+            .nodes
+            .iter()
+            .map(of)
+            .fold(Pair::default(), |sum, pair| Pair {
+                allocatable: sum.allocatable.saturating_add(pair.allocatable),
+                available: sum.available.saturating_add(pair.available),
+            })
+    };
+    json!({
+        "nodes": metrics.nodes.len(),
+        "cpu": sum(|n| n.cpu),
+        "gpu": sum(|n| n.gpu),
+        "memory": sum(|n| n.memory),
+        "storage_ephemeral": sum(|n| n.storage_ephemeral),
+        "overcommitted_replicas": metrics.overcommitted_replicas,
+    })
+}
+
+/// The publishing task; ends when the loop has let go of the queue and it is empty.
+async fn publish_all(
+    bus: Arc<dyn Bus>,
+    mut events: mpsc::Receiver<(Topic, Arc<Event>)>,
+    overflow: Arc<AtomicU64>,
+) {
+    let mut trouble = Trouble::default();
+    while let Some((topic, event)) = events.recv().await {
+        let publishing = AssertUnwindSafe(async { bus.publish(topic, event).await }).catch_unwind();
+        match timeout(PUBLISH_LIMIT, publishing).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => trouble.failed(chain_text(&error)),
+            Ok(Err(panic)) => trouble.failed(format!("panic: {}", panic_text(panic.as_ref()))),
+            Err(_) => trouble.failed(format!("no answer within {PUBLISH_LIMIT:?}")),
+        }
+        trouble.overflowed += overflow.swap(0, Ordering::Relaxed);
+        trouble.report();
+    }
+    trouble.overflowed += overflow.swap(0, Ordering::Relaxed);
+    trouble.reported = None;
+    trouble.report();
+}
+
+/// Events the bus did not get, until the next report.
+#[derive(Debug, Default)]
+struct Trouble {
+    failed: u64,
+    overflowed: u64,
+    last_error: Option<String>,
+    reported: Option<Instant>,
+}
+
+impl Trouble {
+    fn failed(&mut self, error: String) {
+        self.failed += 1;
+        self.last_error = Some(error);
+    }
+
+    fn report(&mut self) {
+        let quiet = self.failed == 0 && self.overflowed == 0;
+        if quiet || self.reported.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
+            return;
+        }
+        tracing::warn!(
+            failed = self.failed,
+            overflowed = self.overflowed,
+            error = self.last_error.as_deref().unwrap_or("queue full"),
+            "events were not published"
+        );
+        *self = Self {
+            reported: Some(Instant::now()),
+            ..Self::default()
+        };
+    }
+}
+
+/// One line per transition; what a tenant or operator would notice is `info`, what wants a look is `warn`.
+fn log(event: &Event) {
+    match event {
+        Event::OrderSeen { order } => tracing::debug!(%order, "order seen"),
+        Event::OrderDeclined {
+            order,
+            reason,
+            message,
+        } => tracing::info!(%order, reason, "order declined: {message}"),
+        Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
+        Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
+        Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome, "bid ended"),
+        Event::LeaseWon { lease, price } => tracing::info!(%lease, %price, "lease won"),
+        Event::ManifestReceived { deployment, hash } => {
+            tracing::info!(%deployment, hash, "manifest received");
+        }
+        Event::Deployed { lease, generation } => tracing::info!(%lease, generation, "deployed"),
+        Event::DeployFailed { lease, message } => tracing::warn!(%lease, "deploy failed: {message}"),
+        Event::HealthChanged { lease, health } => tracing::info!(%lease, health, "health changed"),
+        Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "lease ending"),
+        Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
+        Event::BalanceChecked {
+            deployment,
+            blocks_left,
+        } => tracing::debug!(%deployment, ?blocks_left, "balance checked"),
+        Event::Withdrawn { lease } => tracing::info!(%lease, "withdrawn"),
+        Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
+        Event::BreakerTripped { wanted } => tracing::warn!(wanted, "circuit breaker tripped"),
+        Event::BreakerReleased => tracing::info!("circuit breaker released"),
+        Event::DriftFound { findings } => {
+            tracing::warn!(?findings, "chain, cluster and ledger differ");
+        }
+        Event::Status { .. } => tracing::trace!("status"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
