@@ -1,8 +1,24 @@
 //! The manifest: what the tenant wants to run, group by group.
 //!
-//! This file is the model, in the network's JSON; the rules are in the rooms below.
+//! This file is the model, in the network's JSON; the rules are in the rooms below:
+//! `validate` (right in itself), `version` (its hash, and reading it from bytes), `cross` (right for the groups
+//! on the chain) and [`hosts`] (the names and addresses it wants).
+
+mod cross;
+mod fault;
+pub mod hosts;
+mod tree;
+mod validate;
+mod version;
+
+pub use cross::cross_validate;
+pub use fault::{CrossFault, EndpointNeed, ManifestError, Quantity, StructureFault};
+pub use validate::{MAX_HOSTNAME, MAX_SERVICE_NAME, validate};
+pub(crate) use validate::{expose_order, is_env_name, is_hostname, is_service_name};
+pub use version::{MAX_BYTES, canonical_json, hash, parse};
 
 use crate::types::Resources;
+use crate::types::resources::null_as_empty;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -40,7 +56,8 @@ pub struct Service {
     pub resources: Resources,
     /// Replicas.
     pub count: u32,
-    /// Ports.
+    /// Ports, sorted by service, port, protocol, global first.
+    #[serde(default, deserialize_with = "null_as_empty")]
     pub expose: Vec<ServiceExpose>,
     /// Mounts, permissions, confidential computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,8 +134,8 @@ pub struct HttpOptions {
     pub next_tries: u32,
     /// Milliseconds; 0 for none.
     pub next_timeout: u32,
-    /// When to try the next replica.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When to try the next replica; left out when empty.
+    #[serde(default, skip_serializing_if = "none_or_empty")]
     pub next_cases: Option<Vec<String>>,
     /// Bytes; left out when 0.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -170,8 +187,8 @@ pub struct StorageParams {
 /// What a service may read of its own lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Permissions {
-    /// Any of `deployment`, `logs`, `events`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Any of `deployment`, `logs`, `events`; left out when empty.
+    #[serde(default, skip_serializing_if = "none_or_empty")]
     pub read: Option<Vec<String>>,
 }
 
@@ -245,4 +262,8 @@ pub struct SchedulerGpu {
 
 fn is_zero(value: &u32) -> bool {
     *value == 0
+}
+
+fn none_or_empty(list: &Option<Vec<String>>) -> bool {
+    list.as_ref().is_none_or(Vec::is_empty)
 }

@@ -1,0 +1,105 @@
+//! The hostnames and addresses a group wants.
+
+use super::{Group, Service, ServiceExpose};
+use crate::cluster::{HostnameDeclaration, IpDeclaration};
+use crate::types::LeaseId;
+use crate::types::id::ip_sharing_key;
+use std::collections::BTreeSet;
+
+/// Hostnames to declare for a lease: per ingress expose the automatic one below `static_domain` (where the
+/// provider has one), then the listed ones. Lower case, each once, the first expose wins.
+#[must_use]
+pub fn hostnames_wanted(
+    group: &Group,
+    lease: &LeaseId,
+    static_domain: Option<&str>,
+) -> Vec<HostnameDeclaration> {
+    let mut seen = BTreeSet::new();
+    let mut wanted = Vec::new();
+    for (service, expose) in ingresses(group) {
+        let automatic =
+            static_domain.map(|domain| format!("{}.{domain}", lease.ingress_label(&service.name)));
+        for host in automatic.iter().chain(expose.hosts.iter().flatten()) {
+            let hostname = host.to_lowercase();
+            if seen.insert(hostname.clone()) {
+                wanted.push(HostnameDeclaration {
+                    hostname,
+                    service: service.name.clone(),
+                    external_port: expose.effective_external_port(),
+                });
+            }
+        }
+    }
+    wanted
+}
+
+/// The hostnames the tenant listed, over all exposes of the group; lower case, each once.
+#[must_use]
+pub fn custom_hosts(group: &Group) -> Vec<String> {
+    let exposes = group.services.iter().flat_map(|service| &service.expose);
+    let hosts = exposes.flat_map(|expose| expose.hosts.iter().flatten());
+    let mut seen = BTreeSet::new();
+    hosts
+        .map(|host| host.to_lowercase())
+        .filter(|host| seen.insert(host.clone()))
+        .collect()
+}
+
+/// Addresses to declare for a lease: one entry per global expose that names a leased IP.
+#[must_use]
+pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
+    let exposes = group
+        .services
+        .iter()
+        .flat_map(|service| service.expose.iter().map(move |expose| (service, expose)));
+    exposes
+        .filter(|(_, expose)| expose.global && !expose.ip.is_empty())
+        .map(|(service, expose)| IpDeclaration {
+            service: service.name.clone(),
+            port: expose.port,
+            external_port: expose.effective_external_port(),
+            proto: expose.proto,
+            sharing_key: ip_sharing_key(lease.owner(), &expose.ip),
+        })
+        .collect()
+}
+
+/// Says which ingress expose lacks a hostname. A provider that gives none of its own needs the tenant to list
+/// at least one for each.
+#[must_use]
+pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
+    if static_hosts {
+        return None;
+    }
+    let (service, expose) =
+        ingresses(group).find(|(_, expose)| expose.hosts.as_ref().is_none_or(Vec::is_empty))?;
+    Some(format!(
+        "service \"{}\" exposed on {}:TCP must have a hostname",
+        service.name,
+        expose.effective_external_port()
+    ))
+}
+
+/// True when both have services of the same names, which is all an update may not change.
+#[must_use]
+pub fn same_services(old: &Group, new: &Group) -> bool {
+    let names = |group: &Group| -> BTreeSet<String> {
+        group
+            .services
+            .iter()
+            .map(|service| service.name.clone())
+            .collect()
+    };
+    names(old) == names(new)
+}
+
+fn ingresses(group: &Group) -> impl Iterator<Item = (&Service, &ServiceExpose)> {
+    let exposes = group
+        .services
+        .iter()
+        .flat_map(|service| service.expose.iter().map(move |expose| (service, expose)));
+    exposes.filter(|(_, expose)| expose.is_ingress())
+}
+
+#[cfg(test)]
+mod tests;

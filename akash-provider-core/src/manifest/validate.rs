@@ -1,0 +1,164 @@
+//! Right in itself: the structural rules, as the network's tools and providers apply them.
+
+use super::fault::{ManifestError, StructureFault, shown};
+use super::{Group, Manifest, Service, ServiceExpose};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// Longest service name: it becomes a label of a DNS name.
+pub const MAX_SERVICE_NAME: usize = 63;
+
+/// Longest hostname, as DNS and Kubernetes have it.
+pub const MAX_HOSTNAME: usize = 253;
+
+/// Checks everything that needs no chain: groups and services present, named, sorted; images, variables, ports,
+/// hostnames; and that something is reachable from outside.
+///
+/// # Errors
+/// [`ManifestError::Structure`] for the first rule that is broken, in the order of the manifest.
+pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
+    if manifest.groups.is_empty() {
+        return Err(broken("manifest", StructureFault::NoGroups));
+    }
+    let mut seen = Seen::default();
+    for group in &manifest.groups {
+        check_group(group, &mut seen)?;
+        if !seen.groups.insert(&group.name) {
+            return Err(broken(&shown(&group.name), StructureFault::DuplicateGroup));
+        }
+    }
+    if !seen.global {
+        return Err(broken("manifest", StructureFault::NothingGlobal));
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Seen<'a> {
+    groups: BTreeSet<&'a str>,
+    hosts: BTreeSet<&'a str>,
+    global: bool,
+}
+
+fn check_group<'a>(group: &'a Group, seen: &mut Seen<'a>) -> Result<(), ManifestError> {
+    let name = shown(&group.name);
+    if group.services.is_empty() {
+        return Err(broken(&name, StructureFault::NoServices));
+    }
+    for pair in group.services.windows(2) {
+        let [before, after] = pair else { continue };
+        match before.name.cmp(&after.name) {
+            Ordering::Less => {}
+            Ordering::Equal => {
+                return Err(broken(
+                    &format!("{name}.{}", shown(&after.name)),
+                    StructureFault::DuplicateService,
+                ));
+            }
+            Ordering::Greater => {
+                let fault = StructureFault::ServicesUnsorted {
+                    name: shown(&after.name),
+                    before: shown(&before.name),
+                };
+                return Err(broken(&name, fault));
+            }
+        }
+    }
+    for service in &group.services {
+        check_service(&format!("{name}.{}", shown(&service.name)), service, seen)?;
+    }
+    Ok(())
+}
+
+fn check_service<'a>(at: &str, service: &'a Service, seen: &mut Seen<'a>) -> Result<(), ManifestError> {
+    if !is_service_name(&service.name) {
+        let name = shown(&service.name);
+        return Err(broken(at, StructureFault::ServiceName { name }));
+    }
+    if service.image.is_empty() {
+        return Err(broken(at, StructureFault::NoImage));
+    }
+    if service.resources.id == 0 {
+        return Err(broken(at, StructureFault::NoResourceId));
+    }
+    for (n, line) in service.env.iter().flatten().enumerate() {
+        let name = line.split_once('=').map_or(line.as_str(), |(name, _)| name);
+        if !is_env_name(name) {
+            let name = shown(name);
+            return Err(broken(
+                &format!("{at}.env[{n}]"),
+                StructureFault::EnvName { name },
+            ));
+        }
+    }
+    for (n, expose) in service.expose.iter().enumerate() {
+        let at = || format!("{at}.expose[{n}]");
+        let previous = n.checked_sub(1).and_then(|p| service.expose.get(p));
+        if previous.is_some_and(|p| expose_order(p, expose) == Ordering::Greater) {
+            return Err(broken(&at(), StructureFault::ExposesUnsorted));
+        }
+        check_expose(&at, expose, seen)?;
+    }
+    Ok(())
+}
+
+fn check_expose<'a>(
+    at: &dyn Fn() -> String,
+    expose: &'a ServiceExpose,
+    seen: &mut Seen<'a>,
+) -> Result<(), ManifestError> {
+    if expose.port == 0 {
+        return Err(broken(&at(), StructureFault::NoPort));
+    }
+    seen.global |= expose.global;
+    for host in expose.hosts.iter().flatten() {
+        if !is_hostname(host) {
+            return Err(broken(&at(), StructureFault::Hostname { host: shown(host) }));
+        }
+        if !seen.hosts.insert(host) {
+            return Err(broken(
+                &at(),
+                StructureFault::DuplicateHostname { host: shown(host) },
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The order exposes must have: service, port, protocol, global first.
+pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
+    let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);
+    a.service.cmp(&b.service).then_with(|| key(a).cmp(&key(b)))
+}
+
+/// `[a-z]([-a-z0-9]*[a-z0-9])?`, at most [`MAX_SERVICE_NAME`] characters.
+pub(crate) fn is_service_name(name: &str) -> bool {
+    name.len() <= MAX_SERVICE_NAME && name.starts_with(|c: char| c.is_ascii_lowercase()) && is_label(name)
+}
+
+/// As Kubernetes takes names of variables: `[-._a-zA-Z][-._a-zA-Z0-9]*`, neither `.` nor starting with `..`.
+pub(crate) fn is_env_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    !name.is_empty()
+        && name != "."
+        && !name.starts_with("..")
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(allowed)
+}
+
+/// A lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters.
+pub(crate) fn is_hostname(host: &str) -> bool {
+    host.len() <= MAX_HOSTNAME && host.split('.').all(is_label)
+}
+
+fn is_label(label: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(allowed)
+}
+
+fn broken(at: &str, fault: StructureFault) -> ManifestError {
+    ManifestError::Structure {
+        at: at.to_owned(),
+        fault,
+    }
+}

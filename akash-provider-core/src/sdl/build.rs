@@ -1,0 +1,285 @@
+//! From the document to groups and manifest, numbered and ordered as the network's tools do it: the hash and
+//! the chain's cross-check depend on every id, every order and every sequence number.
+
+use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
+use super::fault::{ErrorKind, SdlError, Spot};
+use crate::manifest::{
+    self, Credentials, Manifest, ServiceExpose, ServiceParams, StorageParams, Tee, expose_order,
+};
+use crate::types::{
+    Attribute, Endpoint, EndpointKind, GroupSpec, PlacementRequirements, ResourceUnit, Resources,
+};
+use std::collections::BTreeMap;
+
+/// The key under which a placement asks for confidential computing.
+const TEE: &str = "tee/type";
+
+/// What a document makes, and where each unit comes from.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) groups: Vec<GroupSpec>,
+    pub(super) manifest: Manifest,
+    /// Compute profile of every unit, by group.
+    pub(super) profiles: Vec<Vec<String>>,
+}
+
+struct Building {
+    spec: GroupSpec,
+    services: Vec<manifest::Service>,
+    profiles: Vec<String>,
+    tee: Option<String>,
+}
+
+/// Builds the groups and the manifest of a document whose references hold.
+///
+/// # Errors
+/// Services of a placement that want different confidential computing, and sums beyond what can be counted.
+pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
+    let sequence = sequence_numbers(document);
+    let mut groups: BTreeMap<&str, Building> = BTreeMap::new();
+    for (name, deployed) in &document.deployment {
+        for (placement, placed) in &deployed.placed {
+            let (Some(service), Some(compute), Some(infra)) = (
+                document.services.get(name),
+                document.compute.get(&placed.profile),
+                document.placements.get(placement),
+            ) else {
+                continue;
+            };
+            let Some((_, price)) = infra.pricing.get(&placed.profile) else {
+                continue;
+            };
+            let group = groups.entry(placement).or_insert_with(|| start(placement, infra));
+            confidential(group, service)?;
+            let exposes = exposes(&service.expose, &sequence);
+            let endpoints: Vec<Endpoint> = exposes.iter().flat_map(endpoints).collect();
+            let mut resources = resources(compute, endpoints);
+            let shared = match document.version {
+                Version::V2_0 => None,
+                Version::V2_1 => group
+                    .profiles
+                    .iter()
+                    .position(|profile| *profile == placed.profile),
+            };
+            if let Some(unit) = shared.and_then(|at| group.spec.resources.get_mut(at)) {
+                resources.id = unit.resources.id;
+                unit.count = unit
+                    .count
+                    .checked_add(placed.count)
+                    .ok_or_else(|| too_many(&placed.spot))?;
+                unit.resources.endpoints.extend(&resources.endpoints);
+                unit.resources
+                    .endpoints
+                    .sort_by_key(|endpoint| endpoint.sequence_number);
+            } else {
+                resources.id = u32::try_from(group.spec.resources.len() + 1).unwrap_or(u32::MAX);
+                group.profiles.push(placed.profile.clone());
+                group.spec.resources.push(ResourceUnit {
+                    resources: resources.clone(),
+                    count: placed.count,
+                    price: price.clone(),
+                });
+            }
+            group.services.push(manifest::Service {
+                name: name.clone(),
+                image: service.image.clone(),
+                command: service.command.clone(),
+                args: service.args.clone(),
+                env: service.env.clone(),
+                resources,
+                count: placed.count,
+                expose: exposes,
+                params: service.params.as_ref().map(params),
+                credentials: service
+                    .credentials
+                    .as_ref()
+                    .map(|c| credentials(document.version, c)),
+            });
+        }
+    }
+    Ok(finish(groups))
+}
+
+fn finish(groups: BTreeMap<&str, Building>) -> Built {
+    let mut built = Built {
+        groups: Vec::new(),
+        manifest: Manifest { groups: Vec::new() },
+        profiles: Vec::new(),
+    };
+    for (name, group) in groups {
+        built.groups.push(group.spec);
+        built.profiles.push(group.profiles);
+        built.manifest.groups.push(manifest::Group {
+            name: name.to_owned(),
+            services: group.services,
+        });
+    }
+    built
+}
+
+fn too_many(spot: &Spot) -> SdlError {
+    let problem = "the counts of services with this profile are too large together";
+    spot.error(ErrorKind::Limit, problem, "use smaller counts")
+}
+
+fn start(name: &str, infra: &Placement) -> Building {
+    Building {
+        spec: GroupSpec {
+            name: name.to_owned(),
+            requirements: PlacementRequirements {
+                signed_by: infra.signed_by.clone(),
+                attributes: infra.attributes.clone(),
+            },
+            resources: Vec::new(),
+        },
+        services: Vec::new(),
+        profiles: Vec::new(),
+        tee: None,
+    }
+}
+
+/// A service that wants confidential computing makes its whole placement ask for it.
+fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
+    let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
+        return Ok(());
+    };
+    match &group.tee {
+        None => {
+            group.tee = Some(kind.clone());
+            let attributes = &mut group.spec.requirements.attributes;
+            attributes.push(Attribute::new(TEE, kind));
+            attributes.sort_by(|a, b| a.key.cmp(&b.key));
+            Ok(())
+        }
+        Some(other) if other == kind => Ok(()),
+        Some(other) => {
+            let problem = format!("this wants `{kind}` and another service of the placement `{other}`");
+            Err(spot.error(ErrorKind::Reference, problem, "use one type per placement"))
+        }
+    }
+}
+
+/// Numbers of the leased IPs: names of all targets that are not plain global ones, sorted with repetitions, from
+/// 1; a name has the number of its last mention.
+fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
+    let services = document
+        .deployment
+        .keys()
+        .filter_map(|name| document.services.get(name));
+    let targets = services
+        .flat_map(|service| &service.expose)
+        .flat_map(|expose| &expose.to);
+    let mut names: Vec<&str> = targets
+        .filter(|to| !(to.global && to.ip.is_empty()))
+        .map(|to| to.ip.as_str())
+        .collect();
+    names.sort_unstable();
+    names.into_iter().zip(1..).collect()
+}
+
+fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExpose> {
+    let mut all = Vec::new();
+    for expose in exposes {
+        let bare = || ServiceExpose {
+            port: expose.port,
+            external_port: expose.external,
+            proto: expose.proto,
+            service: String::new(),
+            global: false,
+            hosts: expose.hosts.clone(),
+            http_options: expose.http.clone(),
+            ip: String::new(),
+            endpoint_sequence_number: 0,
+        };
+        if expose.to.is_empty() {
+            all.push(bare());
+        }
+        for to in &expose.to {
+            let number = if to.global && !to.ip.is_empty() {
+                sequence.get(to.ip.as_str()).copied().unwrap_or(0)
+            } else {
+                0
+            };
+            all.push(ServiceExpose {
+                service: to.service.clone(),
+                global: to.global,
+                ip: to.ip.clone(),
+                endpoint_sequence_number: number,
+                ..bare()
+            });
+        }
+    }
+    all.sort_by(expose_order);
+    all
+}
+
+/// Endpoints of one expose: none unless global; the kind it is served by, then its leased IP.
+fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
+    if !expose.global {
+        return Vec::new();
+    }
+    let kind = if expose.is_ingress() {
+        EndpointKind::SharedHttp
+    } else {
+        EndpointKind::RandomPort
+    };
+    let mut endpoints = vec![Endpoint {
+        kind,
+        sequence_number: 0,
+    }];
+    if !expose.ip.is_empty() {
+        endpoints.push(Endpoint {
+            kind: EndpointKind::LeasedIp,
+            sequence_number: expose.endpoint_sequence_number,
+        });
+    }
+    endpoints
+}
+
+fn resources(compute: &Compute, endpoints: Vec<Endpoint>) -> Resources {
+    Resources {
+        id: 0,
+        cpu: compute.cpu.1.clone(),
+        memory: compute.memory.1.clone(),
+        storage: compute.storage.iter().map(|(_, volume)| volume.clone()).collect(),
+        gpu: compute.gpu.1.clone(),
+        endpoints,
+    }
+}
+
+fn params(params: &Params) -> ServiceParams {
+    let mounts: Vec<StorageParams> = params
+        .storage
+        .iter()
+        .map(|(name, mount)| StorageParams {
+            name: name.clone(),
+            mount: mount.mount.clone(),
+            read_only: mount.read_only,
+        })
+        .collect();
+    ServiceParams {
+        storage: (!mounts.is_empty()).then_some(mounts),
+        credentials: None,
+        permissions: params.permissions.clone(),
+        tee: params.tee.as_ref().map(|(_, kind)| Tee {
+            kind: kind.clone(),
+            attestation: true,
+        }),
+    }
+}
+
+/// Version 2.0 has no mail address and keeps white space.
+fn credentials(version: Version, credentials: &Credentials) -> Credentials {
+    match version {
+        Version::V2_0 => Credentials {
+            email: String::new(),
+            ..credentials.clone()
+        },
+        Version::V2_1 => Credentials {
+            host: credentials.host.trim().to_owned(),
+            email: credentials.email.trim().to_owned(),
+            username: credentials.username.trim().to_owned(),
+            password: credentials.password.trim().to_owned(),
+        },
+    }
+}

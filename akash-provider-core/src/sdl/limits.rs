@@ -1,0 +1,124 @@
+//! What the network takes at most and at least, per unit and per group.
+
+use super::build::Built;
+use super::document::{Compute, Document};
+use super::fault::{ErrorKind, SdlError, Spot};
+use crate::types::{Dec, GroupSpec, ResourceUnit};
+
+const MI: u64 = 1 << 20;
+const TI: u64 = 1 << 40;
+/// Thousandths of a core per replica.
+const CPU: (u64, u64) = (10, 384_000);
+/// GPUs per replica.
+const GPU: u64 = 24;
+/// Bytes of memory per replica.
+const MEMORY: (u64, u64) = (MI, 2 * TI);
+/// Bytes of each volume.
+const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
+/// Of the smallest unit of a token, per replica and block.
+const PRICE: i64 = 10_000_000;
+/// A group may have as much as this many of the largest replicas.
+const GROUP: u128 = 50;
+
+/// Checks the groups of a document against the limits every deployment has on the chain.
+///
+/// # Errors
+/// [`ErrorKind::Limit`] at the profile or placement that is beyond one.
+pub(super) fn check(built: &Built, document: &Document) -> Result<(), SdlError> {
+    let mut denom = None;
+    for (group, profiles) in built.groups.iter().zip(&built.profiles) {
+        let Some(placement) = document.placements.get(&group.name) else {
+            continue;
+        };
+        for (unit, profile) in group.resources.iter().zip(profiles) {
+            let (Some(compute), Some((spot, _))) =
+                (document.compute.get(profile), placement.pricing.get(profile))
+            else {
+                continue;
+            };
+            check_compute(compute)?;
+            if unit.price.amount > Dec::from_int(PRICE) {
+                let problem = format!("the price {} is beyond what the network takes", unit.price);
+                return Err(limit(spot, problem, format!("use at most {PRICE}")));
+            }
+            if *denom.get_or_insert(&unit.price.denom) != &unit.price.denom {
+                let problem = "prices are in more than one denomination".to_owned();
+                return Err(limit(
+                    spot,
+                    problem,
+                    "use one for the whole deployment".to_owned(),
+                ));
+            }
+        }
+        check_group(group, &placement.spot)?;
+    }
+    Ok(())
+}
+
+fn check_compute(compute: &Compute) -> Result<(), SdlError> {
+    let (spot, cpu) = &compute.cpu;
+    within(spot, "thousandths of a core", cpu.units, CPU)?;
+    let (spot, memory) = &compute.memory;
+    within(spot, "bytes of memory", memory.bytes, MEMORY)?;
+    let (spot, gpu) = &compute.gpu;
+    within(spot, "GPUs", gpu.units, (0, GPU))?;
+    if gpu.units == 0 && !gpu.attributes.is_empty() {
+        let problem = "GPU models are named and no GPUs asked for".to_owned();
+        return Err(limit(spot, problem, "set `units` or leave `gpu` out".to_owned()));
+    }
+    for (spot, volume) in &compute.storage {
+        within(spot, "bytes of storage", volume.bytes, VOLUME)?;
+    }
+    Ok(())
+}
+
+fn within(spot: &Spot, what: &str, value: u64, (least, most): (u64, u64)) -> Result<(), SdlError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("{value} {what} are not what the network takes");
+    Err(limit(spot, problem, format!("use {least} to {most}")))
+}
+
+fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
+    let total = |of: fn(&ResourceUnit) -> u64| -> u128 {
+        let units = group.resources.iter();
+        units
+            .map(|unit| u128::from(of(unit)) * u128::from(unit.count))
+            .sum()
+    };
+    let largest_volume = |unit: &ResourceUnit| {
+        let volumes = unit.resources.storage.iter();
+        volumes.map(|volume| volume.bytes).max().unwrap_or(0)
+    };
+    let volume = group
+        .resources
+        .iter()
+        .map(|unit| u128::from(largest_volume(unit)) * u128::from(unit.count));
+    let totals = [
+        (
+            "thousandths of a core",
+            total(|unit| unit.resources.cpu.units),
+            CPU.1,
+        ),
+        ("GPUs", total(|unit| unit.resources.gpu.units), GPU),
+        (
+            "bytes of memory",
+            total(|unit| unit.resources.memory.bytes),
+            MEMORY.1,
+        ),
+        ("bytes of one volume", volume.max().unwrap_or(0), VOLUME.1),
+    ];
+    for (what, total, each) in totals {
+        let most = u128::from(each) * GROUP;
+        if total > most {
+            let problem = format!("its services want {total} {what} together");
+            return Err(limit(spot, problem, format!("use at most {most} per placement")));
+        }
+    }
+    Ok(())
+}
+
+fn limit(spot: &Spot, problem: String, mend: String) -> SdlError {
+    spot.error(ErrorKind::Limit, problem, mend)
+}

@@ -1,0 +1,359 @@
+//! YAML as a tree that knows its lines, with a limit on everything that can grow.
+//!
+//! Aliases share the anchored node; what they would expand to is counted, not made, so that an alias bomb is
+//! refused by arithmetic. Merge keys (`<<`) work everywhere below the top level, as in the network's tools.
+
+use super::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Longest text read, in bytes.
+pub const MAX_BYTES: usize = 1024 * 1024;
+
+/// Deepest nesting read; an SDL needs ten levels.
+pub const MAX_DEPTH: usize = 32;
+
+/// Most nodes read, aliases expanded.
+pub const MAX_NODES: usize = 50_000;
+
+/// Longest key read, in bytes; attribute keys of the network have at most 128.
+pub const MAX_KEY: usize = 256;
+
+/// A value and the line it starts on.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) line: u32,
+    pub(super) content: Content,
+    /// Nodes in it, itself and expanded aliases included.
+    size: usize,
+    /// Levels in it, itself included.
+    height: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Scalar(Scalar),
+    List(Vec<Rc<Node>>),
+    Map(Vec<(Key, Rc<Node>)>),
+}
+
+/// A text as written; `plain` when it stands without quotes, so that it may mean a number.
+#[derive(Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    pub(super) plain: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) line: u32,
+    pub(super) text: String,
+}
+
+impl Node {
+    /// True for `null`, `~` and nothing at all.
+    pub(super) fn is_null(&self) -> bool {
+        match &self.content {
+            Content::Scalar(scalar) => {
+                scalar.plain && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+            }
+            Content::List(_) | Content::Map(_) => false,
+        }
+    }
+}
+
+/// Reads the first document of a text.
+///
+/// # Errors
+/// Too large, not YAML, a key twice, an alias that leads nowhere, a tag that is not plain YAML.
+pub(super) fn load(text: &str, warnings: &mut Vec<Warning>) -> Result<Rc<Node>, SdlError> {
+    if text.len() > MAX_BYTES {
+        let problem = format!(
+            "{} bytes are more than the {MAX_BYTES} an SDL may have",
+            text.len()
+        );
+        return Err(Spot::new(1, "document").error(ErrorKind::TooLarge, problem, "shorten it"));
+    }
+    let mut parser = Parser::new_from_str(text);
+    let mut tree = Tree::default();
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| {
+            let spot = Spot::new(line(error.marker().line()), "document");
+            let problem = format!("this is not YAML: {}", shown(error.info()));
+            spot.error(
+                ErrorKind::Syntax,
+                problem,
+                "check indentation, quotes and brackets here",
+            )
+        })?;
+        let line = line(span.start.line());
+        if let Some(root) = tree.root.take() {
+            if matches!(event, Event::DocumentStart(_)) {
+                let spot = Spot::new(line, "document");
+                warnings.push(spot.warning(
+                    "only the first document of the text is read",
+                    "put further documents into files of their own",
+                ));
+                return Ok(root);
+            }
+            tree.root = Some(root);
+        }
+        tree.take(event, line)?;
+    }
+    tree.root.ok_or_else(|| {
+        let spot = Spot::new(1, "document");
+        spot.error(
+            ErrorKind::MissingField,
+            "the text is empty",
+            "start with `version: \"2.0\"`",
+        )
+    })
+}
+
+fn line(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX).max(1)
+}
+
+/// A container that is not complete.
+struct Open {
+    line: u32,
+    anchor: usize,
+    content: Content,
+    /// The key whose value comes next.
+    key: Option<Key>,
+}
+
+#[derive(Default)]
+struct Tree {
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, Rc<Node>>,
+    root: Option<Rc<Node>>,
+    nodes: usize,
+}
+
+impl Tree {
+    fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), SdlError> {
+        match event {
+            Event::Alias(id) => {
+                let node = self.anchors.get(&id).cloned().ok_or_else(|| {
+                    let problem = "this alias leads to something that is not complete";
+                    self.spot(line).error(
+                        ErrorKind::Syntax,
+                        problem,
+                        "anchor it further up, outside of this value",
+                    )
+                })?;
+                self.place(node, line)
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = self.is_plain(style, tag.as_deref(), line)?;
+                let text = text.into_owned();
+                self.finish(line, anchor, Content::Scalar(Scalar { text, plain }))
+            }
+            Event::SequenceStart(anchor, tag) => self.start(line, anchor, tag, Content::List(Vec::new())),
+            Event::MappingStart(anchor, tag) => self.start(line, anchor, tag, Content::Map(Vec::new())),
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(open) => {
+                    let content = match open.content {
+                        Content::Map(entries) => Content::Map(self.merge(entries)?),
+                        content @ (Content::List(_) | Content::Scalar(_)) => content,
+                    };
+                    self.finish(open.line, open.anchor, content)
+                }
+                None => Ok(()),
+            },
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn start(
+        &mut self,
+        line: u32,
+        anchor: usize,
+        tag: Option<Cow<'_, Tag>>,
+        content: Content,
+    ) -> Result<(), SdlError> {
+        if let Some(tag) = tag
+            && !(tag.is_yaml_core_schema() && matches!(tag.suffix.as_str(), "map" | "seq"))
+        {
+            return Err(self.strange_tag(&tag, line));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(self.too_deep(line));
+        }
+        self.open.push(Open {
+            line,
+            anchor,
+            content,
+            key: None,
+        });
+        Ok(())
+    }
+
+    fn finish(&mut self, line: u32, anchor: usize, content: Content) -> Result<(), SdlError> {
+        let (size, height) = match &content {
+            Content::Scalar(_) => (0, 0),
+            Content::List(items) => measure(items.iter()),
+            Content::Map(entries) => {
+                let (size, height) = measure(entries.iter().map(|(_, node)| node));
+                (size.saturating_add(entries.len()), height)
+            }
+        };
+        let node = Rc::new(Node {
+            line,
+            content,
+            size: size.saturating_add(1),
+            height: height + 1,
+        });
+        if anchor > 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        self.place(node, line)
+    }
+
+    /// Puts a complete node where it belongs: in the list or map that is open, or at the top.
+    fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
+        self.nodes += 1;
+        if node.size > MAX_NODES || self.nodes > MAX_NODES {
+            let problem =
+                format!("there are more than {MAX_NODES} values here, aliases counted as often as used");
+            return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
+        }
+        if self.open.len() + node.height > MAX_DEPTH {
+            return Err(self.too_deep(line));
+        }
+        let is_key = |open: &Open| matches!(open.content, Content::Map(_)) && open.key.is_none();
+        let key = match self.open.last() {
+            Some(open) if is_key(open) => Some(self.key(&node, line)?),
+            Some(_) | None => None,
+        };
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut open.content {
+            Content::Scalar(_) => {}
+            Content::List(items) => items.push(node),
+            Content::Map(entries) => match open.key.take() {
+                Some(key) => entries.push((key, node)),
+                None => open.key = key,
+            },
+        }
+        Ok(())
+    }
+
+    fn key(&self, node: &Node, line: u32) -> Result<Key, SdlError> {
+        let Content::Scalar(scalar) = &node.content else {
+            let problem = "a key is a list or a map";
+            return Err(self
+                .spot(line)
+                .error(ErrorKind::WrongType, problem, "use a plain word as the key"));
+        };
+        if node.is_null() {
+            return Err(self
+                .spot(line)
+                .error(ErrorKind::WrongType, "a key is empty", "name it"));
+        }
+        if scalar.text.len() > MAX_KEY {
+            let problem = format!("the key `{}` has more than {MAX_KEY} bytes", shown(&scalar.text));
+            return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
+        }
+        Ok(Key {
+            line,
+            text: scalar.text.clone(),
+        })
+    }
+
+    /// Brings merged entries in, refuses a key that is there twice.
+    fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
+        let mut own = BTreeSet::new();
+        for (key, _) in &entries {
+            if !own.insert(key.text.clone()) {
+                return Err(self.duplicate(key));
+            }
+        }
+        if self.open.is_empty() {
+            // At the top a merge key is not read, and so refused as an unknown field.
+            return Ok(entries);
+        }
+        let (merged, mut all): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.text == "<<");
+        for (key, source) in merged {
+            let sources = match &source.content {
+                Content::List(items) => items.clone(),
+                Content::Scalar(_) | Content::Map(_) => vec![source],
+            };
+            for source in sources {
+                let Content::Map(entries) = &source.content else {
+                    let spot = self.spot(key.line);
+                    let problem = "only maps can be merged";
+                    return Err(spot.error(ErrorKind::WrongType, problem, "let `<<` name an anchored map"));
+                };
+                for (key, node) in entries {
+                    if own.insert(key.text.clone()) {
+                        all.push((key.clone(), Rc::clone(node)));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn duplicate(&self, key: &Key) -> SdlError {
+        let problem = format!("the key `{}` is here twice", shown(&key.text));
+        self.spot(key.line)
+            .error(ErrorKind::DuplicateKey, problem, "keep one of them")
+    }
+
+    /// True when a scalar may mean something other than its text.
+    fn is_plain(&self, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Result<bool, SdlError> {
+        let plain = style == ScalarStyle::Plain;
+        let Some(tag) = tag else { return Ok(plain) };
+        if tag.is_yaml_core_schema() {
+            match tag.suffix.as_str() {
+                "str" => return Ok(false),
+                "null" | "bool" | "int" | "float" => return Ok(true),
+                _ => {}
+            }
+        }
+        Err(self.strange_tag(tag, line))
+    }
+
+    fn strange_tag(&self, tag: &Tag, line: u32) -> SdlError {
+        let problem = format!("the tag `{}` is not read", shown(&tag.to_string()));
+        self.spot(line).error(ErrorKind::Syntax, problem, "leave it out")
+    }
+
+    fn too_deep(&self, line: u32) -> SdlError {
+        let problem = format!("this nests deeper than {MAX_DEPTH} levels");
+        self.spot(line)
+            .error(ErrorKind::TooLarge, problem, "an SDL needs ten")
+    }
+
+    fn spot(&self, line: u32) -> Spot {
+        let keys: Vec<String> = self
+            .open
+            .iter()
+            .filter_map(|open| match &open.content {
+                Content::List(items) => Some(format!("[{}]", items.len())),
+                Content::Map(_) => open.key.as_ref().map(|key| key.text.clone()),
+                Content::Scalar(_) => None,
+            })
+            .collect();
+        if keys.is_empty() {
+            return Spot::new(line, "document");
+        }
+        Spot::new(line, keys.join(".").replace(".[", "["))
+    }
+}
+
+fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
+    nodes.fold((0, 0), |(size, height): (usize, usize), node| {
+        (size.saturating_add(node.size), height.max(node.height))
+    })
+}

@@ -1,0 +1,220 @@
+//! Walking the tree with the path in hand.
+
+use crate::sdl::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use crate::sdl::node::{Content, Key, Node, Scalar};
+use crate::sdl::scalar::{self, Bad};
+use std::rc::Rc;
+
+/// A value and where it is.
+#[derive(Debug)]
+pub(super) struct At<'a> {
+    node: &'a Node,
+    pub(super) spot: Spot,
+}
+
+/// The fields of a map and where it is.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    entries: &'a [(Key, Rc<Node>)],
+    pub(super) spot: Spot,
+}
+
+impl<'a> At<'a> {
+    /// The whole document.
+    pub(super) fn top(node: &'a Node) -> Self {
+        let spot = Spot::new(node.line, "document");
+        Self { node, spot }
+    }
+
+    /// A map; nothing at all is an empty one.
+    pub(super) fn map(&self) -> Result<Fields<'a>, SdlError> {
+        let entries: &[_] = match &self.node.content {
+            Content::Map(entries) => entries,
+            Content::Scalar(_) if self.node.is_null() => &[],
+            Content::Scalar(_) | Content::List(_) => {
+                return Err(self.wrong_type("a map", "write `key: value` lines below it"));
+            }
+        };
+        let spot = self.spot.clone();
+        Ok(Fields { entries, spot })
+    }
+
+    /// A list; empty items are left out, as the network's tools do, and said so.
+    pub(super) fn list(&self, warnings: &mut Vec<Warning>) -> Result<Vec<Self>, SdlError> {
+        let Content::List(items) = &self.node.content else {
+            return Err(self.wrong_type("a list", "write `- item` lines below it"));
+        };
+        let mut list = Vec::with_capacity(items.len());
+        for (n, node) in items.iter().enumerate() {
+            let spot = Spot::new(node.line, format!("{}[{n}]", self.spot.path));
+            if node.is_null() {
+                warnings.push(spot.warning("an empty item is left out", "fill it or remove it"));
+            } else {
+                list.push(At { node, spot });
+            }
+        }
+        Ok(list)
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, warnings: &mut Vec<Warning>) -> Result<Vec<String>, SdlError> {
+        let items = self.list(warnings)?;
+        items.iter().map(|item| item.text().map(str::to_owned)).collect()
+    }
+
+    /// True for a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.node.content, Content::List(_))
+    }
+
+    /// A text, or any other scalar as it is written; nothing at all is the empty text.
+    pub(super) fn text(&self) -> Result<&'a str, SdlError> {
+        if self.node.is_null() {
+            return Ok("");
+        }
+        Ok(self
+            .scalar("a single value", "write it on one line")?
+            .text
+            .as_str())
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, SdlError> {
+        let mend = "write `true` or `false` without quotes";
+        let Scalar { text, plain } = self.scalar("a truth value", mend)?;
+        scalar::flag(text, *plain).ok_or_else(|| {
+            let problem = format!("`{}` is neither true nor false", shown(text));
+            self.spot.error(ErrorKind::WrongType, problem, mend)
+        })
+    }
+
+    /// A whole number from 0 to `max`.
+    pub(super) fn whole(&self, max: u32) -> Result<u32, SdlError> {
+        let mend = format!("write a whole number from 0 to {max}, without quotes");
+        let Scalar { text, plain } = self.scalar("a number", &mend)?;
+        let value = if *plain {
+            scalar::whole(text)
+        } else {
+            Err(Bad::NotANumber)
+        };
+        match value.map(u32::try_from) {
+            Ok(Ok(value)) if value <= max => Ok(value),
+            Ok(_) | Err(Bad::TooLarge | Bad::Negative) => {
+                let problem = format!("{} is out of range", shown(text));
+                Err(self.spot.error(ErrorKind::Invalid, problem, mend))
+            }
+            Err(Bad::NotANumber) => {
+                let problem = format!("`{}` is not a whole number", shown(text));
+                Err(self.spot.error(ErrorKind::WrongType, problem, mend))
+            }
+        }
+    }
+
+    /// A quantity, as `read` reads it.
+    pub(super) fn quantity(&self, read: fn(&str) -> Result<u64, Bad>, mend: &str) -> Result<u64, SdlError> {
+        let text = self.text()?;
+        read(text).map_err(|bad| {
+            let problem = match bad {
+                Bad::NotANumber => format!("`{}` is not a quantity", shown(text)),
+                Bad::Negative => format!("`{}` is below zero", shown(text)),
+                Bad::TooLarge => format!("`{}` is more than can be counted", shown(text)),
+            };
+            self.spot.error(ErrorKind::Invalid, problem, mend)
+        })
+    }
+
+    fn scalar(&self, wanted: &str, mend: &str) -> Result<&'a Scalar, SdlError> {
+        match &self.node.content {
+            Content::Scalar(scalar) => Ok(scalar),
+            Content::List(_) | Content::Map(_) => Err(self.wrong_type(wanted, mend)),
+        }
+    }
+
+    /// An error that says what is here instead.
+    pub(super) fn wrong_type(&self, wanted: &str, mend: &str) -> SdlError {
+        let found = match &self.node.content {
+            Content::Scalar(_) => "a single value",
+            Content::List(_) => "a list",
+            Content::Map(_) => "a map",
+        };
+        let problem = format!("this is {found} where {wanted} belongs");
+        self.spot.error(ErrorKind::WrongType, problem, mend)
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Refuses fields that are not among `known`.
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), SdlError> {
+        match self
+            .entries
+            .iter()
+            .find(|(key, _)| !known.contains(&key.text.as_str()))
+        {
+            None => Ok(()),
+            Some((key, _)) => {
+                let spot = Spot::new(key.line, self.path(&key.text));
+                let problem = format!("the field `{}` is unknown", shown(&key.text));
+                let mend = format!("use one of {}", known.join(", "));
+                Err(spot.error(ErrorKind::UnknownField, problem, mend))
+            }
+        }
+    }
+
+    /// A field that is there and not null.
+    pub(super) fn get(&self, name: &str) -> Option<At<'a>> {
+        self.present(name).filter(|at| !at.node.is_null())
+    }
+
+    /// A field that is there, null or not.
+    pub(super) fn present(&self, name: &str) -> Option<At<'a>> {
+        let (key, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
+        let spot = Spot::new(key.line, self.path(name));
+        Some(At { node, spot })
+    }
+
+    /// A field that must be there and not null.
+    pub(super) fn required(&self, name: &str, mend: &str) -> Result<At<'a>, SdlError> {
+        self.get(name).ok_or_else(|| {
+            let problem = format!("`{name}` is missing");
+            self.spot.error(ErrorKind::MissingField, problem, mend)
+        })
+    }
+
+    /// Every field, in the order of the text.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&'a str, At<'a>)> {
+        self.entries.iter().map(|(key, node)| {
+            let spot = Spot::new(key.line, self.path(&key.text));
+            (key.text.as_str(), At { node, spot })
+        })
+    }
+
+    /// A text field; empty when it is not there.
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, SdlError> {
+        self.get(name).map_or(Ok(""), |at| at.text())
+    }
+
+    /// A truth value; false when it is not there.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, SdlError> {
+        self.get(name).map_or(Ok(false), |at| at.flag())
+    }
+
+    /// A whole number from 0 to `max`; 0 when it is not there.
+    pub(super) fn whole(&self, name: &str, max: u32) -> Result<u32, SdlError> {
+        self.get(name).map_or(Ok(0), |at| at.whole(max))
+    }
+
+    /// A list of texts, if it is there.
+    pub(super) fn texts(
+        &self,
+        name: &str,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Vec<String>>, SdlError> {
+        self.get(name).map(|at| at.texts(warnings)).transpose()
+    }
+
+    fn path(&self, name: &str) -> String {
+        if self.spot.path == "document" {
+            return name.to_owned();
+        }
+        format!("{}.{name}", self.spot.path)
+    }
+}

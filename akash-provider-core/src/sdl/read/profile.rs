@@ -1,0 +1,359 @@
+//! Profiles: what a replica needs, where it may run, what it may cost.
+
+use super::at::At;
+use crate::sdl::document::{Compute, Placement};
+use crate::sdl::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use crate::sdl::scalar;
+use crate::types::{Attribute, Cpu, Dec, DecCoin, Gpu, Memory, SignedBy, Storage};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SIZE: &str = "write a number and a unit, for example `512Mi`";
+
+/// Storage classes the network knows.
+const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
+
+/// Reads a compute profile.
+pub(super) fn compute(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Compute, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["resources"])?;
+    let resources = fields
+        .required("resources", "say cpu, memory and storage")?
+        .map()?;
+    resources.only(&["cpu", "gpu", "memory", "storage"])?;
+    let cpu_at = resources.required("cpu", "write `units: 100m` below it")?;
+    let memory_at = resources.required("memory", "write `size: 512Mi` below it")?;
+    let storage_at = resources.required("storage", "write `size: 512Mi` below it")?;
+    let memory = memory_at.map()?;
+    memory.only(&["size"])?;
+    let bytes = memory.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
+    let gpu = match resources.get("gpu") {
+        Some(at) => (at.spot.clone(), gpu(&at, warnings)?),
+        None => (at.spot.clone(), Gpu::default()),
+    };
+    Ok(Compute {
+        spot: at.spot.clone(),
+        cpu: (cpu_at.spot.clone(), cpu(&cpu_at)?),
+        memory: (
+            memory_at.spot,
+            Memory {
+                bytes,
+                attributes: Vec::new(),
+            },
+        ),
+        gpu,
+        storage: storage(&storage_at, warnings)?,
+    })
+}
+
+fn cpu(at: &At<'_>) -> Result<Cpu, SdlError> {
+    const MEND: &str = "write thousandths such as `100m` or cores such as `0.5`";
+    let fields = at.map()?;
+    fields.only(&["units", "attributes"])?;
+    let units = fields
+        .required("units", MEND)?
+        .quantity(scalar::milli_cpu, MEND)?;
+    let mut attributes = Vec::new();
+    if let Some(at) = fields.get("attributes") {
+        let fields = at.map()?;
+        fields.only(&["arch"])?;
+        for (key, at) in fields.each() {
+            attributes.push(Attribute::new(key, at.text()?));
+        }
+    }
+    Ok(Cpu { units, attributes })
+}
+
+fn gpu(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Gpu, SdlError> {
+    const MEND: &str = "write a whole number of GPUs";
+    let fields = at.map()?;
+    fields.only(&["units", "attributes"])?;
+    let units = match fields.get("units") {
+        Some(at) => at.quantity(scalar::devices, MEND)?,
+        None => 0,
+    };
+    let attributes = match fields.get("attributes") {
+        Some(at) => gpu_attributes(&at, warnings)?,
+        None => Vec::new(),
+    };
+    if units > 0 && attributes.is_empty() {
+        let problem = "GPUs are asked for and no model is named";
+        let mend = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models there";
+        return Err(at.spot.error(ErrorKind::MissingField, problem, mend));
+    }
+    Ok(Gpu { units, attributes })
+}
+
+fn gpu_attributes(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<Attribute>, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["vendor"])?;
+    let vendor = fields.required("vendor", "name a vendor, for example `nvidia`")?;
+    let mut keys = BTreeSet::new();
+    for (name, at) in vendor.map()?.each() {
+        if name != "nvidia" {
+            let problem = format!(
+                "the vendor `{}` is unknown to the network and left out",
+                shown(name)
+            );
+            warnings.push(at.spot.warning(problem, "use `nvidia`"));
+            continue;
+        }
+        let Some(models) = vendor.map()?.get("nvidia") else {
+            continue;
+        };
+        for item in models.list(warnings)? {
+            let key = gpu_model(&item)?;
+            if !keys.insert(key) {
+                let problem = "this model is listed twice";
+                return Err(item
+                    .spot
+                    .error(ErrorKind::DuplicateKey, problem, "keep one of them"));
+            }
+        }
+    }
+    if keys.is_empty() {
+        keys.insert("vendor/nvidia/model/*".to_owned());
+    }
+    Ok(keys.into_iter().map(|key| Attribute::new(key, "true")).collect())
+}
+
+fn gpu_model(at: &At<'_>) -> Result<String, SdlError> {
+    const MEND: &str = "name a model as providers do, for example `a100`, or `*` alone for any";
+    let fields = at.map()?;
+    fields.only(&["model", "ram", "interface"])?;
+    let model = fields.required("model", MEND)?.text()?;
+    let mut key = format!("vendor/nvidia/model/{model}");
+    if let Some(at) = fields.get("ram") {
+        let mend = "write a number and a binary unit, for example `80Gi`";
+        let bytes = at.quantity(scalar::gpu_ram, mend)?;
+        key.push_str(&format!("/ram/{}Gi", bytes >> 30));
+    }
+    if let Some(at) = fields.get("interface") {
+        match at.text()? {
+            interface @ ("pcie" | "sxm") => key.push_str(&format!("/interface/{interface}")),
+            other => {
+                let problem = format!("there is no GPU interface `{}`", shown(other));
+                return Err(at.spot.error(ErrorKind::Invalid, problem, "use `pcie` or `sxm`"));
+            }
+        }
+    }
+    if model.is_empty() || !is_attribute_key(&key) {
+        let problem = format!("`{}` cannot name a GPU model here", shown(model));
+        return Err(at.spot.error(ErrorKind::Invalid, problem, MEND));
+    }
+    Ok(key)
+}
+
+/// As the network checks keys: a letter, then 1 to 127 of letters, digits, `_`, `/`, `.`, `-`; `*` only last.
+fn is_attribute_key(key: &str) -> bool {
+    let body = key.strip_suffix('*').unwrap_or(key);
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_/.-".contains(&b);
+    let bare = body.len() == key.len();
+    let fits = if bare {
+        (2..=128).contains(&key.len())
+    } else {
+        (3..=128).contains(&key.len())
+    };
+    fits && body.starts_with(|c: char| c.is_ascii_alphabetic()) && body.bytes().all(allowed)
+}
+
+fn storage(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<(Spot, Storage)>, SdlError> {
+    let mut volumes = Vec::new();
+    if at.is_list() {
+        for item in at.list(warnings)? {
+            volumes.push(volume(&item)?);
+        }
+    } else {
+        let (spot, mut volume) = volume(at)?;
+        volume.name = "default".to_owned();
+        volumes.push((spot, volume));
+    }
+    if volumes.is_empty() {
+        let problem = "there is no volume";
+        return Err(at
+            .spot
+            .error(ErrorKind::MissingField, problem, "write `size: 512Mi` below it"));
+    }
+    let mut names = BTreeSet::new();
+    for (spot, volume) in &volumes {
+        if !names.insert(volume.name.as_str()) {
+            let problem = format!("another volume is named `{}`", shown(&volume.name));
+            let mend = "give each its own `name`; one without a name is called `default`";
+            return Err(spot.error(ErrorKind::DuplicateKey, problem, mend));
+        }
+    }
+    sort(&mut volumes);
+    Ok(volumes)
+}
+
+fn volume(at: &At<'_>) -> Result<(Spot, Storage), SdlError> {
+    let fields = at.map()?;
+    fields.only(&["name", "size", "attributes"])?;
+    let bytes = fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
+    let name = match fields.text("name")? {
+        "" => "default",
+        name => name,
+    };
+    let attributes = match fields.get("attributes") {
+        Some(at) => volume_attributes(&at)?,
+        None => Vec::new(),
+    };
+    let volume = Storage {
+        name: name.to_owned(),
+        bytes,
+        attributes,
+    };
+    Ok((at.spot.clone(), volume))
+}
+
+/// `class` and `persistent`, completed the way the network's tools do it.
+fn volume_attributes(at: &At<'_>) -> Result<Vec<Attribute>, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["class", "persistent"])?;
+    let persistent = match fields.get("persistent") {
+        Some(at) => at.text()?,
+        None => "false",
+    };
+    let class = fields.text("class")?;
+    let class = match class {
+        "" if persistent == "true" => "default",
+        class => class,
+    };
+    let error = |problem: String, mend: &str| Err(at.spot.error(ErrorKind::Invalid, problem, mend));
+    let truth = match persistent {
+        "true" | "on" | "yes" => "true",
+        "false" | "off" | "no" => "false",
+        other => {
+            let problem = format!("`{}` says neither persistent nor not", shown(other));
+            return error(problem, "write `persistent: true` or `persistent: false`");
+        }
+    };
+    if class == "ram" && persistent != "false" {
+        return error(
+            "a volume in memory cannot be persistent".to_owned(),
+            "leave `persistent` out",
+        );
+    }
+    if !class.is_empty() && class != "ram" && persistent == "false" {
+        let problem = format!("the class `{}` is for persistent volumes", shown(class));
+        return error(problem, "add `persistent: true` or leave `class` out");
+    }
+    if !class.is_empty() && !CLASSES.contains(&class) {
+        let problem = format!("there is no storage class `{}`", shown(class));
+        return error(problem, "use one of default, beta1, beta2, beta3, ram");
+    }
+    let mut attributes = Vec::new();
+    if !class.is_empty() {
+        attributes.push(Attribute::new("class", class));
+    }
+    attributes.push(Attribute::new("persistent", truth));
+    Ok(attributes)
+}
+
+/// The order the network's tools give volumes. It feeds the hash, so it is theirs to the letter: an insertion
+/// sort by a comparison that calls two ephemeral volumes of equal size smaller than each other.
+fn sort(volumes: &mut [(Spot, Storage)]) {
+    for end in 1..volumes.len() {
+        for at in (1..=end).rev() {
+            let (Some((_, before)), Some((_, volume))) = (volumes.get(at - 1), volumes.get(at)) else {
+                break;
+            };
+            if !goes_before(volume, before) {
+                break;
+            }
+            volumes.swap(at, at - 1);
+        }
+    }
+}
+
+fn goes_before(a: &Storage, b: &Storage) -> bool {
+    if a.bytes != b.bytes {
+        return a.bytes < b.bytes;
+    }
+    match (a.attribute("persistent"), b.attribute("persistent")) {
+        (None, Some(_)) => return true,
+        (Some(a), Some(b)) if a < b => return true,
+        (Some(_), None) => return false,
+        (Some(_) | None, _) => {}
+    }
+    if !a.is_persistent() {
+        return true;
+    }
+    b.is_persistent() && a.name < b.name
+}
+
+/// Reads a placement profile.
+pub(super) fn placement(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Placement, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["attributes", "signedBy", "pricing"])?;
+    let mut attributes = BTreeMap::new();
+    if let Some(at) = fields.get("attributes") {
+        for (key, at) in at.map()?.each() {
+            if !is_attribute_key(key) {
+                let problem = format!("no provider can have an attribute named `{}`", shown(key));
+                warnings.push(
+                    at.spot
+                        .warning(problem, "use letters, digits, `_`, `/`, `.` and `-`"),
+                );
+            }
+            attributes.insert(key, at.text()?);
+        }
+    }
+    let mut signed_by = SignedBy::default();
+    if let Some(at) = fields.get("signedBy") {
+        let fields = at.map()?;
+        fields.only(&["allOf", "anyOf"])?;
+        signed_by.all_of = fields.texts("allOf", warnings)?.unwrap_or_default();
+        signed_by.any_of = fields.texts("anyOf", warnings)?.unwrap_or_default();
+    }
+    let mut pricing = BTreeMap::new();
+    if let Some(at) = fields.get("pricing") {
+        for (profile, at) in at.map()?.each() {
+            pricing.insert(profile.to_owned(), (at.spot.clone(), price(&at, warnings)?));
+        }
+    }
+    Ok(Placement {
+        attributes: attributes
+            .into_iter()
+            .map(|(k, v)| Attribute::new(k, v))
+            .collect(),
+        signed_by,
+        pricing,
+        spot: at.spot.clone(),
+    })
+}
+
+fn price(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<DecCoin, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["amount", "denom"])?;
+    let mend = "write a number above zero with at most 18 digits after the point";
+    let amount_at = fields.required("amount", mend)?;
+    let text = amount_at.text()?;
+    let padded = if text.starts_with('.') {
+        format!("0{text}")
+    } else {
+        text.to_owned()
+    };
+    let amount: Dec = padded.parse().map_err(|error| {
+        let problem = format!("this is not a price: {error}");
+        amount_at.spot.error(ErrorKind::Invalid, problem, mend)
+    })?;
+    if amount.is_zero() || amount.is_negative() {
+        let problem = format!("the price `{}` is not above zero", shown(text));
+        return Err(amount_at.spot.error(ErrorKind::Invalid, problem, mend));
+    }
+    let denom_at = fields.required("denom", "write `denom: uakt`")?;
+    let denom = denom_at.text()?;
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/:._-".contains(&b);
+    let letter = denom.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !(3..=128).contains(&denom.len()) || !letter || !denom.bytes().all(allowed) {
+        let problem = format!("`{}` cannot be a denomination", shown(denom));
+        return Err(denom_at
+            .spot
+            .error(ErrorKind::Invalid, problem, "write `denom: uakt`"));
+    }
+    if !matches!(denom, "uakt" | "uact") && !denom.starts_with("ibc/") {
+        let problem = format!("the network's tools know no denomination `{}`", shown(denom));
+        warnings.push(denom_at.spot.warning(problem, "use `uakt` or `uact`"));
+    }
+    Ok(DecCoin::new(&denom.into(), amount))
+}

@@ -1,0 +1,310 @@
+//! What scalars mean: numbers and truth as YAML 1.2 readers of the Go world take them, quantities, durations.
+
+use std::time::Duration;
+
+/// Why a quantity is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bad {
+    /// Not a number, or not one of the units.
+    NotANumber,
+    /// Below zero.
+    Negative,
+    /// More than can be counted.
+    TooLarge,
+}
+
+/// A truth value. Unquoted `true` and `false`; quoted or not the old `yes`, `no`, `on`, `off`, `y`, `n`.
+pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" if plain => Some(true),
+        "false" | "False" | "FALSE" if plain => Some(false),
+        "y" | "Y" | "yes" | "on" => Some(true),
+        "n" | "N" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A whole number, unquoted: decimal, `0x`, `0o`, `0b`, with `_` between digits, a leading zero for octal; also
+/// `80.0`.
+pub(super) fn whole(text: &str) -> Result<u64, Bad> {
+    let digits = text.replace('_', "");
+    let (negative, digits) = match digits.strip_prefix('-') {
+        Some(rest) => (true, rest.to_owned()),
+        None => (false, digits.strip_prefix('+').unwrap_or(&digits).to_owned()),
+    };
+    let value = match integer(&digits) {
+        Some(value) => value,
+        None => integral(&digits)?,
+    };
+    if negative && value > 0 {
+        return Err(Bad::Negative);
+    }
+    Ok(value)
+}
+
+fn integer(digits: &str) -> Option<u64> {
+    let (radix, rest) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, digits.get(2..)?),
+        [b'0', b'o' | b'O', ..] => (8, digits.get(2..)?),
+        [b'0', b'b' | b'B', ..] => (2, digits.get(2..)?),
+        [b'0', _, ..] => (8, digits.get(1..)?),
+        _ => (10, digits),
+    };
+    if rest.starts_with(['+', '-']) {
+        return None;
+    }
+    u64::from_str_radix(rest, radix).ok()
+}
+
+fn integral(digits: &str) -> Result<u64, Bad> {
+    let value = float(digits)?;
+    if value.fract() != 0.0 {
+        return Err(Bad::NotANumber);
+    }
+    to_u64(value)
+}
+
+/// A decimal number: digits, one point, an exponent. Neither `inf` nor `nan`.
+fn float(text: &str) -> Result<f64, Bad> {
+    let allowed = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
+    if text.is_empty() || !text.bytes().all(allowed) {
+        return Err(Bad::NotANumber);
+    }
+    text.parse().map_err(|_| Bad::NotANumber)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "in range by the checks before it; fractions are cut off, as the network's tools do"
+)]
+fn to_u64(value: f64) -> Result<u64, Bad> {
+    // 2^64; every float below it fits.
+    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
+    if value < 0.0 {
+        return Err(Bad::Negative);
+    }
+    if value >= LIMIT {
+        return Err(Bad::TooLarge);
+    }
+    Ok(value as u64)
+}
+
+/// Processor share in thousandths: `500m`, `0.5`, `2`.
+pub(super) fn milli_cpu(text: &str) -> Result<u64, Bad> {
+    let value = match text.strip_suffix('m') {
+        Some(milli) if milli.starts_with('-') => return Err(Bad::Negative),
+        Some(milli) => decimal(milli)?,
+        None => to_u64(float(text)? * 1000.0)?,
+    };
+    if value > u64::from(u32::MAX) {
+        return Err(Bad::TooLarge);
+    }
+    Ok(value)
+}
+
+/// Whole devices.
+pub(super) fn devices(text: &str) -> Result<u64, Bad> {
+    if text.starts_with('-') {
+        return Err(Bad::Negative);
+    }
+    decimal(text)
+}
+
+fn decimal(text: &str) -> Result<u64, Bad> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Bad::NotANumber);
+    }
+    text.parse().map_err(|_| Bad::TooLarge)
+}
+
+const BINARY: [(&str, u32); 6] = [("Ki", 1), ("Mi", 2), ("Gi", 3), ("Ti", 4), ("Pi", 5), ("Ei", 6)];
+const DECIMAL: [(&str, u32); 6] = [("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
+
+/// Bytes: `512Mi`, `1G`, `1.5Gi`, `1024`.
+pub(super) fn bytes(text: &str) -> Result<u64, Bad> {
+    for (suffix, power) in BINARY {
+        if let Some(number) = text.strip_suffix(suffix) {
+            return scaled(number, 1024, power);
+        }
+    }
+    for (suffix, power) in DECIMAL {
+        if let Some(number) = text.strip_suffix(suffix) {
+            return scaled(number, 1000, power);
+        }
+    }
+    to_u64(float(text)?)
+}
+
+/// Memory of a GPU: as [`bytes`], with binary units only.
+pub(super) fn gpu_ram(text: &str) -> Result<u64, Bad> {
+    for (suffix, power) in BINARY {
+        if let Some(number) = text.strip_suffix(suffix) {
+            return scaled(number, 1024, power);
+        }
+    }
+    to_u64(float(text)?)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the network's tools compute in 64-bit floats, and the hash depends on it"
+)]
+fn scaled(number: &str, base: u64, power: u32) -> Result<u64, Bad> {
+    to_u64(float(number)? * base.saturating_pow(power) as f64)
+}
+
+/// A duration as Go writes it: `90m`, `1h30m`, `1.5h`, `20s`. `None` when it is none or beyond 292 years.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, u128); 8] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    if rest.is_empty() || rest.len() > 100 {
+        return None;
+    }
+    let mut nanos: u128 = 0;
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(number_end);
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let unit = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        nanos = nanos.checked_add(part(number, unit)?)?;
+        rest = after;
+    }
+    let nanos = u64::try_from(nanos).ok().filter(|n| i64::try_from(*n).is_ok())?;
+    Some(Duration::from_nanos(nanos))
+}
+
+fn part(number: &str, unit: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Nine digits are a billionth of the unit; more cannot be told apart from less.
+    let fraction: String = fraction
+        .chars()
+        .chain("000000000000000000".chars())
+        .take(18)
+        .collect();
+    let fraction: u128 = fraction.parse().ok()?;
+    whole
+        .checked_mul(unit)?
+        .checked_add(fraction * unit / 1_000_000_000_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_those_of_the_network() {
+        for (text, milli) in [
+            ("100m", 100),
+            ("0.5", 500),
+            ("1", 1000),
+            ("1e1", 10_000),
+            ("0.0005", 0),
+        ] {
+            assert_eq!(milli_cpu(text), Ok(milli), "{text}");
+        }
+        for (text, count) in [
+            ("512Mi", 512 << 20),
+            ("1Gi", 1 << 30),
+            ("1G", 1_000_000_000),
+            ("1k", 1000),
+            ("1.5Gi", 3 << 29),
+            ("1e3", 1000),
+            ("7", 7),
+            ("1Ei", 1 << 60),
+        ] {
+            assert_eq!(bytes(text), Ok(count), "{text}");
+        }
+        assert_eq!(gpu_ram("81920Mi"), Ok(80 << 30));
+        assert_eq!(gpu_ram("80G"), Err(Bad::NotANumber));
+        for bad in ["", "m", "1 m", "0x10", "inf", "nan", "1..2", "1mm", "one", "１"] {
+            assert_eq!(milli_cpu(bad), Err(Bad::NotANumber), "{bad}");
+            assert_eq!(bytes(bad), Err(Bad::NotANumber), "{bad}");
+        }
+        assert_eq!(milli_cpu("-100m"), Err(Bad::Negative));
+        assert_eq!(milli_cpu("-1"), Err(Bad::Negative));
+        assert_eq!(milli_cpu("5000000"), Err(Bad::TooLarge));
+        assert_eq!(bytes("16Ei"), Err(Bad::TooLarge));
+        assert_eq!(bytes("-1Gi"), Err(Bad::Negative));
+        assert_eq!(devices("99999999999999999999999"), Err(Bad::TooLarge));
+        assert_eq!(devices("1.0"), Err(Bad::NotANumber));
+    }
+
+    #[test]
+    fn whole_numbers_are_read_as_yaml() {
+        for (text, value) in [
+            ("80", 80),
+            ("+80", 80),
+            ("0x50", 80),
+            ("0o120", 80),
+            ("0120", 80),
+            ("0b101", 5),
+            ("1_000", 1000),
+            ("80.0", 80),
+            ("-0", 0),
+        ] {
+            assert_eq!(whole(text), Ok(value), "{text}");
+        }
+        for bad in ["", "80.5", "eighty", "0x", "--1", "0x-1", "1e"] {
+            assert_eq!(whole(bad), Err(Bad::NotANumber), "{bad}");
+        }
+        assert_eq!(whole("-80"), Err(Bad::Negative));
+        assert_eq!(whole("99999999999999999999999999"), Err(Bad::TooLarge));
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, millis) in [
+            ("20s", 20_000),
+            ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            (".5s", 500),
+            ("0", 0),
+            ("+1m0.25s", 60_250),
+            ("24h", 86_400_000),
+        ] {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for bad in [
+            "",
+            "20",
+            "-5s",
+            "1d",
+            "1h 30m",
+            "h",
+            ".s",
+            "9999999h9999999h",
+            "s1",
+        ] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn truth_is_read_as_yaml() {
+        assert_eq!(flag("true", true), Some(true));
+        assert_eq!(flag("true", false), None);
+        assert_eq!(flag("yes", false), Some(true));
+        assert_eq!(flag("off", true), Some(false));
+        assert_eq!(flag("maybe", true), None);
+    }
+}
