@@ -162,3 +162,6 @@ fn broken(at: &str, fault: StructureFault) -> ManifestError {
         fault,
     }
 }
+
+#[cfg(test)]
+mod tests;

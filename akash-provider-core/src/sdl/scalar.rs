@@ -32,6 +32,9 @@ pub(super) fn whole(text: &str) -> Result<u64, Bad> {
         Some(rest) => (true, rest.to_owned()),
         None => (false, digits.strip_prefix('+').unwrap_or(&digits).to_owned()),
     };
+    if digits.starts_with(['+', '-']) {
+        return Err(Bad::NotANumber);
+    }
     let value = match integer(&digits) {
         Some(value) => value,
         None => integral(&digits)?,

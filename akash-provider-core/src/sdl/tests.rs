@@ -1,1 +1,429 @@
+use super::*;
 
+const GOOD: &str = r#"version: "2.0"
+services:
+  web:
+    image: nginx
+    expose:
+      - port: 80
+        to:
+          - global: true
+profiles:
+  compute:
+    web:
+      resources:
+        cpu:
+          units: 100m
+        memory:
+          size: 512Mi
+        storage:
+          size: 512Mi
+  placement:
+    akash:
+      pricing:
+        web:
+          denom: uakt
+          amount: 1000
+deployment:
+  web:
+    akash:
+      profile: web
+      count: 1
+"#;
+
+/// The error after one replacement in a text that is right.
+fn error(from: &str, to: &str) -> SdlError {
+    assert!(GOOD.contains(from), "{from}");
+    parse(&GOOD.replacen(from, to, 1)).expect_err(to)
+}
+
+/// Warnings after one replacement in a text that is right.
+fn warnings(from: &str, to: &str) -> Vec<String> {
+    assert!(GOOD.contains(from), "{from}");
+    let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap_or_else(|e| panic!("{e}"));
+    sdl.warnings.into_iter().map(|w| w.path).collect()
+}
+
+#[test]
+fn a_right_text_has_no_warnings() {
+    let sdl = parse(GOOD).unwrap();
+    assert_eq!((sdl.warnings, sdl.reclamation_min_window), (vec![], None));
+    assert_eq!(sdl.hash, crate::manifest::hash(&sdl.manifest));
+}
+
+#[test]
+fn errors_name_line_path_and_mend() {
+    let error = error("port: 80", "port: 99999");
+    assert_eq!(
+        error.to_string(),
+        "line 6: services.web.expose[0].port: 99999 is out of range; use 1 to 65535, without quotes"
+    );
+}
+
+#[test]
+fn every_kind_of_slip_is_refused_where_it_is() {
+    use ErrorKind as K;
+    let cases = [
+        (
+            "image: nginx",
+            "image: nginx\n    imagee: x",
+            K::UnknownField,
+            5,
+            "services.web.imagee",
+        ),
+        (
+            "image: nginx",
+            "image: nginx\n    image: x",
+            K::DuplicateKey,
+            5,
+            "services.web",
+        ),
+        (
+            "image: nginx",
+            "image: [nginx]",
+            K::WrongType,
+            4,
+            "services.web.image",
+        ),
+        (
+            "image: nginx",
+            "image: \"\"",
+            K::MissingField,
+            4,
+            "services.web.image",
+        ),
+        (
+            "image: nginx",
+            "image: nginx\n    env: [1A=b]",
+            K::Invalid,
+            5,
+            "services.web.env",
+        ),
+        (
+            "image: nginx",
+            "image: nginx\n    command: sh -c",
+            K::WrongType,
+            5,
+            "services.web.command",
+        ),
+        (
+            "port: 80",
+            "port: \"80\"",
+            K::WrongType,
+            6,
+            "services.web.expose[0].port",
+        ),
+        (
+            "port: 80",
+            "port: -80",
+            K::Invalid,
+            6,
+            "services.web.expose[0].port",
+        ),
+        (
+            "port: 80",
+            "port: 80.5",
+            K::WrongType,
+            6,
+            "services.web.expose[0].port",
+        ),
+        (
+            "port: 80",
+            "port: 0",
+            K::Invalid,
+            6,
+            "services.web.expose[0].port",
+        ),
+        (
+            "port: 80",
+            "port: 80\n        as: 65536",
+            K::Invalid,
+            7,
+            "services.web.expose[0].as",
+        ),
+        (
+            "port: 80",
+            "port: 80\n        accept: [A.com]",
+            K::Invalid,
+            7,
+            "services.web.expose[0].accept[0]",
+        ),
+        (
+            "global: true",
+            "global: \"true\"",
+            K::WrongType,
+            8,
+            "services.web.expose[0].to[0].global",
+        ),
+        ("global: true", "global: false", K::Invalid, 2, "services"),
+        (
+            "units: 100m",
+            "units: 9m",
+            K::Limit,
+            13,
+            "profiles.compute.web.resources.cpu",
+        ),
+        (
+            "units: 100m",
+            "units: 385",
+            K::Limit,
+            13,
+            "profiles.compute.web.resources.cpu",
+        ),
+        (
+            "units: 100m",
+            "units: 99999999999",
+            K::Invalid,
+            14,
+            "profiles.compute.web.resources.cpu.units",
+        ),
+        (
+            "units: 100m",
+            "units: lots",
+            K::Invalid,
+            14,
+            "profiles.compute.web.resources.cpu.units",
+        ),
+        (
+            "size: 512Mi",
+            "size: 3Ti",
+            K::Limit,
+            15,
+            "profiles.compute.web.resources.memory",
+        ),
+        (
+            "size: 512Mi",
+            "size: 99999999Ei",
+            K::Invalid,
+            16,
+            "profiles.compute.web.resources.memory.size",
+        ),
+        (
+            "amount: 1000",
+            "amount: 0.1234567890123456789012345678901",
+            K::Invalid,
+            24,
+            "profiles.placement.akash.pricing.web.amount",
+        ),
+        (
+            "amount: 1000",
+            "amount: -1",
+            K::Invalid,
+            24,
+            "profiles.placement.akash.pricing.web.amount",
+        ),
+        (
+            "amount: 1000",
+            "amount: 0",
+            K::Invalid,
+            24,
+            "profiles.placement.akash.pricing.web.amount",
+        ),
+        (
+            "amount: 1000",
+            "amount: 1e3",
+            K::Invalid,
+            24,
+            "profiles.placement.akash.pricing.web.amount",
+        ),
+        (
+            "amount: 1000",
+            "amount: 10000001",
+            K::Limit,
+            22,
+            "profiles.placement.akash.pricing.web",
+        ),
+        (
+            "denom: uakt",
+            "denom: \"$\"",
+            K::Invalid,
+            23,
+            "profiles.placement.akash.pricing.web.denom",
+        ),
+        (
+            "count: 1",
+            "count: 0",
+            K::Invalid,
+            29,
+            "deployment.web.akash.count",
+        ),
+        (
+            "count: 1",
+            "count: -1",
+            K::Invalid,
+            29,
+            "deployment.web.akash.count",
+        ),
+        (
+            "count: 1",
+            "count: 4294967296",
+            K::Invalid,
+            29,
+            "deployment.web.akash.count",
+        ),
+        (
+            "count: 1",
+            "count: 4294967295",
+            K::Limit,
+            20,
+            "profiles.placement.akash",
+        ),
+        (
+            "profile: web",
+            "profile: other",
+            K::Reference,
+            27,
+            "deployment.web.akash",
+        ),
+        ("version: \"2.0\"", "version: \"1.0\"", K::Version, 1, "version"),
+        ("version: \"2.0\"", "version: two", K::Version, 1, "version"),
+        ("version: \"2.0\"", "version: [2]", K::WrongType, 1, "version"),
+        (
+            "deployment:\n  web:",
+            "deployment:\n  other:",
+            K::Reference,
+            26,
+            "deployment.other",
+        ),
+        (
+            "  web:\n    akash:\n      profile: web\n      count: 1\n",
+            "",
+            K::MissingField,
+            1,
+            "document",
+        ),
+        (
+            "services:\n  web:",
+            "services:\n  We_b:",
+            K::Invalid,
+            3,
+            "services.We_b",
+        ),
+        ("services:", "services: &a [*a]", K::Syntax, 2, "services[0]"),
+        ("services:", "services: !custom", K::Syntax, 2, "services"),
+        ("services:", "services: }", K::Syntax, 2, "document"),
+    ];
+    for (from, to, kind, line, path) in cases {
+        let error = error(from, to);
+        assert_eq!(
+            (error.kind, error.line, error.path.as_str()),
+            (kind, line, path),
+            "{to}: {error}"
+        );
+        assert!(!error.mend.is_empty() && !error.problem.is_empty());
+    }
+}
+
+#[test]
+fn odd_things_are_accepted_with_a_warning() {
+    let cases = [
+        (
+            "denom: uakt",
+            "denom: uxyz",
+            "profiles.placement.akash.pricing.web.denom",
+        ),
+        (
+            "image: nginx",
+            "image: nginx\n    env: [A=b, null]",
+            "services.web.env[1]",
+        ),
+        ("services:\n", "services:\n  idle: {image: x}\n", "services.idle"),
+        ("services:\n", "include: [a.yaml]\nservices:\n", "include"),
+        ("version: \"2.0\"", "version: \"2.9\"", "version"),
+        ("count: 1\n", "count: 1\n---\nb: c\n", "document"),
+        (
+            "image: nginx",
+            "image: nginx\n    params: {storage: {default: {mount: /x}}}",
+            "services.web.params.storage.default",
+        ),
+    ];
+    for (from, to, path) in cases {
+        assert_eq!(warnings(from, to), [path], "{to}");
+    }
+}
+
+#[test]
+fn rules_between_parts_hold() {
+    let gpu = "size: 512Mi\n        gpu: {units: 1}\n";
+    assert_eq!(error("size: 512Mi\n", gpu).kind, ErrorKind::MissingField);
+    let model = "size: 512Mi\n        gpu: {units: 0, attributes: {vendor: {nvidia: []}}}\n";
+    assert_eq!(error("size: 512Mi\n", model).kind, ErrorKind::Limit);
+    let tee = "image: nginx\n    params: {tee: cpu-gpu}";
+    assert_eq!(error("image: nginx", tee).kind, ErrorKind::Reference);
+    let tee = "image: nginx\n    params: {tee: sgx}";
+    assert_eq!(error("image: nginx", tee).kind, ErrorKind::Invalid);
+    let mount = "image: nginx\n    params: {storage: {nothing: {mount: /x}}}";
+    assert_eq!(error("image: nginx", mount).kind, ErrorKind::Reference);
+    let volume = "        storage:\n          size: 512Mi";
+    let class = |attributes: &str| {
+        let to = format!("        storage:\n          - {{size: 512Mi, attributes: {attributes}}}");
+        error(volume, &to).kind
+    };
+    assert_eq!(class("{class: ram, persistent: true}"), ErrorKind::Invalid);
+    assert_eq!(class("{class: beta2}"), ErrorKind::Invalid);
+    assert_eq!(class("{class: gold, persistent: true}"), ErrorKind::Invalid);
+    assert_eq!(class("{persistent: perhaps}"), ErrorKind::Invalid);
+    assert_eq!(class("{persistent: true}"), ErrorKind::Reference);
+    let twice = "        storage:\n          - {size: 512Mi}\n          - {size: 1Gi}";
+    assert_eq!(error(volume, twice).kind, ErrorKind::DuplicateKey);
+}
+
+#[test]
+fn an_address_has_each_port_once() {
+    let exposes = |second: &str| {
+        let to = format!(
+            "to: [{{global: true, ip: front}}]\n      - {{port: 81, {second}, to: [{{global: true, ip: front}}]}}"
+        );
+        let text = GOOD.replacen("to:\n          - global: true", &to, 1);
+        parse(&(text + "endpoints: {front: {kind: ip}}\n")).map(|sdl| sdl.groups[0].leased_ips())
+    };
+    assert_eq!(exposes("as: 80").unwrap_err().kind, ErrorKind::Reference);
+    assert_eq!(exposes("as: 80, proto: udp"), Ok(1));
+    assert_eq!(exposes("as: 0"), Ok(1));
+}
+
+#[test]
+fn yaml_bombs_are_refused_by_arithmetic() {
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for n in 1..30 {
+        let p = n - 1;
+        bomb.push_str(&format!(
+            "a{n}: &a{n} [*a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}]\n"
+        ));
+    }
+    assert_eq!(parse(&bomb).unwrap_err().kind, ErrorKind::TooLarge);
+    let mut merges = String::from("a0: &a0 {k: v}\n");
+    for n in 1..60 {
+        let p = n - 1;
+        merges.push_str(&format!("a{n}: &a{n} {{<<: [*a{p}, *a{p}], k{n}: *a{p}}}\n"));
+    }
+    assert_eq!(parse(&merges).unwrap_err().kind, ErrorKind::TooLarge);
+}
+
+#[test]
+fn nesting_and_size_are_limited() {
+    for deep in [
+        "[".repeat(100_000),
+        "- ".repeat(100_000),
+        "{a: ".repeat(100_000),
+        "? ".repeat(100_000),
+    ] {
+        let kind = parse(&deep).unwrap_err().kind;
+        assert!(
+            matches!(kind, ErrorKind::TooLarge | ErrorKind::Syntax),
+            "{kind:?}"
+        );
+    }
+    let many = format!("a: [{}]", "1,".repeat(MAX_NODES + 1));
+    assert_eq!(parse(&many).unwrap_err().kind, ErrorKind::TooLarge);
+    let key = format!("{}: 1", "k".repeat(MAX_KEY + 1));
+    assert_eq!(parse(&key).unwrap_err().kind, ErrorKind::TooLarge);
+    assert_eq!(parse("").unwrap_err().kind, ErrorKind::MissingField);
+    assert_eq!(parse("just text").unwrap_err().kind, ErrorKind::WrongType);
+}
+
+#[test]
+fn warnings_are_limited() {
+    let many = format!("image: nginx\n    env: [A=b{}]", ", null".repeat(1000));
+    assert_eq!(warnings("image: nginx", &many).len(), 100);
+}

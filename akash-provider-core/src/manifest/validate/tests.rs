@@ -1,0 +1,164 @@
+use super::*;
+use crate::manifest::{HttpOptions, Proto};
+use crate::types::Resources;
+
+fn expose(port: u16, global: bool) -> ServiceExpose {
+    ServiceExpose {
+        port,
+        external_port: 0,
+        proto: Proto::Tcp,
+        service: String::new(),
+        global,
+        hosts: None,
+        http_options: HttpOptions::default(),
+        ip: String::new(),
+        endpoint_sequence_number: 0,
+    }
+}
+
+fn service(name: &str) -> Service {
+    Service {
+        name: name.to_owned(),
+        image: "nginx".to_owned(),
+        command: None,
+        args: None,
+        env: None,
+        resources: Resources {
+            id: 1,
+            ..Resources::default()
+        },
+        count: 1,
+        expose: vec![expose(80, true)],
+        params: None,
+        credentials: None,
+    }
+}
+
+fn group(name: &str, services: Vec<Service>) -> Group {
+    Group {
+        name: name.to_owned(),
+        services,
+    }
+}
+
+fn fault(groups: Vec<Group>) -> StructureFault {
+    match validate(&Manifest { groups }).unwrap_err() {
+        ManifestError::Structure { fault, .. } => fault,
+        other => panic!("{other}"),
+    }
+}
+
+/// The fault of a manifest of one service, changed.
+fn fault_of(change: impl FnOnce(&mut Service)) -> StructureFault {
+    let mut service = service("web");
+    change(&mut service);
+    fault(vec![group("west", vec![service])])
+}
+
+#[test]
+fn a_small_manifest_is_right() {
+    let groups = vec![group("west", vec![service("a"), service("b-1")])];
+    assert_eq!(validate(&Manifest { groups }), Ok(()));
+}
+
+#[test]
+fn groups_and_services_are_present_unique_and_sorted() {
+    use StructureFault as F;
+    assert_eq!(fault(vec![]), F::NoGroups);
+    assert_eq!(fault(vec![group("west", vec![])]), F::NoServices);
+    let twice = vec![
+        group("west", vec![service("a")]),
+        group("west", vec![service("a")]),
+    ];
+    assert_eq!(fault(twice), F::DuplicateGroup);
+    let unsorted = fault(vec![group("west", vec![service("b"), service("a")])]);
+    assert!(matches!(unsorted, F::ServicesUnsorted { name, before } if name == "a" && before == "b"));
+    assert_eq!(
+        fault(vec![group("west", vec![service("a"), service("a")])]),
+        F::DuplicateService
+    );
+}
+
+#[test]
+fn services_have_a_dns_name_an_image_and_an_id() {
+    for bad in ["", "Web", "1web", "web-", "-web", "we.b", "wéb", &"w".repeat(64)] {
+        let fault = fault_of(|s| s.name = bad.to_owned());
+        assert!(matches!(fault, StructureFault::ServiceName { .. }), "{bad}");
+    }
+    assert!(is_service_name(&"w".repeat(63)));
+    assert_eq!(fault_of(|s| s.image.clear()), StructureFault::NoImage);
+    assert_eq!(fault_of(|s| s.resources.id = 0), StructureFault::NoResourceId);
+}
+
+#[test]
+fn variables_have_names_kubernetes_takes() {
+    for bad in ["", "=x", "1A=x", "A B=x", ".=x", "..A=x", "Ä=x"] {
+        let fault = fault_of(|s| s.env = Some(vec!["OK=1".to_owned(), bad.to_owned()]));
+        assert!(matches!(fault, StructureFault::EnvName { .. }), "{bad}");
+    }
+    for good in ["A", "_a.b-c", "-x", "..".trim_end_matches('.')] {
+        assert_eq!(is_env_name(good), !good.is_empty(), "{good}");
+    }
+}
+
+#[test]
+fn exposes_are_sorted_and_have_a_port() {
+    assert_eq!(
+        fault_of(|s| s.expose = vec![expose(0, true)]),
+        StructureFault::NoPort
+    );
+    let unsorted = [
+        vec![expose(81, true), expose(80, true)],
+        vec![expose(80, false), expose(80, true)],
+    ];
+    for exposes in unsorted {
+        assert_eq!(fault_of(|s| s.expose = exposes), StructureFault::ExposesUnsorted);
+    }
+}
+
+#[test]
+fn hostnames_are_dns_names_and_unique_in_the_whole_manifest() {
+    for bad in [
+        "",
+        "Web.example.com",
+        "a..b",
+        "-a.com",
+        "a-.com",
+        "a_b.com",
+        "*.com",
+        &"a".repeat(254),
+    ] {
+        let fault = fault_of(|s| s.expose[0].hosts = Some(vec![bad.to_owned()]));
+        assert!(matches!(fault, StructureFault::Hostname { .. }), "{bad}");
+    }
+    let with_host = |name: &str| {
+        let mut service = service(name);
+        service.expose[0].hosts = Some(vec!["a.com".to_owned()]);
+        service
+    };
+    let groups = vec![
+        group("east", vec![with_host("a")]),
+        group("west", vec![with_host("a")]),
+    ];
+    assert!(matches!(fault(groups), StructureFault::DuplicateHostname { host } if host == "a.com"));
+}
+
+#[test]
+fn something_is_reachable_from_outside() {
+    assert_eq!(
+        fault_of(|s| s.expose = vec![expose(80, false)]),
+        StructureFault::NothingGlobal
+    );
+}
+
+#[test]
+fn messages_say_what_where_and_mend() {
+    let mut service = service("web");
+    service.expose[0].port = 0;
+    let groups = vec![group("west", vec![service])];
+    let error = validate(&Manifest { groups }).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid manifest: west.web.expose[0]: the port is 0; use 1 to 65535"
+    );
+}
