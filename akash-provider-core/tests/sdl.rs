@@ -1,6 +1,12 @@
 //! SDL texts and what they make: cases of our own, cases of a live chain, and the network's golden data where
 //! its folder is present.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may fail as loudly as tests"
+)]
+
 use akash_provider_core::manifest;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl};
 use serde_json::Value;

@@ -255,7 +255,7 @@ impl Tree {
                 .spot(line)
                 .error(ErrorKind::WrongType, problem, "use a plain word as the key"));
         };
-        if node.is_null() {
+        if node.is_null() || scalar.text.is_empty() {
             return Err(self
                 .spot(line)
                 .error(ErrorKind::WrongType, "a key is empty", "name it"));
