@@ -1,5 +1,7 @@
 //! SDL texts and what they make: cases of our own, cases of a live chain, and the network's golden data where
 //! its folder is present.
+//!
+//! `BLESS_SDL=1` writes what our own cases make; read the difference before keeping it.
 
 #![allow(
     clippy::unwrap_used,

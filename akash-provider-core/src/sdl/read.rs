@@ -119,7 +119,11 @@ fn deployed(at: &At<'_>) -> Result<Deployed, SdlError> {
             .text()?
             .to_owned();
         let count_at = fields.required("count", "say how many replicas, from 1")?;
-        let count = count_at.whole(u32::MAX)?;
+        let with_mend = |error| SdlError {
+            mend: "use a whole number from 1, without quotes".to_owned(),
+            ..error
+        };
+        let count = count_at.whole(u32::MAX).map_err(with_mend)?;
         if count == 0 {
             let problem = "the count is 0";
             return Err(count_at.spot.error(
