@@ -17,6 +17,7 @@ mod explain;
 pub(crate) mod gpu;
 mod layout;
 pub mod memory;
+mod need;
 mod pack;
 #[cfg(feature = "runtime")]
 mod source;

@@ -213,7 +213,7 @@ fn nowhere_is_remembered(mut inventory: Box<dyn Inventory>) {
 
 fn gpu_models_are_made_concrete(mut inventory: Box<dyn Inventory>) {
     let any = with_gpus(unit(4, 100, 1 << 20, 0, 2), 1, &["vendor/nvidia/model/*"]);
-    let taken = take(&mut inventory, &[any.clone()]);
+    let taken = take(&mut inventory, std::slice::from_ref(&any));
     let key = &taken.units[0].resources.gpu.attributes[0].key;
     assert_eq!(key, "vendor/nvidia/model/a100");
     let params = taken.params.get(&4).cloned().flatten();

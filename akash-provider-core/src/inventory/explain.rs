@@ -2,7 +2,8 @@
 
 use super::gpu::Want;
 use super::memory::NodeInventory;
-use super::pack::{self, Need};
+use super::need::Need;
+use super::pack;
 use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;
 

@@ -7,7 +7,8 @@
 //! (Hall's condition), so that no kind is ever sold twice.
 
 use super::layout::{Free, Layout, pair};
-use super::pack::{self, Need};
+use super::need::Need;
+use super::pack;
 use super::spec::{ClusterSpec, Quantity};
 use super::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Place,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::bidding::Decline;
-use crate::engine::status::LeasedIpStatus;
+use crate::engine::status::{LeasedIpStatus, ReservationStatus};
 use crate::inventory::{ClusterSpec, GpuSpec, LeasedIpUsage, NodeInventory, NodeSpec, Placement};
 use crate::types::{
     Address, Attribute, BidId, Dec, DecCoin, Endpoint, Gpu, LeaseId, PlacementRequirements, Resources,
