@@ -46,8 +46,6 @@ pub struct Hostnames {
     blocked_domains: BTreeSet<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Leases that wanted a name their own tenant held elsewhere.
-    withheld: BTreeMap<Arc<str>, BTreeSet<LeaseId>>,
 }
 
 impl Hostnames {
@@ -93,7 +91,6 @@ impl Hostnames {
                 self.check_not_blocked(name)?;
             }
         }
-        self.forget_wishes(lease);
         let mut reserved = Reserved::default();
         let held = self.by_group.get(group).into_iter().flatten();
         let given_up: Vec<_> = held.filter(|n| !names.contains(&***n)).cloned().collect();
@@ -103,8 +100,6 @@ impl Hostnames {
         }
         for name in names {
             if self.holder(&name).is_some_and(|h| h.order.group != *group) {
-                let wishes = self.withheld.entry(name.as_str().into()).or_default();
-                wishes.insert(lease.clone());
                 reserved.withheld.push(name);
             } else {
                 self.assign(&name, lease);
@@ -116,7 +111,6 @@ impl Hostnames {
     /// Gives up everything a lease holds and returns it. Names that a later lease of the same group has taken
     /// over stay.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
-        self.forget_wishes(lease);
         let names = self.held_by(lease);
         for name in &names {
             self.remove(name);
@@ -169,16 +163,6 @@ impl Hostnames {
         mine.map(ToString::to_string).collect()
     }
 
-    /// Leases that were refused these names because their own tenant held them elsewhere; once the names are
-    /// free, deploying these leases again gives them their names.
-    #[must_use]
-    pub fn waiting_for(&self, hostnames: &[String]) -> BTreeSet<LeaseId> {
-        let wishes = hostnames
-            .iter()
-            .filter_map(|n| self.withheld.get(n.to_lowercase().as_str()));
-        wishes.flatten().cloned().collect()
-    }
-
     /// Every name with its holder.
     #[must_use]
     pub fn all(&self) -> BTreeMap<String, LeaseId> {
@@ -209,12 +193,6 @@ impl Hostnames {
     fn assign(&mut self, name: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.remove(name);
         let name: Arc<str> = name.into();
-        if let Some(wishes) = self.withheld.get_mut(&name) {
-            wishes.remove(lease);
-            if wishes.is_empty() {
-                self.withheld.remove(&name);
-            }
-        }
         let group = lease.order.group.clone();
         self.by_group.entry(group).or_default().insert(name.clone());
         self.by_name.insert(name, lease.clone());
@@ -230,12 +208,5 @@ impl Hostnames {
             }
         }
         Some(holder)
-    }
-
-    fn forget_wishes(&mut self, lease: &LeaseId) {
-        self.withheld.retain(|_, wishes| {
-            wishes.retain(|l| l != lease);
-            !wishes.is_empty()
-        });
     }
 }

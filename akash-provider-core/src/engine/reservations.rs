@@ -225,17 +225,24 @@ impl Reservations {
         self.held.get(order).map(|h| Arc::clone(&h.params))
     }
 
-    /// Sets the scheduling facts a deployment already runs with; its units are narrowed to the GPUs they name,
-    /// and where that is another promise than before, its replicas are placed again. False when there is no
-    /// such reservation.
+    /// Takes over the scheduling facts a deployment already runs with; what they do not say stays as promised.
+    /// Units are narrowed to the GPUs they name, and where that is another promise than before, the replicas
+    /// are placed again. False when there is no such reservation.
     pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
         let Some(held) = self.held.get_mut(order) else {
             return false;
         };
+        let mut promise = (*held.params).clone();
+        for (id, params) in params.iter().filter(|(_, params)| params.is_some()) {
+            promise.insert(*id, params.clone());
+        }
+        if promise == *held.params {
+            return true;
+        }
         let before = held.allocation();
-        let mut units = held.units.to_vec();
-        let changed = params::narrow(&mut units, params);
-        held.params = self.shared.intern(params.clone());
+        let mut units = before.units.clone();
+        let changed = params::narrow(&mut units, &promise);
+        held.params = self.shared.intern(promise);
         if changed {
             held.units = Arc::new(units);
             held.places = Box::default();

@@ -398,7 +398,13 @@ fn params_of_a_running_deployment_are_taken_over() {
     let params = params::promised(&[h100]);
     assert!(ledger.set_params(&order(1), &params));
     assert!(!ledger.set_params(&order(2), &params));
-    assert_eq!(*ledger.params(&order(1)).unwrap(), params);
+    assert!(ledger.set_params(&order(1), &SchedulerParamsById::from([(1, None)])));
+    assert!(ledger.set_params(&order(1), &SchedulerParamsById::new()));
+    assert_eq!(
+        *ledger.params(&order(1)).unwrap(),
+        params,
+        "silence takes nothing back"
+    );
     let free: Vec<_> = ledger.available().nodes.iter().map(|n| n.gpu.available).collect();
     assert_eq!(free, [2, 1]);
     assert!(ledger.recount_matches());
