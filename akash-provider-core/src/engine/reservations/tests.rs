@@ -356,6 +356,22 @@ fn w15_a_lease_is_counted_once_whatever_its_pods_do() {
 }
 
 #[test]
+fn w15_a_replica_whose_pod_is_gone_stays_where_it_was() {
+    let nodes = || capacity(&[("a", 2000), ("b", 4000)]);
+    let mut ledger = ledger(nodes());
+    ledger.reserve(&order(1), &group(vec![unit(1, 1000, 3)])).unwrap();
+    assert_eq!(free_cpu(&ledger), [0, 3000]);
+    ledger.update(pods(nodes(), 1, &[("a", 2)]));
+    assert_eq!(free_cpu(&ledger), [0, 3000]);
+    ledger.update(pods(nodes(), 2, &[("b", 3)]));
+    assert_eq!(
+        free_cpu(&ledger),
+        [0, 3000],
+        "pods of nobody we know are not ours"
+    );
+}
+
+#[test]
 fn capacity_that_shrinks_is_overcommitted_and_nothing_is_lost() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let spec = group(vec![unit(1, 1000, 4)]);

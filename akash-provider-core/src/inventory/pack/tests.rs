@@ -296,6 +296,23 @@ fn a_choice_is_made_again_when_a_later_unit_needs_the_model() {
 }
 
 #[test]
+fn the_model_that_some_node_takes_soonest_is_chosen() {
+    let gpus_of = |model: &str| GpuSpec::new("nvidia", model, "", "", 1);
+    let mut full = node("n1", 1000).with_gpus(gpus_of("a100"));
+    full.gpu_allocated = 1;
+    let spec = ClusterSpec::of_nodes([
+        full,
+        node("n2", 1000).with_gpus(gpus_of("h100")),
+        node("n3", 1000).with_gpus(gpus_of("a100")),
+    ]);
+    let open = gpus(sized(1, 1, MI, 0, 1), 1, &["vendor/nvidia/model/*"]);
+    let allocation = NodeInventory::new(&spec)
+        .adjust(&[open], AdjustOptions::default())
+        .unwrap();
+    assert_eq!(&*allocation.places[0].node, "n2");
+}
+
+#[test]
 fn gpus_without_a_readable_attribute_match_nothing() {
     for keys in [&[][..], &["vendor/intel/model/max"], &["junk"]] {
         assert!(fits(&[gpus(unit(1000, 1), 1, keys)]).is_err(), "{keys:?}");
