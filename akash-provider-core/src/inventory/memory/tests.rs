@@ -127,7 +127,7 @@ fn specs_are_plain_json() {
 }
 
 #[cfg(feature = "conformance")]
-mod suites {
+mod conformance {
     use super::*;
     use crate::inventory::InventorySource;
     use crate::inventory::conformance::{source_suite, suite};
