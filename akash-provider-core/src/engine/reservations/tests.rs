@@ -1,0 +1,552 @@
+use super::*;
+use crate::bidding::Decline;
+use crate::engine::status::{LeasedIpStatus, ReservationStatus};
+use crate::inventory::{ClusterSpec, GpuSpec, LeasedIpUsage, NodeInventory, NodeSpec, Placement};
+use crate::types::{
+    Address, Attribute, BidId, Dec, DecCoin, Endpoint, Gpu, LeaseId, PlacementRequirements, Resources,
+};
+use proptest::prelude::*;
+
+const GIB: i64 = 1 << 30;
+
+fn address(byte: u8) -> Address {
+    Address::from_bytes(&[byte; 20]).unwrap()
+}
+
+fn config() -> Config {
+    Config {
+        leased_ips: true,
+        external_ports: 1000,
+        ..Config::new(address(9), "chain")
+    }
+}
+
+fn order(dseq: u64) -> OrderId {
+    format!("{}/{dseq}/1/1", address(1)).parse().unwrap()
+}
+
+fn lease(dseq: u64) -> LeaseId {
+    BidId {
+        order: order(dseq),
+        provider: address(9),
+    }
+}
+
+fn unit(id: u32, cpu: u64, count: u32) -> ResourceUnit {
+    let mut resources = Resources {
+        id,
+        ..Resources::default()
+    };
+    resources.cpu.units = cpu;
+    resources.memory.bytes = 1 << 20;
+    ResourceUnit {
+        resources,
+        count,
+        price: DecCoin::new(&"uact".into(), Dec::ZERO),
+    }
+}
+
+fn with_gpu(mut unit: ResourceUnit, keys: &[&str]) -> ResourceUnit {
+    let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
+    unit.resources.gpu = Gpu { units: 1, attributes };
+    unit
+}
+
+fn group(units: Vec<ResourceUnit>) -> GroupSpec {
+    GroupSpec {
+        name: "dcloud".to_owned(),
+        requirements: PlacementRequirements::default(),
+        resources: units,
+    }
+}
+
+fn one(cpu: u64) -> GroupSpec {
+    group(vec![unit(1, cpu, 1)])
+}
+
+fn with_endpoints(kind: EndpointKind, sequence_numbers: &[u32]) -> GroupSpec {
+    let mut spec = one(10);
+    let endpoint = |n: &u32| Endpoint {
+        kind,
+        sequence_number: *n,
+    };
+    spec.resources[0].resources.endpoints = sequence_numbers.iter().map(endpoint).collect();
+    spec
+}
+
+fn capacity(nodes: &[(&str, i64)]) -> InventoryUpdate {
+    let nodes = nodes
+        .iter()
+        .map(|(name, cpu)| NodeSpec::new(*name, *cpu, 64 * GIB, 1 << 40));
+    of_spec(&ClusterSpec::of_nodes(nodes))
+}
+
+fn of_spec(spec: &ClusterSpec) -> InventoryUpdate {
+    InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(spec)),
+        placements: Vec::new(),
+        leased_ips: None,
+    }
+}
+
+fn with_ips(mut update: InventoryUpdate, total: u32, in_use: u32, confirmed: &[u64]) -> InventoryUpdate {
+    update.leased_ips = Some(LeasedIpUsage {
+        total,
+        in_use,
+        confirmed: confirmed.iter().map(|d| lease(*d)).collect(),
+    });
+    update
+}
+
+fn pods(mut update: InventoryUpdate, dseq: u64, places: &[(&str, u32)]) -> InventoryUpdate {
+    let places = places.iter().map(|(node, replicas)| Place {
+        unit: 1,
+        node: (*node).into(),
+        replicas: *replicas,
+    });
+    update.placements.push(Placement {
+        lease: lease(dseq),
+        places: places.collect(),
+    });
+    update
+}
+
+fn ledger(update: InventoryUpdate) -> Reservations {
+    let mut ledger = Reservations::new(&config());
+    ledger.update(update);
+    ledger
+}
+
+fn free_cpu(ledger: &Reservations) -> Vec<u64> {
+    ledger.available().nodes.iter().map(|n| n.cpu.available).collect()
+}
+
+#[test]
+fn nothing_is_reserved_before_capacity_is_known() {
+    let mut ledger = Reservations::new(&config());
+    assert!(!ledger.is_known());
+    assert!(matches!(
+        ledger.reserve(&order(1), &one(100)),
+        Err(Decline::Unknown { .. })
+    ));
+    assert!(!ledger.explain(&one(100)).fits);
+    assert!(ledger.is_empty() && ledger.recount_matches());
+}
+
+#[test]
+fn w8_release_returns_capacity_at_once() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    ledger.reserve(&order(1), &one(4000)).unwrap();
+    let full = ledger.reserve(&order(2), &one(4000));
+    assert!(matches!(full, Err(Decline::InsufficientCapacity { .. })));
+    assert!(ledger.unreserve(&order(1)));
+    assert!(!ledger.unreserve(&order(1)));
+    assert!(ledger.reserve(&order(2), &one(4000)).is_ok());
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn a_second_reserve_of_an_order_is_the_first() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    let first = ledger.reserve(&order(1), &one(3000)).unwrap();
+    let second = ledger.reserve(&order(1), &one(3000)).unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(free_cpu(&ledger), [1000]);
+}
+
+#[test]
+fn w10_half_an_overcommit_is_half() {
+    let config = Config {
+        overcommit_cpu_percent: 50,
+        overcommit_memory_percent: 150,
+        overcommit_storage_percent: 20,
+        ..config()
+    };
+    let mut ledger = Reservations::new(&config);
+    ledger.update(capacity(&[("a", 4000)]));
+    let mut spec = group(vec![unit(1, 6000, 1)]);
+    spec.resources[0].resources.memory.bytes = 1000;
+    let units = ledger.reserve(&order(1), &spec).unwrap();
+    assert_eq!(units[0].resources.cpu.units, 4000);
+    assert_eq!(units[0].resources.memory.bytes, 400);
+    assert_eq!(free_cpu(&ledger), [0]);
+}
+
+#[test]
+fn w10_an_adopted_offer_is_not_divided_again() {
+    let config = Config {
+        overcommit_cpu_percent: 100,
+        ..config()
+    };
+    let mut ledger = Reservations::new(&config);
+    ledger.adopt(&order(1), &[unit(1, 1000, 1)], Some(&one(2000)));
+    ledger.adopt(&order(2), &[], Some(&one(2000)));
+    ledger.adopt(&order(3), &[], None);
+    ledger.update(capacity(&[("a", 4000)]));
+    assert_eq!(free_cpu(&ledger), [2000]);
+    assert_eq!(ledger.len(), 3);
+    ledger.adopt(&order(3), &[unit(1, 500, 1)], None);
+    ledger.adopt(&order(3), &[unit(1, 900, 1)], None);
+    assert_eq!(free_cpu(&ledger), [1500]);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn w11_the_pool_of_external_ports_is_enforced() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    let ports = |k: u32| with_endpoints(EndpointKind::RandomPort, &vec![0; k as usize]);
+    ledger.reserve(&order(1), &ports(7)).unwrap();
+    ledger.reserve(&order(1), &ports(7)).unwrap();
+    assert_eq!(ledger.status().external_ports_free, 993);
+    ledger.update(capacity(&[("a", 4000)]));
+    assert_eq!(ledger.status().external_ports_free, 993);
+    let wanted = ledger.reserve(&order(2), &ports(994));
+    assert_eq!(
+        wanted,
+        Err(Decline::ExternalPortsExhausted {
+            wanted: 994,
+            free: 993
+        })
+    );
+    ledger.unreserve(&order(1));
+    assert_eq!(ledger.status().external_ports_free, 1000);
+    assert!(ledger.reserve(&order(2), &ports(994)).is_ok());
+}
+
+fn ips(sequence_numbers: &[u32]) -> GroupSpec {
+    with_endpoints(EndpointKind::LeasedIp, sequence_numbers)
+}
+
+#[test]
+fn leased_ips_without_a_pool_are_declined() {
+    let mut ledger = Reservations::new(&Config {
+        leased_ips: false,
+        ..config()
+    });
+    ledger.update(capacity(&[("a", 4000)]));
+    assert_eq!(
+        ledger.reserve(&order(1), &ips(&[1, 1, 2])),
+        Err(Decline::NoLeasedIps { wanted: 2 })
+    );
+    assert_eq!(ledger.status().leased_ips, None);
+    assert_eq!(free_cpu(&ledger), [4000]);
+}
+
+#[test]
+fn leased_ips_are_counted_until_the_pool_counts_them() {
+    let nodes = || capacity(&[("a", 4000)]);
+    let mut ledger = ledger(with_ips(nodes(), 5, 5, &[]));
+    let exhausted = Err(Decline::LeasedIpsExhausted { wanted: 1, free: 0 });
+    assert_eq!(ledger.reserve(&order(1), &ips(&[1])), exhausted);
+    ledger.update(with_ips(nodes(), 5, 4, &[]));
+    assert!(ledger.reserve(&order(1), &ips(&[1])).is_ok());
+    assert_eq!(ledger.reserve(&order(2), &ips(&[1])), exhausted);
+    ledger.update(with_ips(nodes(), 6, 5, &[1]));
+    assert!(ledger.reserve(&order(2), &ips(&[1])).is_ok());
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn leased_ip_status_vectors() {
+    let nodes = || capacity(&[("a", 4000)]);
+    let mut first = ledger(with_ips(nodes(), 10, 0, &[]));
+    first.reserve(&order(1), &ips(&[1, 2])).unwrap();
+    first.reserve(&order(2), &ips(&[1])).unwrap();
+    first.reserve(&order(3), &ips(&[1, 2, 3])).unwrap();
+    first.update(with_ips(nodes(), 10, 4, &[3]));
+    let status = |total, allocated, available| {
+        Some(LeasedIpStatus {
+            total,
+            allocated,
+            available,
+        })
+    };
+    assert_eq!(first.status().leased_ips, status(10, 7, 3));
+
+    let mut second = ledger(with_ips(nodes(), 10, 0, &[]));
+    second.reserve(&order(1), &ips(&[1, 2, 3, 4])).unwrap();
+    second.update(with_ips(nodes(), 3, 2, &[]));
+    assert_eq!(second.status().leased_ips, status(3, 6, 0));
+}
+
+#[test]
+fn w8_confirmed_ips_are_free_at_once_too() {
+    let nodes = || capacity(&[("a", 4000)]);
+    let mut ledger = ledger(with_ips(nodes(), 1, 0, &[]));
+    ledger.reserve(&order(1), &ips(&[1])).unwrap();
+    ledger.update(with_ips(nodes(), 1, 1, &[1]));
+    ledger.unreserve(&order(1));
+    assert!(ledger.reserve(&order(2), &ips(&[1])).is_ok());
+    ledger.update(with_ips(nodes(), 1, 0, &[]));
+    assert_eq!(ledger.status().leased_ips.unwrap().available, 0);
+}
+
+#[test]
+fn w38_an_update_without_a_count_of_ips_stops_nobody() {
+    let nodes = || capacity(&[("a", 4000)]);
+    let mut ledger = ledger(nodes());
+    assert!(matches!(
+        ledger.reserve(&order(1), &ips(&[1])),
+        Err(Decline::Unknown { .. })
+    ));
+    assert!(
+        ledger.reserve(&order(2), &one(10)).is_ok(),
+        "others are not held back"
+    );
+    ledger.update(with_ips(nodes(), 2, 1, &[]));
+    ledger.update(nodes());
+    assert!(ledger.reserve(&order(1), &ips(&[1])).is_ok());
+}
+
+fn two_models() -> ClusterSpec {
+    let node = |name: &str, model: &str| {
+        let gpus = GpuSpec::new("nvidia", model, "80Gi", "pcie", 2);
+        NodeSpec::new(name, 4000, 64 * GIB, GIB).with_gpus(gpus)
+    };
+    ClusterSpec::of_nodes([node("a", "a100"), node("h", "h100")])
+}
+
+#[test]
+fn w15_the_promised_gpu_survives_every_update() {
+    let mut ledger = ledger(of_spec(&two_models()));
+    let any = group(vec![with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/*"])]);
+    let promised = ledger.reserve(&order(1), &any).unwrap();
+    let params = ledger.params(&order(1)).unwrap();
+    assert_eq!(
+        promised[0].resources.gpu.attributes[0].key,
+        "vendor/nvidia/model/a100"
+    );
+    let mut without = two_models();
+    without.nodes.remove(0);
+    ledger.update(of_spec(&without));
+    assert_eq!(ledger.available().overcommitted_replicas, 1, "no other a100");
+    assert_eq!(
+        ledger.available().nodes[0].gpu.available,
+        2,
+        "the h100 are not touched"
+    );
+    ledger.update(of_spec(&two_models()));
+    assert_eq!(ledger.units(&order(1)).unwrap(), promised);
+    assert_eq!(ledger.params(&order(1)).unwrap(), params);
+    assert_eq!(ledger.available().nodes[0].gpu.available, 1);
+    assert_eq!(ledger.available().overcommitted_replicas, 0);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn w15_a_lease_is_counted_once_whatever_its_pods_do() {
+    let nodes = || capacity(&[("a", 4000), ("b", 4000)]);
+    let mut ledger = ledger(nodes());
+    let spec = group(vec![unit(1, 1000, 2)]);
+    ledger.reserve(&order(1), &spec).unwrap();
+    assert_eq!(free_cpu(&ledger), [2000, 4000]);
+    for (pods_at, expected) in [
+        (vec![("b", 2)], [4000, 2000]),
+        (vec![("b", 1)], [4000, 2000]),
+        (vec![("a", 1)], [3000, 3000]),
+        (vec![("a", 2), ("b", 2)], [2000, 4000]),
+        (vec![], [2000, 4000]),
+    ] {
+        ledger.update(pods(nodes(), 1, &pods_at));
+        assert_eq!(free_cpu(&ledger), expected, "{pods_at:?}");
+        assert!(ledger.recount_matches());
+    }
+    ledger.unreserve(&order(1));
+    assert_eq!(free_cpu(&ledger), [4000, 4000]);
+}
+
+#[test]
+fn w15_a_replica_whose_pod_is_gone_stays_where_it_was() {
+    let nodes = || capacity(&[("a", 2000), ("b", 4000)]);
+    let mut ledger = ledger(nodes());
+    ledger.reserve(&order(1), &group(vec![unit(1, 1000, 3)])).unwrap();
+    assert_eq!(free_cpu(&ledger), [0, 3000]);
+    ledger.update(pods(nodes(), 1, &[("a", 2)]));
+    assert_eq!(free_cpu(&ledger), [0, 3000]);
+    ledger.update(pods(nodes(), 2, &[("b", 3)]));
+    assert_eq!(
+        free_cpu(&ledger),
+        [0, 3000],
+        "pods of nobody we know are not ours"
+    );
+}
+
+#[test]
+fn capacity_that_shrinks_is_overcommitted_and_nothing_is_lost() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    let spec = group(vec![unit(1, 1000, 4)]);
+    ledger.reserve(&order(1), &spec).unwrap();
+    ledger.update(capacity(&[("a", 2500)]));
+    assert_eq!(ledger.available().overcommitted_replicas, 2);
+    assert_eq!(free_cpu(&ledger), [0]);
+    assert!(ledger.reserve(&order(2), &one(1)).is_err());
+    ledger.update(capacity(&[("a", 5000)]));
+    assert_eq!(free_cpu(&ledger), [1000]);
+    ledger.update(capacity(&[]));
+    assert_eq!(ledger.available().overcommitted_replicas, 4);
+    ledger.update(capacity(&[("b", 3000)]));
+    assert_eq!(
+        ledger.available().overcommitted_replicas,
+        1,
+        "as many as fit find a place"
+    );
+    assert_eq!(free_cpu(&ledger), [0]);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn replicas_without_a_place_come_before_new_orders() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    ledger.reserve(&order(1), &one(4000)).unwrap();
+    ledger.adopt(&order(2), &[unit(1, 3000, 1)], None);
+    assert_eq!(ledger.available().overcommitted_replicas, 1);
+    ledger.unreserve(&order(1));
+    assert_eq!(ledger.available().overcommitted_replicas, 0);
+    assert_eq!(free_cpu(&ledger), [1000]);
+}
+
+#[test]
+fn params_of_a_running_deployment_are_taken_over() {
+    let mut ledger = ledger(of_spec(&two_models()));
+    let open = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/*"]);
+    ledger.adopt(&order(1), &[open], None);
+    let h100 = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/h100"]);
+    let params = params::promised(&[h100]);
+    assert!(ledger.set_params(&order(1), &params));
+    assert!(!ledger.set_params(&order(2), &params));
+    assert!(ledger.set_params(&order(1), &SchedulerParamsById::from([(1, None)])));
+    assert!(ledger.set_params(&order(1), &SchedulerParamsById::new()));
+    assert_eq!(
+        *ledger.params(&order(1)).unwrap(),
+        params,
+        "silence takes nothing back"
+    );
+    let free: Vec<_> = ledger.available().nodes.iter().map(|n| n.gpu.available).collect();
+    assert_eq!(free, [2, 1]);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn reservations_with_nothing_special_share_their_params() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    ledger.reserve(&order(1), &one(10)).unwrap();
+    ledger.reserve(&order(2), &one(20)).unwrap();
+    let (one, other) = (
+        ledger.params(&order(1)).unwrap(),
+        ledger.params(&order(2)).unwrap(),
+    );
+    assert!(Arc::ptr_eq(&one, &other));
+    assert_eq!(*one, SchedulerParamsById::from([(1, None)]));
+}
+
+#[test]
+fn a_reservation_is_small() {
+    let each = size_of::<(OrderId, Held)>();
+    let heap = 16 + size_of::<Vec<ResourceUnit>>() + size_of::<ResourceUnit>() + size_of::<Place>();
+    assert!(each <= 96 && heap <= 320, "{each} in the map, {heap} beside it");
+}
+
+#[test]
+fn status_tells_active_from_pending_in_order() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    for dseq in [3, 1, 2] {
+        ledger.reserve(&order(dseq), &one(100 * dseq)).unwrap();
+    }
+    assert!(ledger.mark_active(&order(2)));
+    assert!(!ledger.mark_active(&order(7)));
+    let status = ledger.status();
+    let dseqs =
+        |list: &[ReservationStatus]| list.iter().map(|r| r.order.deployment().dseq).collect::<Vec<_>>();
+    assert_eq!(dseqs(&status.active), [2]);
+    assert_eq!(dseqs(&status.pending), [1, 3]);
+    assert_eq!(status.active[0].cpu, 200);
+    assert_eq!(ledger.orders().count(), 3);
+}
+
+#[test]
+fn explain_names_ports_and_addresses_too() {
+    let ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 1, &[]));
+    let explanation = ledger.explain(&ips(&[1]));
+    assert!(!explanation.fits);
+    assert_eq!(
+        explanation.cluster,
+        ["insufficient number of IPs: unable to reserve 1, 0 are free"]
+    );
+    assert!(ledger.explain(&one(100)).fits);
+    assert!(!ledger.explain(&one(5000)).nodes[0].missing.is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve(u64, u64, u32),
+    ReserveGpu(u64),
+    Adopt(u64, u64, u32),
+    Unreserve(u64),
+    Update(Vec<i64>),
+    Pods(u64, usize, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let dseq = 0u64..8;
+    prop_oneof![
+        (dseq.clone(), 1u64..3000, 1u32..4).prop_map(|(d, c, n)| Step::Reserve(d, c, n)),
+        dseq.clone().prop_map(Step::ReserveGpu),
+        (dseq.clone(), 1u64..3000, 0u32..4).prop_map(|(d, c, n)| Step::Adopt(d, c, n)),
+        dseq.clone().prop_map(Step::Unreserve),
+        prop::collection::vec(0i64..6000, 0..4).prop_map(Step::Update),
+        (dseq, 0usize..4, 0u32..4).prop_map(|(d, node, n)| Step::Pods(d, node, n)),
+    ]
+}
+
+const NODES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn world(cpus: &[i64]) -> InventoryUpdate {
+    let node = |(name, cpu): (&&str, &i64)| {
+        let gpus = GpuSpec::new("nvidia", if *cpu % 2 == 0 { "a100" } else { "h100" }, "", "", 1);
+        NodeSpec::new(*name, *cpu, GIB, GIB).with_gpus(gpus)
+    };
+    of_spec(&ClusterSpec::of_nodes(NODES.iter().zip(cpus).map(node)))
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_calls_equals_a_recount(steps in prop::collection::vec(step(), 1..40)) {
+        let mut ledger = Reservations::new(&config());
+        let mut cpus = vec![4000, 4001];
+        for step in steps {
+            let before = ledger.available();
+            match step {
+                Step::Reserve(d, cpu, n) => {
+                    let held = ledger.contains(&order(d));
+                    let result = ledger.reserve(&order(d), &group(vec![unit(1, cpu, n), unit(2, cpu / 2, 1)]));
+                    if held || result.is_err() {
+                        prop_assert_eq!(ledger.available(), before);
+                    }
+                }
+                Step::ReserveGpu(d) => {
+                    let any = with_gpu(unit(1, 10, 1), &["vendor/nvidia/model/*"]);
+                    let _ = ledger.reserve(&order(d), &group(vec![any]));
+                }
+                Step::Adopt(d, cpu, n) => ledger.adopt(&order(d), &[unit(1, cpu, n)], None),
+                Step::Unreserve(d) => drop(ledger.unreserve(&order(d))),
+                Step::Update(new) => {
+                    ledger.update(world(&new));
+                    cpus = new;
+                }
+                Step::Pods(d, node, n) => ledger.update(pods(world(&cpus), d, &[(NODES[node], n)])),
+            }
+            prop_assert!(ledger.recount_matches());
+            if let Some(known) = &ledger.known {
+                let mut exact = known.base.dup();
+                ledger.held.values().for_each(|h| exact.restore(&h.allocation()));
+                prop_assert_eq!(format!("{exact:?}"), format!("{:?}", known.left));
+            }
+        }
+        let orders: Vec<_> = ledger.orders().cloned().collect();
+        for order in orders {
+            ledger.unreserve(&order);
+        }
+        let expected = ledger.known.as_ref().map(|k| k.base.metrics()).unwrap_or_default();
+        prop_assert_eq!(ledger.available(), expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the ledger says of itself.
+
+use super::pools::Pools;
+use super::{Held, Reservations, claim, committed_units, pins};
+use crate::engine::status::{InventoryStatus, ReservationStatus};
+use crate::inventory::{Explanation, Metrics};
+use crate::types::{GroupSpec, OrderId, ResourceUnit};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Reservations {
+    /// Why a group would or would not fit now: ports and addresses, then node by node.
+    #[must_use]
+    pub fn explain(&self, spec: &GroupSpec) -> Explanation {
+        let Some(known) = &self.known else {
+            return Explanation {
+                cluster: vec!["the capacity of the cluster is not known yet".to_owned()],
+                ..Explanation::default()
+            };
+        };
+        let mut explanation = known.left.explain(&committed_units(&self.config, spec));
+        if let Err(decline) = self.pools.check(claim(&spec.resources)) {
+            explanation.fits = false;
+            explanation.cluster.push(decline.to_string());
+        }
+        explanation
+    }
+
+    /// Everything that is held and what is left.
+    #[must_use]
+    pub fn status(&self) -> InventoryStatus {
+        let of = |active: bool| {
+            let orders = self.orders().filter(move |o| self.held[*o].active == active);
+            orders
+                .map(|o| summary(o, &self.held[o].units))
+                .collect::<Vec<_>>()
+        };
+        InventoryStatus {
+            active: of(true),
+            pending: of(false),
+            available: self.available(),
+            external_ports_free: self.pools.ports_free(),
+            leased_ips: self.pools.ips(),
+        }
+    }
+
+    /// What is left; empty while capacity is not known.
+    #[must_use]
+    pub fn available(&self) -> Metrics {
+        self.known
+            .as_ref()
+            .map_or_else(Metrics::default, |k| k.left.metrics())
+    }
+
+    /// Counts everything from scratch and says whether the ledger agrees; false is a defect.
+    #[must_use]
+    pub fn recount_matches(&self) -> bool {
+        let mut pools = Pools::new(&self.config);
+        for held in self.held.values() {
+            pools.take(held.claim);
+        }
+        let Some(known) = &self.known else {
+            return pools.taken() == self.pools.taken();
+        };
+        let (mut left, mut back) = (known.base.dup(), known.left.dup());
+        for held in self.held.values() {
+            left.restore(&held.allocation());
+            back.release(&held.allocation());
+        }
+        let homeless = |(_, h): &(&OrderId, &Held)| pins::incomplete(&h.units, &h.places);
+        let homeless: BTreeSet<_> = self.held.iter().filter(homeless).map(|(o, _)| o).collect();
+        pools.taken() == self.pools.taken()
+            && left.metrics() == known.left.metrics()
+            && back.metrics() == known.base.metrics()
+            && self.homeless.iter().eq(homeless)
+    }
+}
+
+fn summary(order: &OrderId, units: &[ResourceUnit]) -> ReservationStatus {
+    let mut sum = ReservationStatus {
+        order: order.clone(),
+        cpu: 0,
+        gpu: 0,
+        memory: 0,
+        storage_ephemeral: 0,
+        storage: BTreeMap::new(),
+    };
+    let add = |to: &mut u64, each: u64, unit: &ResourceUnit| {
+        *to = to.saturating_add(each.saturating_mul(u64::from(unit.count)));
+    };
+    for unit in units {
+        add(&mut sum.cpu, unit.resources.cpu.units, unit);
+        add(&mut sum.gpu, unit.resources.gpu.units, unit);
+        add(&mut sum.memory, unit.resources.memory.bytes, unit);
+        for volume in &unit.resources.storage {
+            let to = match volume.class() {
+                Some(class) => sum.storage.entry(class.to_owned()).or_default(),
+                None => &mut sum.storage_ephemeral,
+            };
+            add(to, volume.bytes, unit);
+        }
+    }
+    sum
+}

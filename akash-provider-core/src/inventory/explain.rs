@@ -1,0 +1,208 @@
+//! Why a group fits or not, node by node, in words.
+
+use super::gpu::Want;
+use super::memory::NodeInventory;
+use super::need::Need;
+use super::pack;
+use super::{Explanation, NodeVerdict};
+use crate::types::ResourceUnit;
+
+/// Says for every unit and node what is missing.
+pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
+    let fits = pack::fit(&mut inventory.clone(), units, true);
+    let mut explanation = Explanation {
+        fits: fits.is_ok(),
+        ignored: inventory.layout.ignored.clone(),
+        ..Explanation::default()
+    };
+    for unit in units {
+        explain_unit(inventory, unit, &mut explanation);
+    }
+    if let Err(misfit) = fits
+        && explanation.cluster.is_empty()
+    {
+        explanation.cluster.push(misfit.message);
+    }
+    explanation
+}
+
+fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mut Explanation) {
+    let layout = &*inventory.layout;
+    let need = Need::of(layout, unit);
+    let id = unit.resources.id;
+    let mut note = |text: String| explanation.cluster.push(format!("unit {id}: {text}"));
+    if let Some((at, why)) = need.impossible {
+        note(why.describe(&unit.resources.storage[at]));
+    }
+    for &(class, each) in &need.volumes {
+        let free = inventory.storage[class];
+        let wanted = i128::from(each) * i128::from(unit.count);
+        if i128::from(free) < wanted {
+            let name = &layout.classes[class].name;
+            note(format!(
+                "storage class `{name}`: {} wanted, {} free",
+                bytes(i64::try_from(wanted).unwrap_or(i64::MAX)),
+                bytes(free)
+            ));
+        }
+    }
+    let choices = need.choices(layout);
+    if need.gpu > 0 && choices.is_empty() {
+        note(format!("no GPU of this cluster is {}", wanted_gpus(unit)));
+    }
+    if layout.nodes.is_empty() {
+        note("the cluster has no nodes".to_owned());
+    }
+    for node in 0..layout.nodes.len() {
+        let (replicas, want) = best(inventory, &need, &choices, node);
+        let replicas = if need.impossible.is_some() { 0 } else { replicas };
+        let replicas = replicas.min(i64::from(unit.count));
+        let mut missing = Vec::new();
+        if replicas < i64::from(unit.count) {
+            missing = lacks(inventory, &need, unit, (node, replicas, want));
+        }
+        explanation.nodes.push(NodeVerdict {
+            node: layout.nodes[node].name.clone(),
+            unit: id,
+            replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
+            missing,
+        });
+    }
+}
+
+/// The most replicas a node takes, and with which GPU.
+fn best<'a>(
+    inventory: &NodeInventory,
+    need: &Need,
+    choices: &'a [Want],
+    node: usize,
+) -> (i64, Option<&'a Want>) {
+    if need.gpu == 0 {
+        return (need.room(inventory, node, None), None);
+    }
+    let mut best = (0, None);
+    for want in choices {
+        let room = need.room(inventory, node, Some(want));
+        if room > best.0 {
+            best = (room, Some(want));
+        }
+    }
+    best
+}
+
+/// What is missing on a node for one more replica than it takes.
+fn lacks(
+    inventory: &NodeInventory,
+    need: &Need,
+    unit: &ResourceUnit,
+    (node, replicas, want): (usize, i64, Option<&Want>),
+) -> Vec<String> {
+    let layout = &*inventory.layout;
+    let free = &inventory.free[node];
+    let mut lacks = Vec::new();
+    let left = |have: i64, each: i64| have - each * replicas;
+    let cpu = left(free.cpu, need.cpu);
+    if cpu.max(0) < need.cpu {
+        lacks.push(format!("cpu: {}m wanted, {}m free", need.cpu, cpu.max(0)));
+    }
+    for (what, have, each) in [
+        ("memory", free.memory, need.memory),
+        ("ephemeral storage", free.ephemeral, need.ephemeral),
+    ] {
+        let left = left(have, each);
+        if left.max(0) < each {
+            lacks.push(format!("{what}: {} wanted, {} free", bytes(each), bytes(left)));
+        }
+    }
+    if need.gpu > 0 {
+        let wants = want.map_or(need.wants.as_slice(), std::slice::from_ref);
+        let mask = layout.mask(node, wants);
+        let left = left(inventory.gpus_free(node, mask), need.gpu);
+        let slots = &layout.slots[layout.nodes[node].slots.clone()];
+        let kinds: Vec<_> = slots.iter().map(|s| layout.kinds[s.kind].describe()).collect();
+        if kinds.is_empty() {
+            lacks.push(format!("gpu: {} wanted, the node has none", need.gpu));
+        } else if mask == 0 {
+            let wanted = wanted_gpus(unit);
+            lacks.push(format!("gpu: {wanted} wanted, the node has {}", kinds.join(", ")));
+        } else if left < need.gpu {
+            lacks.push(format!(
+                "gpu: {} wanted, {} of the kind free",
+                need.gpu,
+                left.max(0)
+            ));
+        }
+    }
+    for &(class, each) in &need.volumes {
+        let name = &layout.classes[class].name;
+        if layout.nodes[node].classes & (1 << class) == 0 {
+            lacks.push(format!("storage class `{name}` is not offered by this node"));
+        } else if left(inventory.storage[class], each).max(0) < each {
+            lacks.push(format!(
+                "storage class `{name}`: the pool of the cluster is used up"
+            ));
+        }
+    }
+    if let Some((at, why)) = need.impossible {
+        lacks.push(why.describe(&unit.resources.storage[at]));
+    }
+    if lacks.is_empty() {
+        lacks.push("no GPU model leaves room for everything at once".to_owned());
+    }
+    lacks
+}
+
+/// What one replica takes, for people.
+pub(super) fn describe(need: &Need, unit: &ResourceUnit) -> String {
+    let mut text = format!("{}m cpu, {} memory", need.cpu, bytes(need.memory));
+    if need.ephemeral > 0 {
+        text.push_str(&format!(", {} ephemeral storage", bytes(need.ephemeral)));
+    }
+    for volume in unit.resources.storage.iter().filter(|v| v.is_persistent()) {
+        let size = bytes(i64::try_from(volume.bytes).unwrap_or(i64::MAX));
+        let class = volume.class().unwrap_or("");
+        text.push_str(&format!(", {size} storage of class `{class}`"));
+    }
+    if need.gpu > 0 {
+        text.push_str(&format!(", {} GPUs {}", need.gpu, wanted_gpus(unit)));
+    }
+    text
+}
+
+/// The acceptable GPUs of a unit, at most a few of them.
+fn wanted_gpus(unit: &ResourceUnit) -> String {
+    const SHOWN: usize = 5;
+    let attributes = &unit.resources.gpu.attributes;
+    if attributes.is_empty() {
+        return "of no named model".to_owned();
+    }
+    let shown: Vec<_> = attributes
+        .iter()
+        .take(SHOWN)
+        .map(|a| format!("`{}`", a.key))
+        .collect();
+    let more = if attributes.len() > SHOWN {
+        " or others"
+    } else {
+        ""
+    };
+    format!("{}{more}", shown.join(" or "))
+}
+
+/// Bytes in the largest binary unit that they fill, with two decimals cut off.
+pub(super) fn bytes(bytes: i64) -> String {
+    let bytes = bytes.max(0);
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        let whole = bytes >> shift;
+        if whole > 0 {
+            let rest = i128::from(bytes - (whole << shift));
+            let hundredths = (rest * 100) >> shift;
+            return if hundredths == 0 {
+                format!("{whole} {unit}")
+            } else {
+                format!("{whole}.{hundredths:02} {unit}")
+            };
+        }
+    }
+    format!("{bytes} B")
+}

@@ -1,0 +1,282 @@
+//! GPU attributes: what a tenant accepts, what a device is, and the promise that joins them.
+
+use super::spec::GpuSpec;
+use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
+use crate::types::Attribute;
+
+/// Interfaces that can be asked for.
+const INTERFACES: [&str; 2] = ["pcie", "sxm"];
+/// Vendors the network knows.
+const VENDORS: [&str; 2] = ["nvidia", "amd"];
+const GIB: u128 = 1 << 30;
+
+/// A kind of device, normalised for comparing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Kind {
+    pub(crate) vendor: String,
+    pub(crate) model: String,
+    pub(crate) memory: String,
+    pub(crate) interface: String,
+}
+
+/// One acceptable GPU: an attribute of an order as its parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Want {
+    pub(crate) vendor: String,
+    /// `None` for any (`*`).
+    pub(crate) model: Option<String>,
+    pub(crate) memory: Option<String>,
+    pub(crate) interface: Option<String>,
+}
+
+impl Kind {
+    /// The kind of some devices, or why devices like these cannot be promised to anyone.
+    pub(crate) fn of(spec: &GpuSpec) -> Result<Self, &'static str> {
+        let vendor = spec.vendor.to_ascii_lowercase();
+        if !VENDORS.contains(&vendor.as_str()) {
+            return Err("the vendor must be nvidia or amd");
+        }
+        if spec.model.is_empty() || spec.model.contains(['/', '*']) {
+            return Err("the model must have a name without `/` and `*`");
+        }
+        Ok(Self {
+            vendor,
+            model: spec.model.clone(),
+            memory: whole_gib(&spec.memory_size).unwrap_or_else(|| spec.memory_size.clone()),
+            interface: interface_family(&spec.interface),
+        })
+    }
+
+    /// For people.
+    pub(crate) fn describe(&self) -> String {
+        let parts = [
+            self.vendor.as_str(),
+            self.model.as_str(),
+            self.memory.as_str(),
+            self.interface.as_str(),
+        ];
+        let given: Vec<_> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+        given.join(" ")
+    }
+}
+
+impl Want {
+    /// Reads an attribute key as the network's inventory does: `vendor/<v>/model/<m>`, then pairs of which
+    /// `ram` and `interface` count. `None` when nothing can match it.
+    pub(crate) fn parse(key: &str) -> Option<Self> {
+        let mut parts = key.split('/');
+        let (Some("vendor"), Some(vendor), Some("model"), Some(model)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return None;
+        };
+        let vendor = vendor.to_ascii_lowercase();
+        if !VENDORS.contains(&vendor.as_str()) || model.is_empty() {
+            return None;
+        }
+        let mut want = Self {
+            vendor,
+            model: (model != "*").then(|| model.to_owned()),
+            memory: None,
+            interface: None,
+        };
+        while let Some(name) = parts.next() {
+            let value = parts.next()?;
+            match name {
+                "ram" => want.memory = Some(whole_gib(value)?),
+                "interface" if INTERFACES.contains(&value) => want.interface = Some(value.to_owned()),
+                "interface" => return None,
+                _ => {}
+            }
+        }
+        Some(want)
+    }
+
+    /// True when a device of this kind will do.
+    pub(crate) fn accepts(&self, kind: &Kind) -> bool {
+        self.vendor == kind.vendor
+            && self.model.as_ref().is_none_or(|m| *m == kind.model)
+            && self.memory.as_ref().is_none_or(|m| *m == kind.memory)
+            && self.interface.as_ref().is_none_or(|i| *i == kind.interface)
+    }
+
+    /// The same want with the model of a device that it accepts.
+    pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
+        Self {
+            model: Some(kind.model.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// The one attribute a reservation promises.
+    pub(crate) fn to_attribute(&self) -> Attribute {
+        let mut key = format!(
+            "vendor/{}/model/{}",
+            self.vendor,
+            self.model.as_deref().unwrap_or("*")
+        );
+        for (name, value) in [("ram", &self.memory), ("interface", &self.interface)] {
+            if let Some(value) = value {
+                key.push_str(&format!("/{name}/{value}"));
+            }
+        }
+        Attribute::new(key, "true")
+    }
+
+    /// What the scheduler is told; `None` while any model would do.
+    pub(crate) fn to_params(&self) -> Option<SchedulerParams> {
+        let model = self.model.clone()?;
+        let runtime_class = if self.vendor == "nvidia" { "nvidia" } else { "" };
+        Some(SchedulerParams {
+            runtime_class: runtime_class.to_owned(),
+            resources: Some(SchedulerResources {
+                gpu: Some(SchedulerGpu {
+                    vendor: self.vendor.clone(),
+                    model,
+                    memory_size: self.memory.clone().unwrap_or_default(),
+                    interface: self.interface.clone().unwrap_or_default(),
+                }),
+            }),
+        })
+    }
+
+    /// The want that scheduler params stand for.
+    pub(crate) fn of_params(params: &SchedulerParams) -> Option<Self> {
+        let gpu = params.resources.as_ref()?.gpu.as_ref()?;
+        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let attribute = Self {
+            vendor: gpu.vendor.to_ascii_lowercase(),
+            model: given(&gpu.model),
+            memory: given(&gpu.memory_size),
+            interface: given(&gpu.interface),
+        }
+        .to_attribute();
+        Self::parse(&attribute.key).filter(|w| w.model.is_some())
+    }
+}
+
+/// The acceptable GPUs among some attributes; what cannot be read accepts nothing.
+pub(crate) fn wants(attributes: &[Attribute]) -> Vec<Want> {
+    let mut wants: Vec<Want> = Vec::with_capacity(attributes.len());
+    for want in attributes.iter().filter_map(|a| Want::parse(&a.key)) {
+        if !wants.contains(&want) {
+            wants.push(want);
+        }
+    }
+    wants
+}
+
+/// A size with a binary suffix as whole gibibytes (`81920Mi` is `80Gi`).
+fn whole_gib(size: &str) -> Option<String> {
+    let at = size.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, suffix) = size.split_at(at);
+    let shift = match suffix {
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        "Ti" => 40,
+        "Pi" => 50,
+        _ => return None,
+    };
+    let value: u64 = digits.parse().ok()?;
+    let gib = (u128::from(value) << shift) / GIB;
+    (gib > 0).then(|| format!("{gib}Gi"))
+}
+
+/// Lower case, and every generation of SXM is `sxm`.
+fn interface_family(interface: &str) -> String {
+    let lower = interface.to_ascii_lowercase();
+    if lower.starts_with("sxm") {
+        "sxm".to_owned()
+    } else {
+        lower
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(memory: &str, interface: &str) -> Kind {
+        Kind::of(&GpuSpec::new("NVIDIA", "a100", memory, interface, 1)).unwrap()
+    }
+
+    #[test]
+    fn keys_are_read_as_pairs() {
+        let want = Want::parse("vendor/nvidia/model/a100/ram/81920Mi/interface/sxm/color/red").unwrap();
+        assert_eq!(want.memory.as_deref(), Some("80Gi"));
+        assert_eq!(want.interface.as_deref(), Some("sxm"));
+        assert_eq!(
+            want.to_attribute().key,
+            "vendor/nvidia/model/a100/ram/80Gi/interface/sxm"
+        );
+        for bad in [
+            "",
+            "vendor/nvidia",
+            "vendor/intel/model/max",
+            "vendor/nvidia/model/a100/ram",
+            "vendor/nvidia/model/a100/ram/80G",
+            "vendor/nvidia/model/a100/ram/80",
+            "vendor/nvidia/model/a100/ram/99999999999999999999Gi",
+            "vendor/nvidia/model/a100/interface/SXM4",
+            "model/a100/vendor/nvidia",
+        ] {
+            assert_eq!(Want::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_accepted_by_family_and_whole_gib() {
+        let accepts = |key: &str, kind: &Kind| Want::parse(key).unwrap().accepts(kind);
+        assert!(accepts("vendor/nvidia/model/*", &kind("80Gi", "PCIe")));
+        assert!(accepts(
+            "vendor/nvidia/model/a100/ram/80Gi",
+            &kind("81920Mi", "PCIe")
+        ));
+        assert!(accepts(
+            "vendor/nvidia/model/a100/interface/sxm",
+            &kind("80Gi", "SXM4")
+        ));
+        assert!(!accepts(
+            "vendor/nvidia/model/a100/interface/sxm",
+            &kind("80Gi", "PCIe")
+        ));
+        assert!(!accepts(
+            "vendor/nvidia/model/a100/ram/40Gi",
+            &kind("80Gi", "PCIe")
+        ));
+        assert!(!accepts("vendor/amd/model/*", &kind("80Gi", "PCIe")));
+    }
+
+    #[test]
+    fn params_and_wants_translate_both_ways() {
+        let want = Want::parse("vendor/nvidia/model/a100/ram/80Gi").unwrap();
+        let params = want.to_params().unwrap();
+        assert_eq!(params.runtime_class, "nvidia");
+        assert_eq!(Want::of_params(&params), Some(want));
+        assert_eq!(
+            Want::parse("vendor/amd/model/mi300")
+                .unwrap()
+                .to_params()
+                .unwrap()
+                .runtime_class,
+            ""
+        );
+        assert_eq!(Want::parse("vendor/nvidia/model/*").unwrap().to_params(), None);
+    }
+
+    #[test]
+    fn devices_that_cannot_be_promised_are_refused() {
+        for (vendor, model) in [
+            ("intel", "max"),
+            ("nvidia", ""),
+            ("nvidia", "a/b"),
+            ("nvidia", "*"),
+        ] {
+            assert!(
+                Kind::of(&GpuSpec::new(vendor, model, "", "", 1)).is_err(),
+                "{vendor} {model}"
+            );
+        }
+    }
+}

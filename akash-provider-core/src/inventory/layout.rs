@@ -1,0 +1,197 @@
+//! What of a cluster does not change while reservations come and go; shared by every copy of an inventory.
+
+use super::gpu::{Kind, Want};
+use super::spec::{ClusterSpec, NodeSpec, Quantity};
+use super::{NodeName, Pair};
+use rustc_hash::FxBuildHasher;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Free amount of what has no limit: far above anything that can be taken, far below overflow.
+pub(super) const UNLIMITED: i64 = 1 << 61;
+/// Kinds of GPU told apart on one node: every subset of them is looked at.
+const KINDS_PER_NODE: usize = 8;
+/// Storage classes told apart in a cluster: they are bits of a word.
+const CLASSES: usize = 64;
+
+/// Free quantities of a node; below zero where more is promised than there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Free {
+    pub(super) cpu: i64,
+    pub(super) memory: i64,
+    pub(super) ephemeral: i64,
+    pub(super) gpu: i64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) nodes: Vec<Node>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) classes: Vec<Class>,
+    pub(super) ignored: Vec<String>,
+    by_name: HashMap<NodeName, usize, FxBuildHasher>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) name: NodeName,
+    /// Before our reservations.
+    pub(super) base: Free,
+    pub(super) cpu: Quantity,
+    pub(super) memory: Quantity,
+    pub(super) ephemeral: Quantity,
+    pub(super) gpu_allocatable: i64,
+    /// Devices missing or in use of which nobody knows the kind.
+    pub(super) gpu_unknown: i64,
+    /// Bits of [`Layout::classes`].
+    pub(super) classes: u64,
+    /// Of [`Layout::slots`].
+    pub(super) slots: Range<usize>,
+}
+
+/// Equal devices of a node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Index into [`Layout::kinds`].
+    pub(super) kind: usize,
+    /// Devices not known to be in use.
+    pub(super) free: i64,
+}
+
+/// A pool of persistent storage.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Class {
+    pub(super) name: String,
+    pub(super) quantity: Quantity,
+    /// Before our reservations.
+    pub(super) base: i64,
+}
+
+impl Layout {
+    pub(super) fn new(spec: &ClusterSpec) -> Self {
+        let mut layout = Self {
+            nodes: Vec::with_capacity(spec.nodes.len()),
+            slots: Vec::new(),
+            kinds: Vec::new(),
+            classes: Vec::new(),
+            ignored: spec.ignored.clone(),
+            by_name: HashMap::default(),
+        };
+        for (name, quantity) in &spec.storage {
+            if layout.classes.len() == CLASSES {
+                let note = format!("storage class `{name}`: at most {CLASSES} classes are counted");
+                layout.ignored.push(note);
+                continue;
+            }
+            layout.classes.push(Class {
+                name: name.clone(),
+                quantity: *quantity,
+                base: base(*quantity),
+            });
+        }
+        for node in &spec.nodes {
+            layout.add_node(node);
+        }
+        layout
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn class(&self, name: &str) -> Option<usize> {
+        self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
+    }
+
+    /// The slots of a node whose devices any of these wants accepts, as bits.
+    pub(super) fn mask(&self, node: usize, wants: &[Want]) -> u16 {
+        let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
+        let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();
+        slots.fold(0, |mask, (bit, slot)| mask | u16::from(accepted(slot)) << bit)
+    }
+
+    fn add_node(&mut self, spec: &NodeSpec) {
+        let name: NodeName = spec.name.as_str().into();
+        if self.by_name.contains_key(&name) {
+            let note = format!("node `{name}` is listed more than once; the first counts");
+            self.ignored.push(note);
+            return;
+        }
+        let first = self.slots.len();
+        let (mut devices, mut in_use) = (0, i64::from(spec.gpu_allocated));
+        for gpu in &spec.gpus {
+            devices += i64::from(gpu.count);
+            in_use += i64::from(gpu.allocated);
+            let found = Kind::of(gpu).map(|kind| self.kind(kind));
+            let full = self.slots.len() - first == KINDS_PER_NODE;
+            let free = i64::from(gpu.count) - i64::from(gpu.allocated);
+            let same = |s: &&mut Slot| found == Ok(s.kind);
+            match (found, self.slots[first..].iter_mut().find(same)) {
+                (Ok(_), Some(slot)) => slot.free += free,
+                (Ok(kind), None) if !full => self.slots.push(Slot { kind, free }),
+                (Ok(_), None) => self.ignored.push(format!(
+                    "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
+                    gpu.count, gpu.model
+                )),
+                (Err(why), _) => self.ignored.push(format!(
+                    "node `{name}`: {} GPUs `{}` of vendor `{}`: {why}",
+                    gpu.count, gpu.model, gpu.vendor
+                )),
+            }
+        }
+        let gpu_allocatable = spec.gpu_allocatable.map_or(devices, i64::from);
+        let classes = spec.storage_classes.iter().filter_map(|c| self.class(c));
+        let node = Node {
+            base: Free {
+                cpu: base(spec.cpu),
+                memory: base(spec.memory),
+                ephemeral: base(spec.ephemeral),
+                gpu: gpu_allocatable - in_use,
+            },
+            cpu: spec.cpu,
+            memory: spec.memory,
+            ephemeral: spec.ephemeral,
+            gpu_allocatable,
+            gpu_unknown: i64::from(spec.gpu_allocated) + (devices - gpu_allocatable).max(0),
+            classes: classes.fold(0, |bits, class| bits | 1 << class),
+            slots: first..self.slots.len(),
+            name: name.clone(),
+        };
+        self.by_name.insert(name, self.nodes.len());
+        self.nodes.push(node);
+    }
+
+    fn kind(&mut self, kind: Kind) -> usize {
+        let known = self.kinds.iter().position(|k| *k == kind);
+        known.unwrap_or_else(|| {
+            self.kinds.push(kind);
+            self.kinds.len() - 1
+        })
+    }
+}
+
+/// What is free of a quantity before our reservations.
+fn base(quantity: Quantity) -> i64 {
+    if quantity.is_unlimited() {
+        return UNLIMITED;
+    }
+    quantity
+        .allocatable
+        .min(UNLIMITED)
+        .saturating_sub(quantity.allocated.clamp(0, UNLIMITED))
+}
+
+/// A quantity as status shows it.
+pub(super) fn pair(quantity: Quantity, free: i64) -> Pair {
+    if quantity.is_unlimited() {
+        return Pair {
+            allocatable: Pair::UNLIMITED,
+            available: Pair::UNLIMITED,
+        };
+    }
+    Pair {
+        allocatable: u64::try_from(quantity.allocatable).unwrap_or(0),
+        available: u64::try_from(free).unwrap_or(0),
+    }
+}

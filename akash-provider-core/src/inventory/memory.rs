@@ -1,0 +1,195 @@
+//! The ledger every backend uses: nodes in a row, first fit, add and subtract.
+//!
+//! Amounts are signed inside, so that taking what is not there and giving it back are exact inverses, in any
+//! order; what is shown stops at zero. What a lease takes on a node depends on its units alone, never on what
+//! else is there. GPUs are counted by kind: a reservation that more than one kind of a node would satisfy is
+//! kept as a claim on the set of them, and a kind has as much free as every set that contains it allows
+//! (Hall's condition), so that no kind is ever sold twice.
+
+use super::layout::{Free, Layout, pair};
+use super::need::Need;
+use super::pack;
+use super::spec::{ClusterSpec, Quantity};
+use super::{
+    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Place,
+};
+use crate::types::ResourceUnit;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[cfg(feature = "runtime")]
+pub use super::source::{MemoryInventorySource, StaticInventorySource};
+
+#[cfg(test)]
+mod tests;
+
+/// Free capacity of a cluster of nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeInventory {
+    pub(super) layout: Arc<Layout>,
+    pub(super) free: Vec<Free>,
+    /// Free storage by class.
+    pub(super) storage: Vec<i64>,
+    /// Devices our reservations hold, by node and by the set of kinds that would do.
+    gpu_claims: BTreeMap<(usize, u16), i64>,
+    /// Our replicas by node, and by storage class.
+    replicas: Vec<i64>,
+    class_replicas: Vec<i64>,
+    /// Replicas of allocations that are on no known node.
+    nowhere: i64,
+}
+
+impl NodeInventory {
+    /// The free capacity of a cluster. What makes no sense (a node listed twice, a GPU of an unknown vendor)
+    /// is left out and listed by [`Inventory::explain`] as ignored.
+    #[must_use]
+    pub fn new(spec: &ClusterSpec) -> Self {
+        let layout = Layout::new(spec);
+        Self {
+            free: layout.nodes.iter().map(|n| n.base).collect(),
+            storage: layout.classes.iter().map(|c| c.base).collect(),
+            gpu_claims: BTreeMap::new(),
+            replicas: vec![0; layout.nodes.len()],
+            class_replicas: vec![0; layout.classes.len()],
+            nowhere: 0,
+            layout: Arc::new(layout),
+        }
+    }
+
+    /// Takes `replicas` of a unit on a node, or gives them back when below zero. Wraps rather than stops, so
+    /// that it is its own inverse for any amount.
+    pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
+        let free = &mut self.free[node];
+        free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));
+        free.memory = free.memory.wrapping_sub(need.memory.wrapping_mul(replicas));
+        free.ephemeral = free.ephemeral.wrapping_sub(need.ephemeral.wrapping_mul(replicas));
+        self.replicas[node] = self.replicas[node].wrapping_add(replicas);
+        for &(class, bytes) in &need.volumes {
+            self.storage[class] = self.storage[class].wrapping_sub(bytes.wrapping_mul(replicas));
+            self.class_replicas[class] = self.class_replicas[class].wrapping_add(replicas);
+        }
+        if need.gpu > 0 {
+            let devices = need.gpu.wrapping_mul(replicas);
+            free.gpu = free.gpu.wrapping_sub(devices);
+            let claim = self.gpu_claims.entry((node, mask)).or_default();
+            *claim = claim.wrapping_add(devices);
+            if *claim == 0 {
+                self.gpu_claims.remove(&(node, mask));
+            }
+        }
+    }
+
+    /// Devices of the kinds in `mask` that can still be promised on a node.
+    pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
+        if mask == 0 {
+            return 0;
+        }
+        let slots = &self.layout.slots[self.layout.nodes[node].slots.clone()];
+        let sets = (0..1u32 << slots.len()).filter(|set| set & u32::from(mask) == u32::from(mask));
+        let slack = |set: u32| {
+            let inside = |bit: usize| set & (1 << bit) != 0;
+            let devices = slots.iter().enumerate().filter(|(bit, _)| inside(*bit));
+            let devices: i64 = devices.map(|(_, slot)| slot.free).sum();
+            let claims = self.gpu_claims.range((node, 0)..=(node, u16::MAX));
+            let claims = claims.filter(|((_, claim), _)| u32::from(*claim) & !set == 0);
+            let claims = claims.fold(0i64, |sum, (_, devices)| sum.wrapping_add(*devices));
+            (devices - self.layout.nodes[node].gpu_unknown).wrapping_sub(claims)
+        };
+        let least = sets.map(slack).min().unwrap_or(0);
+        least.min(self.free[node].gpu).max(0)
+    }
+
+    /// Takes an allocation at its places, or gives it back.
+    fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
+        for unit in &allocation.units {
+            let need = Need::of(&self.layout, unit);
+            let mut placed = 0i64;
+            let mine = |p: &&Place| p.unit == unit.resources.id;
+            for place in allocation.places.iter().filter(mine) {
+                let Some(node) = self.layout.node(&place.node) else {
+                    continue;
+                };
+                let mask = self.layout.mask(node, &need.wants);
+                self.take(node, &need, mask, sign.wrapping_mul(i64::from(place.replicas)));
+                placed = placed.saturating_add(i64::from(place.replicas));
+            }
+            let missing = i64::from(unit.count).saturating_sub(placed).max(0);
+            self.nowhere = self.nowhere.wrapping_add(sign * missing);
+        }
+    }
+
+    /// Replicas without room: those that are nowhere, and on a node or in a pool that lacks something the
+    /// share of our replicas that the lack amounts to, rounded up.
+    fn overcommitted(&self) -> u32 {
+        let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
+        let on_nodes = nodes.map(|(i, (node, free))| {
+            let replicas = self.replicas[i];
+            let lacks = [
+                lack(node.base.cpu, free.cpu, replicas),
+                lack(node.base.memory, free.memory, replicas),
+                lack(node.base.ephemeral, free.ephemeral, replicas),
+                lack(node.base.gpu, free.gpu, replicas),
+            ];
+            lacks.into_iter().max().unwrap_or(0)
+        });
+        let pools = self.layout.classes.iter().zip(&self.storage).enumerate();
+        let in_pools = pools.map(|(i, (class, free))| lack(class.base, *free, self.class_replicas[i]));
+        let total = on_nodes.chain(in_pools).fold(self.nowhere, i64::saturating_add);
+        u32::try_from(total.max(0)).unwrap_or(u32::MAX)
+    }
+}
+
+/// How many of `replicas` the lack of a resource concerns.
+fn lack(base: i64, free: i64, replicas: i64) -> i64 {
+    let taken = i128::from(base) - i128::from(free);
+    if free >= 0 || taken <= 0 || replicas <= 0 {
+        return 0;
+    }
+    let concerned = (i128::from(replicas) * -i128::from(free) + taken - 1) / taken;
+    i64::try_from(concerned).map_or(replicas, |c| c.min(replicas))
+}
+
+impl Inventory for NodeInventory {
+    fn adjust(
+        &mut self,
+        units: &[ResourceUnit],
+        options: AdjustOptions,
+    ) -> Result<Allocation, InsufficientCapacity> {
+        pack::fit(self, units, options.dry_run)
+    }
+
+    fn restore(&mut self, allocation: &Allocation) {
+        self.move_allocation(allocation, 1);
+    }
+
+    fn release(&mut self, allocation: &Allocation) {
+        self.move_allocation(allocation, -1);
+    }
+
+    fn explain(&self, units: &[ResourceUnit]) -> Explanation {
+        super::explain::explain(self, units)
+    }
+
+    fn metrics(&self) -> Metrics {
+        let nodes = self.layout.nodes.iter().zip(&self.free);
+        let nodes = nodes.map(|(node, free)| NodeMetrics {
+            name: node.name.to_string(),
+            cpu: pair(node.cpu, free.cpu),
+            gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
+            memory: pair(node.memory, free.memory),
+            storage_ephemeral: pair(node.ephemeral, free.ephemeral),
+        });
+        let storage = self.layout.classes.iter().zip(&self.storage);
+        Metrics {
+            nodes: nodes.collect(),
+            storage: storage
+                .map(|(class, free)| (class.name.clone(), pair(class.quantity, *free)))
+                .collect(),
+            overcommitted_replicas: self.overcommitted(),
+        }
+    }
+
+    fn dup(&self) -> Box<dyn Inventory> {
+        Box::new(self.clone())
+    }
+}

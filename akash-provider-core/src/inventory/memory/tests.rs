@@ -1,0 +1,233 @@
+use super::*;
+use crate::inventory::{GpuSpec, NodeSpec, Place};
+use crate::types::{Attribute, DecCoin, Gpu, Resources};
+use proptest::prelude::*;
+
+const GIB: i64 = 1 << 30;
+
+fn unit(cpu: u64, gpus: u64, key: &str, count: u32) -> ResourceUnit {
+    let mut resources = Resources {
+        id: 1,
+        ..Resources::default()
+    };
+    resources.cpu.units = cpu;
+    resources.gpu = Gpu {
+        units: gpus,
+        attributes: vec![Attribute::new(key, "true")],
+    };
+    ResourceUnit {
+        resources,
+        count,
+        price: DecCoin::new(&"uact".into(), crate::types::Dec::ZERO),
+    }
+}
+
+fn mixed() -> NodeInventory {
+    let node = NodeSpec::new("mixed", 100_000, 100 * GIB, 100 * GIB)
+        .with_gpus(GpuSpec::new("NVIDIA", "a100", "80Gi", "SXM4", 2))
+        .with_gpus(GpuSpec::new("nvidia", "a100", "40Gi", "PCIe", 1))
+        .with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "SXM5", 1));
+    NodeInventory::new(&ClusterSpec::of_nodes([node]))
+}
+
+fn take(inventory: &mut NodeInventory, gpus: u64, key: &str) -> bool {
+    let unit = unit(1, gpus, key, 1);
+    inventory.adjust(&[unit], AdjustOptions::default()).is_ok()
+}
+
+#[test]
+fn w14_a_model_on_a_mixed_node_is_never_oversold() {
+    let mut inventory = mixed();
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/h100"));
+    assert!(!take(&mut inventory, 1, "vendor/nvidia/model/h100"));
+    assert!(take(&mut inventory, 3, "vendor/nvidia/model/a100"));
+    assert!(!take(&mut inventory, 1, "vendor/nvidia/model/*"));
+}
+
+#[test]
+fn w14_a_size_is_not_sold_twice_through_a_model() {
+    let mut inventory = mixed();
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/a100"));
+    assert!(take(&mut inventory, 2, "vendor/nvidia/model/a100/ram/80Gi"));
+    assert!(!take(&mut inventory, 1, "vendor/nvidia/model/a100/ram/40Gi"));
+    assert!(!take(&mut inventory, 1, "vendor/nvidia/model/a100"));
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/h100"));
+}
+
+#[test]
+fn devices_used_by_nobody_knows_which_kind_count_against_every_kind() {
+    let mut node = NodeSpec::new("mixed", 1000, GIB, GIB)
+        .with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))
+        .with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "", 2));
+    node.gpu_allocated = 1;
+    node.gpu_allocatable = Some(4);
+    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    assert!(!take(&mut inventory, 2, "vendor/nvidia/model/a100"));
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/a100"));
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/h100"));
+    assert!(!take(&mut inventory, 1, "vendor/nvidia/model/h100"));
+    assert_eq!(inventory.metrics().nodes[0].gpu.available, 1);
+}
+
+#[test]
+fn an_unhealthy_device_lowers_what_is_free_and_nothing_wraps() {
+    let mut node = NodeSpec::new("n", 1000, GIB, GIB);
+    node = node.with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2));
+    node.gpu_allocatable = Some(1);
+    node.cpu.allocated = 5000;
+    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    let metrics = inventory.metrics();
+    assert_eq!(metrics.nodes[0].cpu.available, 0);
+    assert_eq!(
+        (metrics.nodes[0].gpu.allocatable, metrics.nodes[0].gpu.available),
+        (1, 1)
+    );
+    assert_eq!(
+        metrics.overcommitted_replicas, 0,
+        "others' excess is not our replicas"
+    );
+    let none = unit(0, 2, "vendor/nvidia/model/a100", 1);
+    assert!(inventory.adjust(&[none], AdjustOptions::default()).is_err());
+    let one = unit(0, 1, "vendor/nvidia/model/a100", 1);
+    assert!(inventory.adjust(&[one], AdjustOptions::default()).is_ok());
+}
+
+#[test]
+fn unlimited_quantities_stay_unlimited() {
+    let spec = ClusterSpec::of_nodes([NodeSpec::new("n", -1, -1, -1)]);
+    let mut inventory = NodeInventory::new(&spec);
+    let many = unit(384_000, 0, "", 10_000);
+    assert!(inventory.adjust(&[many], AdjustOptions::default()).is_ok());
+    assert_eq!(
+        inventory.metrics().nodes[0].cpu.available,
+        super::super::Pair::UNLIMITED
+    );
+}
+
+#[test]
+fn what_cannot_be_offered_is_listed_with_the_reason() {
+    let twice = NodeSpec::new("n", 1, 1, 1);
+    let odd = NodeSpec::new("odd", 1, 1, 1).with_gpus(GpuSpec::new("intel", "max", "", "", 1));
+    let mut spec = ClusterSpec::of_nodes([twice.clone(), twice, odd]);
+    spec.ignored.push("storage class `x` has no label".to_owned());
+    let explanation = NodeInventory::new(&spec).explain(&[]);
+    assert_eq!(explanation.ignored.len(), 3, "{:?}", explanation.ignored);
+}
+
+#[test]
+fn specs_are_plain_json() {
+    let text = r#"{"nodes":[{"name":"n","cpu":{"allocatable":4000},"memory":{"allocatable":-1},
+        "gpus":[{"vendor":"nvidia","model":"a100","count":2}]}],"storage":{"beta2":{"allocatable":5,"allocated":7}}}"#;
+    let spec: ClusterSpec = serde_json::from_str(text).unwrap();
+    let back: ClusterSpec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+    assert_eq!(spec, back);
+    let metrics = NodeInventory::new(&spec).metrics();
+    assert_eq!(metrics.storage["beta2"].available, 0);
+    assert_eq!(metrics.nodes[0].gpu.available, 2);
+}
+
+#[cfg(feature = "conformance")]
+mod conformance {
+    use super::*;
+    use crate::inventory::InventorySource;
+    use crate::inventory::conformance::{source_suite, suite};
+
+    #[test]
+    fn the_ledger_passes_the_suite() {
+        suite(|spec| Box::new(NodeInventory::new(spec)));
+    }
+
+    #[test]
+    fn a_boxed_ledger_passes_the_suite() {
+        suite(|spec| {
+            let inner: Box<dyn Inventory> = Box::new(NodeInventory::new(spec));
+            Box::new(inner)
+        });
+    }
+
+    #[tokio::test]
+    async fn the_memory_source_passes_the_suite() {
+        source_suite(MemoryInventorySource::new(), MemoryInventorySource::push).await;
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_an_item_and_the_update_before_it_is_not_lost() {
+        use crate::error::{ErrorKind, Failure};
+        use futures::StreamExt;
+        let source = MemoryInventorySource::new();
+        let mut stream = source.watch();
+        let fixed = StaticInventorySource::new(mixed());
+        source.push(fixed.watch().next().await.unwrap().unwrap());
+        source.fail(Failure {
+            kind: ErrorKind::Unavailable,
+            transient: true,
+            message: "gone".to_owned(),
+        });
+        assert!(stream.next().await.unwrap().is_ok());
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.is_transient()),
+            (ErrorKind::Unavailable, true)
+        );
+        source.close();
+        assert!(stream.next().await.is_none());
+    }
+}
+
+fn any_unit() -> impl Strategy<Value = ResourceUnit> {
+    let key = prop::sample::select(vec![
+        "vendor/nvidia/model/*",
+        "vendor/nvidia/model/a100",
+        "vendor/nvidia/model/a100/ram/80Gi",
+        "vendor/nvidia/model/h100/interface/sxm",
+        "nonsense",
+    ]);
+    (0u64..40_000, 0u64..3, key, 0u32..6).prop_map(|(cpu, gpus, key, count)| unit(cpu, gpus, key, count))
+}
+
+proptest! {
+    #[test]
+    fn a_failed_try_leaves_no_trace_and_release_is_exact(units in prop::collection::vec(any_unit(), 1..6)) {
+        let mut inventory = mixed();
+        let fresh = inventory.clone();
+        let mut taken = Vec::new();
+        for (id, mut unit) in (1u32..).zip(units) {
+            unit.resources.id = id;
+            let before = inventory.clone();
+            match inventory.adjust(&[unit], AdjustOptions::default()) {
+                Ok(allocation) => {
+                    let mut restored = before.clone();
+                    restored.restore(&allocation);
+                    prop_assert_eq!(&restored, &inventory);
+                    taken.push(allocation);
+                }
+                Err(_) => prop_assert_eq!(&before, &inventory),
+            }
+            prop_assert!(inventory.free.iter().all(|f| f.cpu >= 0 && f.gpu >= 0));
+        }
+        for allocation in &taken {
+            inventory.release(allocation);
+        }
+        prop_assert_eq!(inventory, fresh);
+    }
+
+    #[test]
+    fn restore_and_release_commute(
+        units in prop::collection::vec((any_unit(), 0u32..9, prop::sample::select(vec!["mixed", "gone"])), 1..6),
+    ) {
+        let fresh = mixed();
+        let mut inventory = fresh.clone();
+        let allocations: Vec<_> = units.into_iter().map(|(unit, replicas, node)| Allocation {
+            units: vec![unit],
+            places: vec![Place { unit: 1, node: node.into(), replicas }],
+            ..Allocation::default()
+        }).collect();
+        for allocation in &allocations {
+            inventory.restore(allocation);
+        }
+        for allocation in &allocations {
+            inventory.release(allocation);
+        }
+        prop_assert_eq!(inventory, fresh);
+    }
+}

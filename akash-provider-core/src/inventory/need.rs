@@ -1,0 +1,157 @@
+//! What one replica asks of a node and of the pools, in numbers that compare and multiply safely.
+
+use super::gpu::{Want, wants};
+use super::layout::{Free, Layout};
+use super::memory::NodeInventory;
+use crate::types::{ResourceUnit, Storage};
+
+/// Most that a replica can ask of anything: no node has it, and sums of it do not overflow.
+const AMOUNT_LIMIT: i64 = 1 << 56;
+
+/// What one replica of a unit takes from where.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Need {
+    pub(super) cpu: i64,
+    /// With volumes that live in memory.
+    pub(super) memory: i64,
+    pub(super) ephemeral: i64,
+    pub(super) gpu: i64,
+    pub(super) wants: Vec<Want>,
+    /// Class and bytes of persistent storage, each class once.
+    pub(super) volumes: Vec<(usize, i64)>,
+    /// Classes of `volumes` as bits.
+    pub(super) classes: u64,
+    /// First volume that no node could ever mount.
+    pub(super) impossible: Option<(usize, Impossible)>,
+}
+
+/// Why a volume is impossible in this cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Impossible {
+    /// Persistent without a class, or of class `ram`.
+    PersistentWithoutClass,
+    /// The cluster has no such class.
+    UnknownClass,
+}
+
+impl Impossible {
+    pub(super) fn describe(self, volume: &Storage) -> String {
+        let class = volume.class().unwrap_or("");
+        match self {
+            Self::PersistentWithoutClass => format!(
+                "volume `{}` is persistent and of class `{class}`; a persistent volume needs a storage class",
+                volume.name
+            ),
+            Self::UnknownClass => format!(
+                "volume `{}` wants storage class `{class}`, which this cluster does not offer",
+                volume.name
+            ),
+        }
+    }
+}
+
+impl Need {
+    pub(super) fn of(layout: &Layout, unit: &ResourceUnit) -> Self {
+        let resources = &unit.resources;
+        let mut need = Self {
+            cpu: amount(resources.cpu.units),
+            memory: amount(resources.memory.bytes),
+            gpu: amount(resources.gpu.units),
+            ..Self::default()
+        };
+        if need.gpu > 0 {
+            need.wants = wants(&resources.gpu.attributes);
+        }
+        for (at, volume) in resources.storage.iter().enumerate() {
+            let bytes = amount(volume.bytes);
+            if !volume.is_persistent() {
+                let from = if volume.is_ram() {
+                    &mut need.memory
+                } else {
+                    &mut need.ephemeral
+                };
+                *from = (*from + bytes).min(AMOUNT_LIMIT);
+                continue;
+            }
+            let class = match volume.class().filter(|c| *c != "ram") {
+                Some(class) => layout.class(class).ok_or(Impossible::UnknownClass),
+                None => Err(Impossible::PersistentWithoutClass),
+            };
+            match class {
+                Ok(class) => need.add_volume(class, bytes),
+                Err(why) => need.impossible = need.impossible.or(Some((at, why))),
+            }
+        }
+        need
+    }
+
+    fn add_volume(&mut self, class: usize, bytes: i64) {
+        self.classes |= 1 << class;
+        match self.volumes.iter_mut().find(|(c, _)| *c == class) {
+            Some((_, sum)) => *sum = (*sum + bytes).min(AMOUNT_LIMIT),
+            None => self.volumes.push((class, bytes)),
+        }
+    }
+
+    /// The quick look that rules most nodes out.
+    pub(super) fn fits(&self, free: &Free) -> bool {
+        free.cpu.max(0) >= self.cpu
+            && free.memory.max(0) >= self.memory
+            && free.ephemeral.max(0) >= self.ephemeral
+            && free.gpu.max(0) >= self.gpu
+    }
+
+    /// Replicas a node takes; `want` is the GPU settled on.
+    pub(super) fn room(&self, inventory: &NodeInventory, node: usize, want: Option<&Want>) -> i64 {
+        let free = &inventory.free[node];
+        let layout = &*inventory.layout;
+        if !self.fits(free) || layout.nodes[node].classes & self.classes != self.classes {
+            return 0;
+        }
+        let mut room = self.room_in_pools(inventory);
+        let have = [
+            (free.cpu, self.cpu),
+            (free.memory, self.memory),
+            (free.ephemeral, self.ephemeral),
+        ];
+        for (have, each) in have {
+            room = room.min(times(have, each));
+        }
+        if self.gpu > 0 {
+            let mask = want.map_or(0, |w| layout.mask(node, std::slice::from_ref(w)));
+            room = room.min(inventory.gpus_free(node, mask) / self.gpu);
+        }
+        room
+    }
+
+    /// Replicas the pools of persistent storage have room for.
+    pub(super) fn room_in_pools(&self, inventory: &NodeInventory) -> i64 {
+        let rooms = self
+            .volumes
+            .iter()
+            .map(|(class, each)| times(inventory.storage[*class], *each));
+        rooms.min().unwrap_or(i64::MAX)
+    }
+
+    /// The GPUs that could be promised: what is wanted, by every model the cluster has.
+    pub(super) fn choices(&self, layout: &Layout) -> Vec<Want> {
+        let mut choices: Vec<Want> = Vec::new();
+        for kind in &layout.kinds {
+            for want in self.wants.iter().filter(|w| w.accepts(kind)) {
+                let narrowed = want.narrowed(kind);
+                if !choices.contains(&narrowed) {
+                    choices.push(narrowed);
+                }
+            }
+        }
+        choices
+    }
+}
+
+fn amount(value: u64) -> i64 {
+    i64::try_from(value).map_or(AMOUNT_LIMIT, |v| v.min(AMOUNT_LIMIT))
+}
+
+fn times(have: i64, each: i64) -> i64 {
+    if each == 0 { i64::MAX } else { have.max(0) / each }
+}
