@@ -232,7 +232,13 @@ impl MemoryChain {
     pub fn interrupt_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = true;
-        let lost = || Error::new(ErrorKind::Unavailable, "subscribe", "the connection is interrupted");
+        let lost = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "subscribe",
+                "the connection is interrupted",
+            )
+        };
         let pushed = |s: &mut Subscriber| s.feed.update(|queue| queue.push_back(Err(lost())));
         state.subscribers.retain_mut(pushed);
     }
@@ -294,7 +300,9 @@ impl State {
     fn tell(&mut self, facts: &[ChainEvent]) {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {
-            let news = facts.get(std::mem::take(&mut subscriber.known)..).unwrap_or_default();
+            let news = facts
+                .get(std::mem::take(&mut subscriber.known)..)
+                .unwrap_or_default();
             let provider = &subscriber.provider;
             let news = news.iter().filter(|e| !deaf && concerns(e, provider));
             subscriber.feed.update(|queue| {

@@ -338,7 +338,11 @@ impl Workload {
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {
-            for expose in service.expose.iter().filter(|e| e.global && e.ip.is_empty() && !e.is_ingress()) {
+            for expose in service
+                .expose
+                .iter()
+                .filter(|e| e.global && e.ip.is_empty() && !e.is_ingress())
+            {
                 let key = (service.name.clone(), expose.port, expose.proto);
                 let free = || (FIRST_PORT..=u16::MAX).find(|p| !taken.contains(p));
                 if let Some(port) = self.ports.get(&key).copied().or_else(free) {
@@ -395,7 +399,8 @@ impl State {
             return Ok(());
         }
         let (lease, now, then) = (&deployment.lease, there.recorded.epoch, deployment.epoch);
-        let message = format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
+        let message =
+            format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
         Err(Error::new(ErrorKind::Conflict, operation, message))
     }
 

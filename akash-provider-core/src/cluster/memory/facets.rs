@@ -53,7 +53,9 @@ impl Hostnames for MemoryCluster {
 
     async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error> {
         let call = self.begin(Operation::PurgeHostname, Some(lease)).await?;
-        lock(&self.state).hostnames.retain(|_, (holder, _)| holder != lease);
+        lock(&self.state)
+            .hostnames
+            .retain(|_, (holder, _)| holder != lease);
         call.answer(())
     }
 

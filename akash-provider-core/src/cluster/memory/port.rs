@@ -206,7 +206,8 @@ impl Cluster for MemoryCluster {
         let stream = {
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
-            let wanted = |e: &&LeaseEvent| options.services.is_empty() || options.services.contains(&e.service);
+            let wanted =
+                |e: &&LeaseEvent| options.services.is_empty() || options.services.contains(&e.service);
             let history = workload.events.iter().filter(wanted).cloned().collect();
             let rest = options.follow.then(|| {
                 let (feed, rest) = Feed::new();
