@@ -14,8 +14,7 @@
 //! Escrow is settled lazily, as on the network: an account that ran dry is noticed by the first transaction
 //! that touches it.
 //!
-//! Not modelled: fees and gas, deposits from grants, and the match of an order's attributes, signatures and
-//! capabilities with the bidder's (a provider decides that before it bids; see `bidding`).
+//! Not modelled: fees and gas, and deposits from grants.
 
 mod bids;
 mod book;

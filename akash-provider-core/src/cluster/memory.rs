@@ -97,6 +97,10 @@ struct State {
     exec: Option<ExecFn>,
 }
 
+/// Listeners with the services they want; none for all.
+type Readers<T> = Vec<Reader<T>>;
+type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
+
 #[derive(Debug)]
 struct Workload {
     /// As recorded or deployed last.
@@ -112,8 +116,8 @@ struct Workload {
     ports: BTreeMap<(String, u16, Proto), u16>,
     logs: Vec<(String, LogLine)>,
     events: Vec<LeaseEvent>,
-    log_readers: Vec<(Vec<String>, Feed<Result<LogLine, Error>>)>,
-    event_readers: Vec<(Vec<String>, Feed<Result<LeaseEvent, Error>>)>,
+    log_readers: Readers<LogLine>,
+    event_readers: Readers<LeaseEvent>,
 }
 
 impl fmt::Debug for MemoryCluster {
@@ -279,8 +283,6 @@ fn remember<T>(history: &mut Vec<T>, item: T) {
     }
     history.push(item);
 }
-
-type Readers<T> = Vec<(Vec<String>, Feed<Result<T, Error>>)>;
 
 fn tell_readers<T: Clone + Send + 'static>(readers: &mut Readers<T>, service: &str, item: &T) {
     readers.retain(|(services, feed)| {

@@ -2,9 +2,10 @@
 
 use super::book::{BidBook, Index, OrderBook};
 use super::{Market, Rejection};
+use crate::bidding::{Capabilities, attributes};
 use crate::types::{
-    Bid, BidId, BidState, ChainEvent, CloseReason, Coin, DecCoin, GroupSpec, GroupState, LeaseId, LeaseState,
-    MarketParams, OrderState, ResourceUnit, TxError,
+    AuditedAttributes, Bid, BidId, BidState, ChainEvent, CloseReason, Coin, DecCoin, GroupSpec, GroupState,
+    LeaseId, LeaseState, MarketParams, OrderState, Provider, ResourceUnit, TxError,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -98,6 +99,33 @@ fn check_window(
     }
 }
 
+/// As the network's order of checks: attributes, signatures, capabilities.
+fn check_placement(
+    spec: &GroupSpec,
+    provider: &Provider,
+    audits: &[AuditedAttributes],
+) -> Result<(), Rejection> {
+    let mismatch = |log: &str| Err(Rejection::market(TxError::AttributeMismatch, 5, log));
+    let required = &spec.requirements.attributes;
+    if !attributes::is_subset(required, &provider.attributes) {
+        return mismatch("attribute mismatch: the provider does not declare them");
+    }
+    let signed_by = &spec.requirements.signed_by;
+    let has_signed = |auditor: &String| {
+        let mut of_auditor = audits.iter().filter(|a| a.auditor == *auditor);
+        of_auditor.any(|a| attributes::is_subset(required, &a.attributes))
+    };
+    let any = signed_by.any_of.is_empty() || signed_by.any_of.iter().any(has_signed);
+    if !any || !signed_by.all_of.iter().all(has_signed) {
+        return mismatch("attribute mismatch: an auditor has not signed them");
+    }
+    let capabilities = Capabilities::of(&provider.attributes);
+    capabilities.check(&spec.resources).map_err(|decline| {
+        let log = format!("capabilities mismatch: {decline}");
+        Rejection::market(TxError::CapabilitiesMismatch, 32, log)
+    })
+}
+
 fn check_reason(reason: CloseReason) -> Result<(), Rejection> {
     if reason.is_providers() {
         return Ok(());
@@ -131,9 +159,14 @@ impl Market {
         check_open(order)?;
         check_price(&order.order.spec, price)?;
         check_offer(&order.order.spec, offer)?;
-        if !self.providers.contains_key(&id.provider) {
-            return Err(Rejection::market(TxError::Other, 30, "unknown provider"));
-        }
+        let provider = self.providers.get(&id.provider);
+        let provider = provider.ok_or_else(|| Rejection::market(TxError::Other, 30, "unknown provider"))?;
+        let audits = if order.order.spec.requirements.signed_by.is_empty() {
+            Vec::new()
+        } else {
+            self.audits(&id.provider)
+        };
+        check_placement(&order.order.spec, provider, &audits)?;
         if !self.ledger.can_pay(&id.provider, deposit) {
             return Err(Rejection {
                 error: TxError::InsufficientFunds,

@@ -272,6 +272,45 @@ fn only_registered_providers_bid() {
 }
 
 #[test]
+fn only_providers_that_match_the_order_bid() {
+    let mut market = market();
+    let mut wanted = spec("web", "50");
+    wanted.requirements.attributes = vec![Attribute::new("region", "us-west")];
+    wanted.requirements.signed_by.all_of = vec![TWO.to_owned()];
+    let class = vec![
+        Attribute::new("class", "beta3"),
+        Attribute::new("persistent", "true"),
+    ];
+    wanted.resources[0].resources.storage = vec![crate::types::Storage {
+        name: "data".to_owned(),
+        bytes: 1,
+        attributes: class,
+    }];
+    market.tenant(create(1, vec![wanted], 500_000, None)).unwrap();
+    let bid = create_bid(&bid(&order(1, 1, 1), ONE), "1");
+    let mut record = market.provider(&address(ONE)).unwrap().clone();
+    let mismatch = (TxError::AttributeMismatch, "market/5".to_owned());
+    assert_eq!(error(market.execute(&bid)), mismatch);
+    record.attributes.push(Attribute::new("region", "us-west"));
+    market.execute(&Msg::UpdateProvider(record.clone())).unwrap();
+    assert_eq!(error(market.execute(&bid)), mismatch);
+    let sign = TenantMsg::SignProvider {
+        auditor: address(TWO),
+        owner: address(ONE),
+        attributes: record.attributes.clone(),
+    };
+    market.tenant(sign).unwrap();
+    let mismatch = (TxError::CapabilitiesMismatch, "market/32".to_owned());
+    assert_eq!(error(market.execute(&bid)), mismatch);
+    for (key, value) in [("class", "beta3"), ("persistent", "true")] {
+        let key = format!("capabilities/storage/1/{key}");
+        record.attributes.push(Attribute::new(key, value));
+    }
+    market.execute(&Msg::UpdateProvider(record)).unwrap();
+    market.execute(&bid).unwrap();
+}
+
+#[test]
 fn an_order_takes_one_bid_more_than_the_limit_says() {
     let mut market = market();
     let mut params = network_params();

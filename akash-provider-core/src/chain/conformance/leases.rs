@@ -3,7 +3,7 @@
 use super::{Driver, bid_id, commit, create_bid, facts_until, refused, resync};
 use crate::chain::{BidFilter, ChainClient, LeaseFilter, PageRequest};
 use crate::types::{
-    BidId, BidState, ChainEvent, CloseReason, GroupState, LeaseState, Msg, OrderState, TxError,
+    BidId, BidState, ChainEvent, CloseReason, GroupState, LeaseState, Msg, OrderState, Snapshot, TxError,
 };
 
 pub(super) fn close_bid(id: &BidId) -> Msg {
@@ -68,21 +68,7 @@ pub async fn a_lease_lives_and_dies(client: &dyn ChainClient, driver: &dyn Drive
         facts_until(&mut events, id.deployment(), &won, what).await;
     }
     let [first, second] = [&ids[0], &ids[1]];
-    let paid = client
-        .balance(&driver.provider(), &driver.price().denom)
-        .await
-        .expect(what);
-    driver.next_block().await;
-    commit(client, driver, Msg::WithdrawLease { id: first.clone() }, what).await;
-    let record = client.lease(first).await.expect(what).value.expect(what);
-    assert_eq!(record.lease.state, LeaseState::Active, "{what}");
-    let withdrawn = record.payment.expect(what).withdrawn.amount;
-    assert!(withdrawn > 0, "{what}: it pays");
-    let after = client
-        .balance(&driver.provider(), &driver.price().denom)
-        .await
-        .expect(what);
-    assert!(after.amount > paid.amount, "{what}: it pays us");
+    it_pays(client, driver, first, what).await;
     let height = commit(client, driver, close_bid(first), what).await;
     let reason = CloseReason::Unspecified;
     let order = ChainEvent::OrderClosed {
@@ -120,6 +106,19 @@ pub async fn a_lease_lives_and_dies(client: &dyn ChainClient, driver: &dyn Drive
     let order = client.order(&again).await.expect(what).expect(what);
     assert_eq!(order.state, OrderState::Open, "{what}");
     driver.close_deployment(first.deployment()).await;
+}
+
+async fn it_pays(client: &dyn ChainClient, driver: &dyn Driver, id: &BidId, what: &str) {
+    let (us, denom) = (driver.provider(), driver.price().denom);
+    let before = client.balance(&us, &denom).await.expect(what);
+    driver.next_block().await;
+    commit(client, driver, Msg::WithdrawLease { id: id.clone() }, what).await;
+    let record = client.lease(id).await.expect(what).value.expect(what);
+    assert_eq!(record.lease.state, LeaseState::Active, "{what}");
+    let withdrawn = record.payment.expect(what).withdrawn.amount;
+    assert!(withdrawn > 0, "{what}: it pays");
+    let after = client.balance(&us, &denom).await.expect(what);
+    assert!(after.amount > before.amount, "{what}: it pays us");
 }
 
 /// Snapshot, listings and single queries tell the same about our bids and leases.
@@ -164,9 +163,15 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
             "{what}: open orders alone are in it"
         );
     }
+    listings_agree(client, &ids, &snapshot, what).await;
+    driver.close_deployment(orders[0].deployment()).await;
+}
+
+async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snapshot, what: &str) {
+    let (us, deployment) = (&ids[0].provider, ids[0].deployment());
     let leases = LeaseFilter {
         provider: Some(us.clone()),
-        deployment: Some(orders[0].deployment().clone()),
+        deployment: Some(deployment.clone()),
         state: Some(LeaseState::Active),
     };
     let listed = client
@@ -174,22 +179,18 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
         .await
         .expect(what)
         .items;
-    let ours = |l: &&crate::types::LeaseRecord| l.lease.id.deployment() == orders[0].deployment();
+    let ours = |l: &&crate::types::LeaseRecord| l.lease.id.deployment() == deployment;
     assert_eq!(
         listed.iter().map(|l| &l.lease.id).collect::<Vec<_>>(),
         [&ids[0]],
         "{what}"
     );
     assert!(snapshot.leases.iter().filter(ours).eq(&listed), "{what}");
-    let deployment = client
-        .deployment(orders[0].deployment())
-        .await
-        .expect(what)
-        .expect(what);
-    assert!(snapshot.deployments.contains(&deployment), "{what}");
-    assert_eq!(deployment.groups.len(), 3, "{what}");
+    let record = client.deployment(deployment).await.expect(what).expect(what);
+    assert!(snapshot.deployments.contains(&record), "{what}");
+    assert_eq!(record.groups.len(), 3, "{what}");
     let bids = BidFilter {
-        provider: Some(us),
+        provider: Some(us.clone()),
         state: Some(BidState::Open),
     };
     let open = client
@@ -205,5 +206,4 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
         open.iter().all(|b| b.state == BidState::Open),
         "{what}: and no others"
     );
-    driver.close_deployment(orders[0].deployment()).await;
 }

@@ -121,7 +121,8 @@ pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &S
         "{what}: a refusal changes nothing"
     );
     ips.purge_declared_ip(&one, &second).await.expect(what);
-    assert_eq!(declared(&ips, &one, what).await, [first.clone()], "{what}");
+    let left = declared(&ips, &one, what).await;
+    assert!(left.iter().eq([&first]), "{what}: one is taken back");
     ips.declare_ip(&two, &first, true).await.expect(what);
     assert_eq!(declared(&ips, &two, what).await, [first], "{what}: it moves");
     assert_eq!(declared(&ips, &one, what).await, [], "{what}: it moves");
