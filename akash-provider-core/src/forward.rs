@@ -1,5 +1,5 @@
 //! Every async port is also implemented by `Arc` and `Box` of it, so that a wrapper, a shared backend or a
-//! `dyn` one can be handed over as it is.
+//! `dyn` one can be handed over as it is. (Pricing forwards in its own room.)
 
 use crate::bus::{Bus, EventStream};
 use crate::chain::{
@@ -14,11 +14,10 @@ use crate::cluster::{
 use crate::error::Error;
 use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
 use crate::manifest::Group;
-use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
-    Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId,
-    DeploymentRecord, Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order,
-    OrderId, Provider, Snapshot, Topic, TxOutcome,
+    Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
+    Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
+    Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -107,9 +106,6 @@ macro_rules! forward_ports {
             async fn publish(topic: Topic, event: Arc<Event>) -> ();
             async fn subscribe(topics: &[Topic]) -> EventStream;
             async fn last(topic: Topic) -> Option<Arc<Event>>;
-        } }
-        forward! { $pointer; async PricingStrategy {
-            async fn calculate_price(request: &PriceRequest) -> DecCoin;
         } }
         #[deny(clippy::missing_trait_methods)]
         impl<T: ChainEvents + ?Sized> ChainEvents for $pointer<T> {

@@ -20,6 +20,8 @@ mod bids;
 mod book;
 mod certificates;
 mod escrow;
+#[cfg(test)]
+mod fixtures;
 mod ledger;
 mod queries;
 mod tenants;

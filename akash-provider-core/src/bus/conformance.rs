@@ -159,4 +159,28 @@ mod tests {
         suite(&shared, &Setup::default()).await;
         suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
     }
+
+    #[derive(Debug)]
+    struct Forgetful(LocalBus);
+
+    #[async_trait::async_trait]
+    impl Bus for Forgetful {
+        async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), crate::Error> {
+            self.0.publish(topic, event).await
+        }
+        async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, crate::Error> {
+            let stream = self.0.subscribe(topics).await?;
+            let told = |d: &Delivery| futures::future::ready(!matches!(d, Delivery::Lagged(_)));
+            Ok(stream.filter(told).boxed())
+        }
+        async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, crate::Error> {
+            self.0.last(topic).await
+        }
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a slow subscriber is told what it lost")]
+    async fn a_bus_that_loses_events_silently_does_not_conform() {
+        suite(&Forgetful(LocalBus::with_limit(16)), &Setup::default()).await;
+    }
 }

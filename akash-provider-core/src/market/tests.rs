@@ -5,9 +5,9 @@ use crate::types::{
 };
 
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-const ONE: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-const TWO: &str = "akash1xx0apw5qnpmrt34fd6666yteny73nnm0j8k723";
-const BLOCK: Duration = Duration::from_secs(6);
+pub(super) const ONE: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+pub(super) const TWO: &str = "akash1xx0apw5qnpmrt34fd6666yteny73nnm0j8k723";
+pub(super) const BLOCK: Duration = Duration::from_secs(6);
 const HOUR: Duration = Duration::from_secs(3600);
 const START: u128 = 1_000_000_000;
 
@@ -26,7 +26,7 @@ fn price(text: &str) -> DecCoin {
     DecCoin::new(&"uact".into(), text.parse().unwrap())
 }
 
-fn spec(name: &str, most: &str) -> GroupSpec {
+pub(super) fn spec(name: &str, most: &str) -> GroupSpec {
     GroupSpec {
         name: name.to_owned(),
         requirements: crate::types::PlacementRequirements::default(),
@@ -41,35 +41,35 @@ fn spec(name: &str, most: &str) -> GroupSpec {
     }
 }
 
-fn deployment(dseq: u64) -> DeploymentId {
+pub(super) fn deployment(dseq: u64) -> DeploymentId {
     DeploymentId {
         owner: address(TENANT),
         dseq,
     }
 }
 
-fn group(dseq: u64, gseq: u32) -> GroupId {
+pub(super) fn group(dseq: u64, gseq: u32) -> GroupId {
     GroupId {
         deployment: deployment(dseq),
         gseq,
     }
 }
 
-fn order(dseq: u64, gseq: u32, oseq: u32) -> OrderId {
+pub(super) fn order(dseq: u64, gseq: u32, oseq: u32) -> OrderId {
     OrderId {
         group: group(dseq, gseq),
         oseq,
     }
 }
 
-fn bid(order: &OrderId, provider: &str) -> BidId {
+pub(super) fn bid(order: &OrderId, provider: &str) -> BidId {
     BidId {
         order: order.clone(),
         provider: address(provider),
     }
 }
 
-fn create_bid(id: &BidId, most: &str) -> Msg {
+pub(super) fn create_bid(id: &BidId, most: &str) -> Msg {
     Msg::CreateBid {
         id: id.clone(),
         price: price(most),
@@ -79,7 +79,12 @@ fn create_bid(id: &BidId, most: &str) -> Msg {
     }
 }
 
-fn create(dseq: u64, groups: Vec<GroupSpec>, deposit: u128, window: Option<Duration>) -> TenantMsg {
+pub(super) fn create(
+    dseq: u64,
+    groups: Vec<GroupSpec>,
+    deposit: u128,
+    window: Option<Duration>,
+) -> TenantMsg {
     TenantMsg::CreateDeployment {
         id: deployment(dseq),
         groups,
@@ -89,7 +94,7 @@ fn create(dseq: u64, groups: Vec<GroupSpec>, deposit: u128, window: Option<Durat
     }
 }
 
-fn market() -> Market {
+pub(super) fn market() -> Market {
     let mut market = Market::new(MarketConfig::new("local", BlockTime(0)));
     for account in [TENANT, ONE, TWO] {
         market.fund(&address(account), &uact(START));
@@ -106,7 +111,7 @@ fn market() -> Market {
 }
 
 /// One group, leased to `ONE` at 40 uact, in a block of its own.
-fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
+pub(super) fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
     let id = bid(&order(dseq, 1, 1), ONE);
     market
         .tenant(create(dseq, vec![spec("web", "50")], deposit, None))
@@ -117,7 +122,7 @@ fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
     id
 }
 
-fn close(id: &BidId, reason: CloseReason) -> Msg {
+pub(super) fn close(id: &BidId, reason: CloseReason) -> Msg {
     let id = id.clone();
     Msg::CloseBid { id, reason }
 }

@@ -25,3 +25,19 @@ async fn pointers_to_a_chain_conform() {
     let boxed: Box<MemoryChain> = Box::new(driver.client());
     suite(&boxed, &driver).await;
 }
+
+#[tokio::test]
+#[should_panic(expected = "a bid lands once")]
+async fn a_client_of_a_node_that_hangs_does_not_conform() {
+    let driver = MemoryDriver::new();
+    driver.client().freeze_reads();
+    a_bid_lands_once(&driver.client(), &driver).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "a node that catches up is not asked")]
+async fn a_client_of_a_node_that_catches_up_does_not_conform() {
+    let driver = MemoryDriver::new();
+    driver.client().set_catching_up(true);
+    suite(&driver.client(), &driver).await;
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::{Facets, MemoryCluster};
+use crate::cluster::{Facets, MemoryCluster, Operation};
 use futures::FutureExt;
 
 fn setup() -> Setup {
@@ -54,4 +54,22 @@ async fn a_new_client_of_the_memory_cluster_finds_everything() {
         async move { client }.boxed()
     };
     a_restart_forgets_nothing(&open, &setup()).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "a recorded deployment is listed")]
+async fn a_cluster_that_loses_records_does_not_conform() {
+    let cluster = MemoryCluster::default();
+    cluster.fail_next(Operation::Record, 1, ErrorKind::Unavailable);
+    suite(&cluster, &setup()).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "a deployed lease gets healthy and is told")]
+async fn a_cluster_that_tells_no_health_does_not_conform() {
+    let cluster = MemoryCluster::default();
+    cluster.lose_watch();
+    let mut setup = setup();
+    setup.patience = Duration::from_millis(20);
+    a_deployed_lease_gets_healthy_and_is_told(&cluster, &setup).await;
 }
