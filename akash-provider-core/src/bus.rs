@@ -1,12 +1,18 @@
 //! The bus: facts and retained status for other parts and processes. Outbound only: no engine input comes
 //! from it, so a lossy or remote bus costs nobody a bid.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod local;
+
 use crate::error::Error;
 use crate::types::{Event, Topic};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::fmt;
 use std::sync::Arc;
+
+pub use local::{LocalBus, QUEUE_LIMIT};
 
 /// What a subscriber gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

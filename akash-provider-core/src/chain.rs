@@ -1,4 +1,9 @@
 //! The chain client: what the provider asks, sends and hears.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod memory;
 mod port;
+
+pub use memory::{Fate, Inclusion, MemoryChain, Outage};
 pub use port::*;

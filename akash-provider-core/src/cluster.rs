@@ -6,8 +6,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "runtime")]
+mod memory;
 #[cfg(feature = "runtime")]
 mod port;
+#[cfg(feature = "runtime")]
+pub use memory::{Calls, Contents, ExecFn, ExecResult, Facets, MemoryCluster, Operation};
 #[cfg(feature = "runtime")]
 pub use port::*;
 

@@ -9,9 +9,15 @@ pub mod cluster;
 pub mod config;
 pub mod engine;
 pub mod error;
+#[cfg(feature = "runtime")]
+mod feed;
+#[cfg(feature = "runtime")]
+mod forward;
 pub mod inventory;
 pub mod manifest;
 pub mod market;
+#[cfg(feature = "mock")]
+pub mod mock;
 pub mod pricing;
 #[cfg(feature = "runtime")]
 pub mod provider;

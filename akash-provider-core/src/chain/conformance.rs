@@ -1,0 +1,358 @@
+//! The suite every [`ChainClient`] passes.
+//!
+//! The suite needs somebody who acts as the tenant and makes blocks: a [`Driver`]. On a live chain it signs the
+//! tenant's transactions and waits for blocks; [`MemoryDriver`] does it for [`MemoryChain`].
+//!
+//! ```
+//! use akash_provider_core::chain::conformance::{self, MemoryDriver};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let driver = MemoryDriver::new();
+//! conformance::suite(&driver.client(), &driver).await;
+//! # }
+//! ```
+//!
+//! What a client cannot be made to show from outside (outages, unknown outcomes) is not checked here.
+
+mod driver;
+mod leases;
+#[cfg(test)]
+mod tests;
+
+use super::{ChainClient, OrderFilter, PageRequest};
+use crate::error::Error;
+use crate::types::{
+    Address, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState, Snapshot,
+    TxError, TxOutcome,
+};
+pub use driver::{Driver, MemoryDriver};
+use futures::stream::{BoxStream, StreamExt};
+pub use leases::{
+    a_lease_lives_and_dies, a_lost_bid_is_known_without_an_event, a_snapshot_says_what_queries_say,
+};
+use std::pin::pin;
+use std::time::Duration;
+
+/// Blocks that a transaction may take to land.
+const BLOCKS_MAX: u32 = 20;
+/// How long the next item of a stream may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs every check. The driver's provider and rival are registered and can pay deposits, its tenant can pay
+/// for a few deployments; other users of the chain do not disturb.
+///
+/// # Panics
+/// Names the rule that the client breaks.
+pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
+    what_is_not_there_is_none(client, driver).await;
+    events_come_block_by_block(client, driver).await;
+    a_bid_lands_once(client, driver).await;
+    a_transaction_is_all_or_nothing(client, driver).await;
+    pages_cover_everything_once(client, driver).await;
+    a_lost_bid_is_known_without_an_event(client, driver).await;
+    a_lease_lives_and_dies(client, driver).await;
+    a_snapshot_says_what_queries_say(client, driver).await;
+}
+
+type Events = BoxStream<'static, Result<ChainEvent, Error>>;
+
+/// A bid of the provider on an order of the driver's.
+pub(super) fn bid_id(order: &OrderId, provider: &Address) -> BidId {
+    BidId {
+        order: order.clone(),
+        provider: provider.clone(),
+    }
+}
+
+pub(super) fn create_bid(id: &BidId, driver: &dyn Driver) -> Msg {
+    Msg::CreateBid {
+        id: id.clone(),
+        price: driver.price(),
+        deposit: Coin {
+            denom: driver.price().denom,
+            amount: 500_000,
+        },
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }
+}
+
+/// Sends and makes blocks until the outcome is known.
+pub(super) async fn send(
+    client: &dyn ChainClient,
+    driver: &dyn Driver,
+    msgs: Vec<Msg>,
+    what: &str,
+) -> TxOutcome {
+    let mut outcome = pin!(client.broadcast_msgs(msgs));
+    for _ in 0..BLOCKS_MAX {
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => return outcome.expect(what),
+            () = driver.next_block() => {}
+        }
+    }
+    let last = tokio::time::timeout(PATIENCE, outcome).await;
+    last.unwrap_or_else(|_| late(what)).expect(what)
+}
+
+#[expect(clippy::panic, reason = "a suite says what a backend does wrong by panicking")]
+fn late(what: &str) -> ! {
+    panic!("{what}: nothing came in time")
+}
+
+pub(super) async fn commit(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &str) -> Height {
+    let outcome = send(client, driver, vec![msg], what).await;
+    let height = match &outcome {
+        TxOutcome::Committed { height } => Some(*height),
+        TxOutcome::Rejected { .. } | TxOutcome::Unknown { .. } => None,
+    };
+    assert!(height.is_some(), "{what}: {outcome:?}");
+    height.unwrap_or_default()
+}
+
+pub(super) async fn refused(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &str) -> TxError {
+    let outcome = send(client, driver, vec![msg], what).await;
+    let error = match &outcome {
+        TxOutcome::Rejected { error, .. } => Some(*error),
+        TxOutcome::Committed { .. } | TxOutcome::Unknown { .. } => None,
+    };
+    assert!(error.is_some(), "{what}: {outcome:?}");
+    error.unwrap_or(TxError::Other)
+}
+
+pub(super) async fn next(events: &mut Events, what: &str) -> ChainEvent {
+    let item = tokio::time::timeout(PATIENCE, events.next()).await;
+    let item = item.unwrap_or_else(|_| late(what));
+    item.unwrap_or_else(|| late(what)).expect(what)
+}
+
+/// The first item, which is a `Resync`.
+pub(super) async fn resync(events: &mut Events, what: &str) -> Snapshot {
+    let snapshot = match next(events, what).await {
+        ChainEvent::Resync(snapshot) => Some(snapshot.as_ref().clone()),
+        _ => None,
+    };
+    snapshot.expect("a subscription begins with a Resync")
+}
+
+/// Facts about a deployment until `last` is seen, and then its block's end.
+pub(super) async fn facts_until(
+    events: &mut Events,
+    deployment: &DeploymentId,
+    last: &ChainEvent,
+    what: &str,
+) -> Vec<ChainEvent> {
+    let mut facts = Vec::new();
+    loop {
+        let event = next(events, what).await;
+        let found = event == *last;
+        if of_deployment(&event, deployment) {
+            facts.push(event);
+        }
+        if found {
+            break;
+        }
+    }
+    while !matches!(next(events, what).await, ChainEvent::Block { .. }) {}
+    facts
+}
+
+fn of_deployment(event: &ChainEvent, deployment: &DeploymentId) -> bool {
+    match event {
+        ChainEvent::DeploymentCreated { id }
+        | ChainEvent::DeploymentUpdated { id, .. }
+        | ChainEvent::DeploymentClosed { id } => id == deployment,
+        ChainEvent::GroupStarted { id } | ChainEvent::GroupPaused { id } | ChainEvent::GroupClosed { id } => {
+            id.deployment == *deployment
+        }
+        ChainEvent::OrderCreated { id } | ChainEvent::OrderClosed { id } => id.deployment() == deployment,
+        ChainEvent::BidCreated { id, .. }
+        | ChainEvent::BidClosed { id }
+        | ChainEvent::LeaseCreated { id, .. }
+        | ChainEvent::LeaseClosed { id, .. }
+        | ChainEvent::LeaseReclaimStarted { id, .. } => id.deployment() == deployment,
+        ChainEvent::Resync(_)
+        | ChainEvent::Block { .. }
+        | ChainEvent::ProviderUpdated { .. }
+        | ChainEvent::AuditChanged { .. } => false,
+    }
+}
+
+/// What does not exist is an empty answer and no error.
+///
+/// # Panics
+/// When it is not so.
+pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "what is not there is none";
+    let nobody = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
+    let order = driver.no_order();
+    let id = bid_id(&order, &driver.provider());
+    assert_eq!(client.provider(&nobody).await.expect(what), None, "{what}");
+    assert_eq!(client.order(&order).await.expect(what), None, "{what}");
+    assert_eq!(client.group(&order.group).await.expect(what), None, "{what}");
+    assert_eq!(
+        client.deployment(order.deployment()).await.expect(what),
+        None,
+        "{what}"
+    );
+    assert_eq!(client.bid(&id).await.expect(what).value, None, "{what}");
+    assert_eq!(client.lease(&id).await.expect(what).value, None, "{what}");
+    assert_eq!(client.account(&nobody).await.expect(what), None, "{what}");
+    assert_eq!(
+        client.certificates(&nobody, Some("1")).await.expect(what),
+        [],
+        "{what}"
+    );
+    let audit = client
+        .auditor_attributes(nobody.as_str(), &driver.provider())
+        .await;
+    assert_eq!(audit.expect(what), None, "{what}");
+    assert_eq!(
+        client.balance(&nobody, "uact").await.expect(what).amount,
+        0,
+        "{what}"
+    );
+    let there = client.provider(&driver.provider()).await.expect(what);
+    assert_eq!(
+        there.map(|p| p.owner),
+        Some(driver.provider()),
+        "{what}: but we are"
+    );
+    let sync = client.sync_info().await.expect(what);
+    assert!(!sync.catching_up, "{what}: a node that catches up is not asked");
+    let ahead = client.block_time(sync.height + 1_000_000).await.expect(what);
+    assert_eq!(ahead, None, "{what}: a block to come has no time");
+}
+
+/// `Resync` first, then facts in their order, each block closed by `Block` with a greater height; a later
+/// subscription begins with what happened before it.
+///
+/// # Panics
+/// When it is not so.
+pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "events come block by block";
+    let mut events = client.subscribe(&driver.provider());
+    let first = resync(&mut events, what).await;
+    let sync = client.sync_info().await.expect(what);
+    assert_eq!(first.chain_id, sync.chain_id, "{what}");
+    let order = driver.create_deployment(1).await.remove(0);
+    let id = order.deployment().clone();
+    driver.next_block().await;
+    let created = ChainEvent::OrderCreated { id: order.clone() };
+    let facts = facts_until(&mut events, &id, &created, what).await;
+    assert_eq!(
+        facts,
+        [ChainEvent::DeploymentCreated { id: id.clone() }, created],
+        "{what}"
+    );
+    let mut height = first.height;
+    for _ in 0..3 {
+        driver.next_block().await;
+        let block = loop {
+            if let ChainEvent::Block { height, time } = next(&mut events, what).await {
+                break (height, time);
+            }
+        };
+        assert!(block.0 > height, "{what}: block {} after {height}", block.0);
+        height = block.0;
+        let time = client.block_time(height).await.expect(what);
+        assert_eq!(time, Some(block.1), "{what}: both say the same time");
+    }
+    let late = resync(&mut client.subscribe(&driver.provider()), what).await;
+    assert!(
+        late.orders.iter().any(|o| o.id == order),
+        "{what}: the order is in a late Resync"
+    );
+    assert!(
+        late.height >= height,
+        "{what}: a Resync is not older than what was told"
+    );
+    driver.close_deployment(&id).await;
+}
+
+/// A bid is seen by query and event after it is committed; a second one on the order, also after the first is
+/// closed, is `BidExists`.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "a bid lands once";
+    let order = driver.create_deployment(1).await.remove(0);
+    driver.next_block().await;
+    let id = bid_id(&order, &driver.provider());
+    let mut events = client.subscribe(&driver.provider());
+    resync(&mut events, what).await;
+    let height = commit(client, driver, create_bid(&id, driver), what).await;
+    let seen = client.bid(&id).await.expect(what);
+    assert!(
+        seen.height >= height,
+        "{what}: read at {} after {height}",
+        seen.height
+    );
+    let bid = seen.value.expect(what);
+    assert_eq!((bid.state, bid.created_at), (BidState::Open, height), "{what}");
+    assert_eq!(bid.price, driver.price(), "{what}");
+    let price = driver.price();
+    let created = ChainEvent::BidCreated {
+        id: id.clone(),
+        price,
+    };
+    let facts = facts_until(&mut events, order.deployment(), &created, what).await;
+    assert_eq!(facts, [created], "{what}");
+    let again = refused(client, driver, create_bid(&id, driver), what).await;
+    assert_eq!(again, TxError::BidExists, "{what}");
+    commit(client, driver, leases::close_bid(&id), what).await;
+    let again = refused(client, driver, create_bid(&id, driver), what).await;
+    assert_eq!(again, TxError::BidExists, "{what}: also after a close");
+    driver.close_deployment(order.deployment()).await;
+}
+
+/// When one message of a transaction is refused, none of them happens.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "a transaction is all or nothing";
+    let order = driver.create_deployment(1).await.remove(0);
+    driver.next_block().await;
+    let good = bid_id(&order, &driver.provider());
+    let bad = bid_id(&driver.no_order(), &driver.provider());
+    let msgs = [&good, &bad].map(|id| create_bid(id, driver)).to_vec();
+    let outcome = send(client, driver, msgs, what).await;
+    let rejected = matches!(outcome, TxOutcome::Rejected { .. });
+    assert!(rejected, "{what}: {outcome:?}");
+    assert_eq!(client.bid(&good).await.expect(what).value, None, "{what}");
+    driver.close_deployment(order.deployment()).await;
+}
+
+/// Small pages, one after the other, give every record of the filter once.
+///
+/// # Panics
+/// When it is not so.
+pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "pages cover everything once";
+    let mut wanted = driver.create_deployment(3).await;
+    driver.next_block().await;
+    let deployment = wanted.first().map(|o| o.deployment().clone()).expect(what);
+    let filter = OrderFilter {
+        state: Some(OrderState::Open),
+        deployment: Some(deployment.clone()),
+    };
+    let mut request = PageRequest { key: None, limit: 2 };
+    let mut seen = Vec::new();
+    loop {
+        let page = client.orders(&filter, request.clone()).await.expect(what);
+        assert!(page.items.len() <= 2, "{what}: a page keeps its limit");
+        seen.extend(page.items.into_iter().map(|o| o.id));
+        match page.next {
+            Some(key) => request.key = Some(key),
+            None => break,
+        }
+        assert!(seen.len() <= wanted.len(), "{what}: pages end");
+    }
+    seen.sort();
+    wanted.sort();
+    assert_eq!(seen, wanted, "{what}");
+    driver.close_deployment(&deployment).await;
+}

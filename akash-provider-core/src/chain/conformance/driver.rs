@@ -1,0 +1,184 @@
+//! Who acts as the tenant and makes blocks while a client is checked.
+
+use crate::chain::MemoryChain;
+use crate::market::{MarketConfig, TenantMsg};
+use crate::types::{
+    Address, BidId, BlockTime, Coin, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
+    PlacementRequirements, Provider, ResourceUnit, Resources,
+};
+use async_trait::async_trait;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Acts as the tenant and as a rival provider, and makes blocks (or waits for them). Its methods return when
+/// what they did is in a block or certain to be in the next; they panic when it is refused.
+#[async_trait]
+pub trait Driver: Send + Sync {
+    /// The registered provider that the client acts for.
+    fn provider(&self) -> Address;
+    /// A second registered provider.
+    fn rival(&self) -> Address;
+    /// What every bid of the suite costs; not more than the driver's orders pay.
+    fn price(&self) -> DecCoin;
+    /// An order that does not exist and never will.
+    fn no_order(&self) -> OrderId;
+    /// Creates a deployment with so many groups that ask for no attributes; its orders.
+    async fn create_deployment(&self, groups: u32) -> Vec<OrderId>;
+    /// Closes a deployment.
+    async fn close_deployment(&self, id: &DeploymentId);
+    /// The rival bids on an order.
+    async fn rival_bid(&self, order: &OrderId);
+    /// The tenant takes a bid.
+    async fn create_lease(&self, bid: &BidId);
+    /// The tenant closes a lease.
+    async fn close_lease(&self, id: &BidId);
+    /// A block is completed.
+    async fn next_block(&self);
+}
+
+/// Drives a [`MemoryChain`].
+#[derive(Debug)]
+pub struct MemoryDriver {
+    chain: MemoryChain,
+    dseq: AtomicU64,
+}
+
+impl Default for MemoryDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const BLOCK_TIME: Duration = Duration::from_secs(6);
+
+fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).expect("20 bytes are an address")
+}
+
+fn uact(amount: u128) -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount,
+    }
+}
+
+impl MemoryDriver {
+    /// A new chain with a tenant and two providers on it.
+    #[must_use]
+    pub fn new() -> Self {
+        let chain = MemoryChain::new(MarketConfig::new("suite", BlockTime(1_700_000_000_000)));
+        let driver = Self {
+            chain,
+            dseq: AtomicU64::new(1),
+        };
+        driver.chain.market(|market| {
+            market.fund(&account(1), &uact(1_000_000_000));
+            for owner in [driver.provider(), driver.rival()] {
+                market.fund(&owner, &uact(1_000_000_000));
+                let record = Provider {
+                    owner,
+                    host_uri: "https://provider.example:8443".to_owned(),
+                    attributes: Vec::new(),
+                };
+                let created = market.execute(&Msg::CreateProvider(record));
+                created.expect("a new provider can register");
+            }
+        });
+        driver
+    }
+
+    /// The chain it drives; to set its faults, or to give it to the suite.
+    #[must_use]
+    pub fn client(&self) -> MemoryChain {
+        self.chain.clone()
+    }
+
+    fn tenant(&self, msg: TenantMsg) {
+        self.chain.tenant(msg).expect("the tenant may do this");
+    }
+}
+
+#[async_trait]
+impl Driver for MemoryDriver {
+    fn provider(&self) -> Address {
+        account(2)
+    }
+
+    fn rival(&self) -> Address {
+        account(3)
+    }
+
+    fn price(&self) -> DecCoin {
+        DecCoin::new(&"uact".into(), crate::types::Dec::from_int(40))
+    }
+
+    fn no_order(&self) -> OrderId {
+        let deployment = DeploymentId {
+            owner: account(1),
+            dseq: u64::MAX,
+        };
+        let group = GroupId { deployment, gseq: 1 };
+        OrderId { group, oseq: 1 }
+    }
+
+    async fn create_deployment(&self, groups: u32) -> Vec<OrderId> {
+        let id = DeploymentId {
+            owner: account(1),
+            dseq: self.dseq.fetch_add(1, Ordering::Relaxed),
+        };
+        let unit = ResourceUnit {
+            resources: Resources {
+                id: 1,
+                ..Resources::default()
+            },
+            count: 1,
+            price: self.price(),
+        };
+        let group = |n| GroupSpec {
+            name: format!("group-{n}"),
+            requirements: PlacementRequirements::default(),
+            resources: vec![unit.clone()],
+        };
+        self.tenant(TenantMsg::CreateDeployment {
+            id: id.clone(),
+            groups: (0..groups).map(group).collect(),
+            hash: [1; 32],
+            deposit: uact(5_000_000),
+            reclamation_min_window: None,
+        });
+        let order = |gseq| OrderId {
+            group: GroupId {
+                deployment: id.clone(),
+                gseq,
+            },
+            oseq: 1,
+        };
+        (1..=groups).map(order).collect()
+    }
+
+    async fn close_deployment(&self, id: &DeploymentId) {
+        self.tenant(TenantMsg::CloseDeployment { id: id.clone() });
+        self.next_block().await;
+    }
+
+    async fn rival_bid(&self, order: &OrderId) {
+        let id = super::bid_id(order, &self.rival());
+        let bid = super::create_bid(&id, self);
+        let outcome = super::send(&self.chain, self, vec![bid], "the rival bids").await;
+        let landed = matches!(outcome, crate::types::TxOutcome::Committed { .. });
+        assert!(landed, "the rival bids: {outcome:?}");
+    }
+
+    async fn create_lease(&self, bid: &BidId) {
+        self.tenant(TenantMsg::CreateLease { bid: bid.clone() });
+    }
+
+    async fn close_lease(&self, id: &BidId) {
+        self.tenant(TenantMsg::CloseLease { id: id.clone() });
+    }
+
+    async fn next_block(&self) {
+        self.chain.advance(BLOCK_TIME);
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,216 @@
+//! Questions to a chain in memory.
+
+use super::{MemoryChain, Outage, State};
+use crate::chain::{
+    Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
+};
+use crate::error::{Error, ErrorKind};
+use crate::feed::lock;
+use crate::market::Market;
+use crate::types::{
+    Address, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord, Group, GroupId,
+    Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, Provider, Snapshot,
+};
+use async_trait::async_trait;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// Records of a page when the question names no number, as the network's default.
+const PAGE_DEFAULT: usize = 100;
+/// Most records of a page.
+const PAGE_MAX: usize = 1000;
+
+impl State {
+    fn answering(&mut self, operation: &'static str) -> Result<&Market, Error> {
+        let fails = match &mut self.outage {
+            None => false,
+            Some(Outage::UntilRestored) => true,
+            Some(Outage::Next(left)) => {
+                let fails = *left > 0;
+                *left = left.saturating_sub(1);
+                fails
+            }
+        };
+        if fails {
+            return Err(Error::new(ErrorKind::Unavailable, operation, "no node answers"));
+        }
+        Ok(self.stale.as_deref().unwrap_or(&self.market))
+    }
+}
+
+impl MemoryChain {
+    fn ask<R>(&self, operation: &'static str, answer: impl FnOnce(&Market) -> R) -> Result<R, Error> {
+        lock(&self.state).answering(operation).map(answer)
+    }
+
+    fn observe<T>(
+        &self,
+        operation: &'static str,
+        answer: impl FnOnce(&Market) -> Option<T>,
+    ) -> Result<Observed<T>, Error> {
+        let mut state = lock(&self.state);
+        let agreement = state.agreement;
+        let market = state.answering(operation)?;
+        Ok(Observed {
+            value: answer(market),
+            height: market.height(),
+            agreement,
+        })
+    }
+}
+
+/// One page of records that come in the order of their ids. The key is the id of the last one.
+fn page<T, I>(
+    operation: &'static str,
+    records: impl Iterator<Item = T>,
+    id: impl Fn(&T) -> I,
+    request: &PageRequest,
+) -> Result<Page<T>, Error>
+where
+    I: Ord + Display + FromStr,
+{
+    let after = match &request.key {
+        None => None,
+        Some(key) => {
+            let text = std::str::from_utf8(key).ok();
+            let id = text.and_then(|t| t.parse::<I>().ok());
+            let wrong = "the page key is not one that a page before gave";
+            Some(id.ok_or_else(|| Error::new(ErrorKind::Invalid, operation, wrong))?)
+        }
+    };
+    let limit = match usize::try_from(request.limit) {
+        Ok(0) => PAGE_DEFAULT,
+        Ok(limit) => limit.min(PAGE_MAX),
+        Err(_) => PAGE_MAX,
+    };
+    let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
+    let items: Vec<T> = rest.by_ref().take(limit).collect();
+    let more = rest.next().is_some();
+    let last = items.last().filter(|_| more);
+    let next = last.map(|r| id(r).to_string().into_bytes());
+    Ok(Page { items, next })
+}
+
+fn is_wanted<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
+    filter.is_none_or(|wanted| wanted == value)
+}
+
+#[async_trait]
+impl ChainQuery for MemoryChain {
+    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+        self.ask("provider", |m| m.provider(owner).cloned())
+    }
+
+    async fn orders(&self, filter: &OrderFilter, request: PageRequest) -> Result<Page<Order>, Error> {
+        self.ask("orders", |m| {
+            let wanted = |o: &&Order| {
+                is_wanted(filter.state.as_ref(), &o.state)
+                    && is_wanted(filter.deployment.as_ref(), o.id.deployment())
+            };
+            let records = m.orders().filter(wanted).cloned();
+            page("orders", records, |o| o.id.clone(), &request)
+        })?
+    }
+
+    async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
+        self.ask("order", |m| m.order(id).cloned())
+    }
+
+    async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
+        self.observe("bid", |m| m.bid(id).cloned())
+    }
+
+    async fn bids(&self, filter: &BidFilter, request: PageRequest) -> Result<Page<Bid>, Error> {
+        self.ask("bids", |m| {
+            let wanted = |b: &&Bid| {
+                is_wanted(filter.state.as_ref(), &b.state)
+                    && is_wanted(filter.provider.as_ref(), &b.id.provider)
+            };
+            let records = m.bids().filter(wanted).cloned();
+            page("bids", records, |b| b.id.clone(), &request)
+        })?
+    }
+
+    async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error> {
+        self.ask("group", |m| m.group(id).cloned())
+    }
+
+    async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error> {
+        self.ask("deployment", |m| m.deployment(id))
+    }
+
+    async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error> {
+        self.observe("lease", |m| m.lease(id))
+    }
+
+    async fn leases(&self, filter: &LeaseFilter, request: PageRequest) -> Result<Page<LeaseRecord>, Error> {
+        self.ask("leases", |m| {
+            let wanted = |r: &LeaseRecord| {
+                is_wanted(filter.state.as_ref(), &r.lease.state)
+                    && is_wanted(filter.provider.as_ref(), &r.lease.id.provider)
+                    && is_wanted(filter.deployment.as_ref(), r.lease.id.deployment())
+            };
+            let records = m.leases().filter(wanted);
+            page("leases", records, |r| r.lease.id.clone(), &request)
+        })?
+    }
+
+    async fn auditor_attributes(
+        &self,
+        auditor: &str,
+        owner: &Address,
+    ) -> Result<Option<AuditedAttributes>, Error> {
+        self.ask("auditor_attributes", |m| m.auditor_attributes(auditor, owner))
+    }
+
+    async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error> {
+        self.ask("certificates", |m| {
+            let of_owner = m.certificates(owner).iter();
+            let wanted = of_owner.filter(|c| serial.is_none_or(|s| s == c.serial));
+            let answer = wanted.map(|c| Certificate {
+                serial: c.serial.clone(),
+                valid: c.valid,
+                cert: c.cert.clone(),
+                pubkey: c.pubkey.clone(),
+            });
+            answer.collect()
+        })
+    }
+
+    async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {
+        self.ask("account", |m| {
+            m.account(address).map(|a| Account {
+                address: address.clone(),
+                pubkey: a.pubkey.clone(),
+                number: a.number,
+                sequence: a.sequence,
+            })
+        })
+    }
+
+    async fn params(&self) -> Result<MarketParams, Error> {
+        self.ask("params", |m| m.params().clone())
+    }
+
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
+        self.ask("balance", |m| m.balance(address, denom))
+    }
+
+    async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error> {
+        self.ask("block_time", |m| m.block_time(height))
+    }
+
+    async fn sync_info(&self) -> Result<SyncInfo, Error> {
+        let catching_up = lock(&self.state).catching_up;
+        self.ask("sync_info", |m| SyncInfo {
+            chain_id: m.chain_id().to_owned(),
+            height: m.height(),
+            time: m.time(),
+            catching_up,
+        })
+    }
+
+    async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
+        self.ask("snapshot", |m| m.snapshot(provider))
+    }
+}

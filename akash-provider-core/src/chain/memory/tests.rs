@@ -1,0 +1,233 @@
+use super::*;
+use crate::chain::{ChainQuery, OrderFilter, PageRequest};
+use crate::types::{BidId, DecCoin, GroupId, OrderId};
+use crate::types::{Coin, DeploymentId, GroupSpec, PlacementRequirements, Provider, ResourceUnit, Resources};
+use futures::{FutureExt, StreamExt};
+
+const BLOCK: Duration = Duration::from_secs(6);
+
+fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).unwrap()
+}
+
+fn uact(amount: u128) -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount,
+    }
+}
+
+fn price() -> DecCoin {
+    DecCoin::new(&"uact".into(), crate::types::Dec::from_int(1))
+}
+
+fn chain() -> MemoryChain {
+    let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
+    chain.market(|m| {
+        m.fund(&account(1), &uact(100_000_000));
+        m.fund(&account(2), &uact(100_000_000));
+        let record = Provider {
+            owner: account(2),
+            host_uri: "https://provider.example".to_owned(),
+            attributes: Vec::new(),
+        };
+        m.execute(&Msg::CreateProvider(record)).unwrap();
+    });
+    chain
+}
+
+fn create(chain: &MemoryChain, dseq: u64) -> BidId {
+    let deployment = DeploymentId {
+        owner: account(1),
+        dseq,
+    };
+    let unit = ResourceUnit {
+        resources: Resources::default(),
+        count: 1,
+        price: price(),
+    };
+    let group = GroupSpec {
+        name: "web".to_owned(),
+        requirements: PlacementRequirements::default(),
+        resources: vec![unit],
+    };
+    let create = TenantMsg::CreateDeployment {
+        id: deployment.clone(),
+        groups: vec![group],
+        hash: [0; 32],
+        deposit: uact(500_000),
+        reclamation_min_window: None,
+    };
+    chain.tenant(create).unwrap();
+    let group = GroupId { deployment, gseq: 1 };
+    BidId {
+        order: OrderId { group, oseq: 1 },
+        provider: account(2),
+    }
+}
+
+fn bid(id: &BidId) -> Vec<Msg> {
+    vec![Msg::CreateBid {
+        id: id.clone(),
+        price: price(),
+        deposit: uact(500_000),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }]
+}
+
+#[tokio::test]
+async fn an_outcome_is_known_only_after_its_block() {
+    let chain = chain();
+    let id = create(&chain, 1);
+    let mut outcome = chain.broadcast_msgs(bid(&id));
+    assert_eq!((&mut outcome).now_or_never().map(|o| o.is_ok()), None);
+    assert_eq!(chain.bid(&id).await.unwrap().value, None);
+    let height = chain.advance(BLOCK);
+    assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
+}
+
+#[tokio::test]
+async fn unknown_transactions_land_late_or_never_but_not_after_they_expire() {
+    let chain = chain();
+    let ids = [1, 2, 3].map(|dseq| create(&chain, dseq));
+    for (id, lands_after) in ids.iter().zip([Some(1), None, Some(11)]) {
+        chain.next_fate(Fate::Unknown { lands_after });
+        let outcome = chain.broadcast_msgs(bid(id)).await.unwrap();
+        let expires = BlockTime(60_000);
+        assert_eq!(outcome, TxOutcome::Unknown { expires });
+    }
+    chain.advance(BLOCK);
+    assert_eq!(chain.bid(&ids[0]).await.unwrap().value, None);
+    chain.advance(BLOCK);
+    assert!(chain.bid(&ids[0]).await.unwrap().value.is_some());
+    for _ in 0..20 {
+        chain.advance(BLOCK);
+    }
+    assert_eq!(chain.bid(&ids[1]).await.unwrap().value, None);
+    assert_eq!(chain.bid(&ids[2]).await.unwrap().value, None);
+    assert_eq!(chain.waiting(), 0);
+}
+
+#[tokio::test]
+async fn what_was_not_sent_is_an_error_and_never_lands() {
+    let chain = chain();
+    let id = create(&chain, 1);
+    chain.next_fate(Fate::NotSent);
+    let error = chain.broadcast_msgs(bid(&id)).await.unwrap_err();
+    assert!(error.is_transient());
+    chain.advance(BLOCK);
+    assert_eq!(chain.bid(&id).await.unwrap().value, None);
+    let empty = chain.broadcast_msgs(Vec::new()).await.unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn queries_fail_as_often_as_told() {
+    let chain = chain();
+    chain.fail_queries(Outage::Next(2));
+    for fails in [true, true, false] {
+        assert_eq!(chain.params().await.is_err(), fails);
+    }
+    chain.fail_queries(Outage::UntilRestored);
+    for _ in 0..5 {
+        assert_eq!(chain.params().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    chain.restore_queries();
+    chain.params().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_frozen_node_answers_from_its_old_height() {
+    let chain = chain();
+    let id = create(&chain, 1);
+    chain.freeze_reads();
+    let sent = chain.broadcast_msgs(bid(&id));
+    let (_, height) = futures::join!(sent, async { chain.advance(BLOCK) });
+    chain.set_agreement(Agreement::Disputed);
+    let stale = chain.bid(&id).await.unwrap();
+    assert_eq!((stale.value, stale.agreement), (None, Agreement::Disputed));
+    assert!(stale.height < height);
+    chain.thaw_reads();
+    assert_eq!(chain.bid(&id).await.unwrap().height, height);
+}
+
+#[tokio::test]
+async fn w19_lost_events_are_followed_by_a_resync_that_has_them() {
+    let chain = chain();
+    let mut events = chain.subscribe(&account(2));
+    assert!(matches!(events.next().await, Some(Ok(ChainEvent::Resync(_)))));
+    chain.interrupt_events();
+    let id = create(&chain, 1);
+    chain.advance(BLOCK);
+    assert!(events.next().await.unwrap().is_err());
+    assert!(events.next().now_or_never().is_none());
+    chain.restore_events();
+    let Some(Ok(ChainEvent::Resync(snapshot))) = events.next().await else {
+        panic!("a gap ends with a Resync")
+    };
+    assert_eq!(snapshot.orders[0].id, id.order);
+    chain.advance(BLOCK);
+    assert!(matches!(
+        events.next().await,
+        Some(Ok(ChainEvent::Block { height: 3, .. }))
+    ));
+}
+
+#[tokio::test]
+async fn a_slow_subscriber_gets_a_resync_instead_of_a_gap() {
+    let chain = chain();
+    chain.set_queue_limit(4);
+    let mut events = chain.subscribe(&account(2));
+    for dseq in 1..10 {
+        create(&chain, dseq);
+        chain.advance(BLOCK);
+    }
+    let Some(Ok(ChainEvent::Resync(snapshot))) = events.next().await else {
+        panic!("a Resync comes first")
+    };
+    let mut height = snapshot.height;
+    let mut orders = snapshot.orders.len();
+    assert!(height > 1);
+    while let Some(Some(event)) = events.next().now_or_never() {
+        match event.unwrap() {
+            ChainEvent::OrderCreated { .. } => orders += 1,
+            ChainEvent::Block { height: next, .. } => {
+                assert_eq!(next, height + 1);
+                height = next;
+            }
+            ChainEvent::DeploymentCreated { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((height, orders), (10, 9));
+}
+
+#[tokio::test]
+async fn who_subscribes_within_a_block_hears_nothing_twice() {
+    let chain = chain();
+    create(&chain, 1);
+    let mut events = chain.subscribe(&account(2));
+    create(&chain, 2);
+    chain.advance(BLOCK);
+    let Some(Ok(ChainEvent::Resync(snapshot))) = events.next().await else {
+        panic!("a Resync comes first")
+    };
+    assert_eq!(snapshot.orders.len(), 1);
+    let mut created = 0;
+    while let Some(Some(Ok(event))) = events.next().now_or_never() {
+        created += u32::from(matches!(event, ChainEvent::OrderCreated { .. }));
+    }
+    assert_eq!(created, 1);
+}
+
+#[tokio::test]
+async fn a_wrong_page_key_is_refused() {
+    let chain = chain();
+    let page = PageRequest {
+        key: Some(vec![0xff]),
+        limit: 1,
+    };
+    let error = chain.orders(&OrderFilter::default(), page).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}

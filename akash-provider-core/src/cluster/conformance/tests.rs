@@ -1,0 +1,75 @@
+use super::*;
+use crate::cluster::{Facets, MemoryCluster, Operation};
+use futures::FutureExt;
+
+fn setup() -> Setup {
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+    Setup::new(provider.parse().unwrap())
+}
+
+#[tokio::test]
+async fn the_memory_cluster_conforms_and_is_left_empty() {
+    let cluster = MemoryCluster::default();
+    suite(&cluster, &setup()).await;
+    assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
+    let overlaps = cluster.all_calls().values().map(|c| c.overlaps).sum::<u64>();
+    assert_eq!(overlaps, 0);
+}
+
+#[tokio::test]
+async fn slow_teardowns_conform() {
+    let cluster = MemoryCluster::default();
+    cluster.set_teardown_delay(3);
+    suite(&cluster, &setup()).await;
+}
+
+#[tokio::test]
+async fn a_cluster_without_facets_conforms() {
+    let none = Facets {
+        hostnames: false,
+        leased_ips: None,
+        shell: false,
+    };
+    let cluster = MemoryCluster::new(none);
+    suite(&cluster, &setup()).await;
+    assert!(cluster.shell().is_none() && cluster.hostnames().is_none() && cluster.leased_ips().is_none());
+}
+
+#[tokio::test]
+async fn pointers_to_a_cluster_conform() {
+    let shared: Arc<dyn Cluster> = Arc::new(MemoryCluster::default());
+    suite(&shared, &setup()).await;
+    suite(
+        &(Box::new(MemoryCluster::default()) as Box<dyn Cluster>),
+        &setup(),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_client_of_the_memory_cluster_finds_everything() {
+    let cluster = MemoryCluster::default();
+    let open = move || {
+        let client: Arc<dyn Cluster> = Arc::new(cluster.clone());
+        async move { client }.boxed()
+    };
+    a_restart_forgets_nothing(&open, &setup()).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "a recorded deployment is listed")]
+async fn a_cluster_that_loses_records_does_not_conform() {
+    let cluster = MemoryCluster::default();
+    cluster.fail_next(Operation::Record, 1, ErrorKind::Unavailable);
+    suite(&cluster, &setup()).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "a deployed lease gets healthy and is told")]
+async fn a_cluster_that_tells_no_health_does_not_conform() {
+    let cluster = MemoryCluster::default();
+    cluster.lose_watch();
+    let mut setup = setup();
+    setup.patience = Duration::from_millis(20);
+    a_deployed_lease_gets_healthy_and_is_told(&cluster, &setup).await;
+}

@@ -1,0 +1,450 @@
+//! A cluster in memory: the reference of what a backend does, with faults on demand.
+//!
+//! Workloads "run" as soon as they are deployed. A test says how their health goes on, what is logged, which
+//! calls fail or hang, and looks at what is there ([`MemoryCluster::contents`]) and at who called what
+//! ([`MemoryCluster::calls`]). Tearing a lease down leaves its hostnames and addresses declared: who declared
+//! them takes them back, and a test sees it when nobody does.
+
+mod calls;
+mod facets;
+mod port;
+#[cfg(test)]
+mod tests;
+
+use super::{
+    ClusterChange, Deployment, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Teardown,
+};
+use crate::error::{Error, ErrorKind};
+use crate::feed::{Feed, lock};
+use crate::manifest::Proto;
+use crate::types::{BlockTime, LeaseId};
+pub use calls::{Calls, Operation};
+use calls::{Fault, Script};
+pub use facets::{ExecFn, ExecResult};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// Log lines and events kept of a lease, and changes that wait for a slow watcher.
+const HISTORY_LIMIT: usize = 1000;
+
+/// First of the ports handed out.
+const FIRST_PORT: u16 = 30_000;
+
+/// Which facets a cluster has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facets {
+    /// Hostnames.
+    pub hostnames: bool,
+    /// Addresses in the pool of leased IPs; `None` for no such facet.
+    pub leased_ips: Option<u32>,
+    /// Commands in services.
+    pub shell: bool,
+}
+
+impl Default for Facets {
+    /// All of them, with a pool of 8 addresses.
+    fn default() -> Self {
+        Self {
+            hostnames: true,
+            leased_ips: Some(8),
+            shell: true,
+        }
+    }
+}
+
+/// Everything that is in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// Workloads that run, as deployed last.
+    pub running: BTreeMap<LeaseId, Deployment>,
+    /// Deployments that are recorded, whether they run or not.
+    pub recorded: BTreeMap<LeaseId, Deployment>,
+    /// Declared hostnames.
+    pub hostnames: BTreeMap<String, LeaseId>,
+    /// Declared addresses.
+    pub ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
+}
+
+impl Contents {
+    /// True when nothing is left of any lease.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A cluster in memory. A clone is the same cluster.
+#[derive(Clone)]
+pub struct MemoryCluster {
+    state: Arc<Mutex<State>>,
+    released: Arc<Notify>,
+    facets: Facets,
+}
+
+#[derive(Default)]
+struct State {
+    workloads: BTreeMap<LeaseId, Workload>,
+    hostnames: BTreeMap<String, (LeaseId, HostnameDeclaration)>,
+    ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
+    watchers: Vec<Feed<Result<ClusterChange, Error>>>,
+    blind: bool,
+    start_ticks: u32,
+    /// Answers `InProgress` before a teardown is done.
+    teardown_delay: u32,
+    script: Script,
+    exec: Option<ExecFn>,
+}
+
+/// Listeners with the services they want; none for all.
+type Readers<T> = Vec<Reader<T>>;
+type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
+
+#[derive(Debug)]
+struct Workload {
+    /// As recorded or deployed last.
+    recorded: Deployment,
+    /// As deployed last.
+    running: Option<Deployment>,
+    health: Health,
+    /// Ticks until it is healthy.
+    starting: u32,
+    /// `InProgress` answers left; `None` until a teardown is asked for.
+    ending: Option<u32>,
+    /// External ports by service, container port and protocol.
+    ports: BTreeMap<(String, u16, Proto), u16>,
+    logs: Vec<(String, LogLine)>,
+    events: Vec<LeaseEvent>,
+    log_readers: Readers<LogLine>,
+    event_readers: Readers<LeaseEvent>,
+}
+
+impl fmt::Debug for MemoryCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryCluster")
+            .field("workloads", &lock(&self.state).workloads.len())
+            .field("facets", &self.facets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for MemoryCluster {
+    fn default() -> Self {
+        Self::new(Facets::default())
+    }
+}
+
+impl MemoryCluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(facets: Facets) -> Self {
+        Self {
+            state: Arc::default(),
+            released: Arc::default(),
+            facets,
+        }
+    }
+
+    /// What is there.
+    #[must_use]
+    pub fn contents(&self) -> Contents {
+        let state = lock(&self.state);
+        let running = |(id, w): (&LeaseId, &Workload)| Some((id.clone(), w.running.clone()?));
+        let recorded = |(id, w): (&LeaseId, &Workload)| (id.clone(), w.recorded.clone());
+        let holder = |(name, (id, _)): (&String, &(LeaseId, _))| (name.clone(), id.clone());
+        Contents {
+            running: state.workloads.iter().filter_map(running).collect(),
+            recorded: state.workloads.iter().map(recorded).collect(),
+            hostnames: state.hostnames.iter().map(holder).collect(),
+            ips: state.ips.clone(),
+        }
+    }
+
+    /// Calls about a lease so far.
+    #[must_use]
+    pub fn calls(&self, lease: &LeaseId) -> Calls {
+        lock(&self.state).script.calls(lease)
+    }
+
+    /// Calls about every lease so far.
+    #[must_use]
+    pub fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
+        lock(&self.state).script.all_calls()
+    }
+
+    /// Sets what is known of a workload's health; false when it does not run.
+    pub fn set_health(&self, lease: &LeaseId, health: Health) -> bool {
+        let mut state = lock(&self.state);
+        let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
+            return false;
+        };
+        workload.starting = 0;
+        workload.set_health(health);
+        state.tell_health(lease, health);
+        true
+    }
+
+    /// New workloads are known to be bad for so many [ticks](Self::tick) before they are good; 0 at first.
+    pub fn set_start_ticks(&self, ticks: u32) {
+        lock(&self.state).start_ticks = ticks;
+    }
+
+    /// Lets workloads that start come a tick closer to health.
+    pub fn tick(&self) {
+        let mut state = lock(&self.state);
+        let mut good = Vec::new();
+        for (lease, workload) in state.workloads.iter_mut().filter(|(_, w)| w.starting > 0) {
+            workload.starting -= 1;
+            if workload.starting == 0 {
+                workload.set_health(Health::Good);
+                good.push(lease.clone());
+            }
+        }
+        for lease in good {
+            state.tell_health(&lease, Health::Good);
+        }
+    }
+
+    /// The next teardown of every lease answers `InProgress` so many times first.
+    pub fn set_teardown_delay(&self, answers: u32) {
+        lock(&self.state).teardown_delay = answers;
+    }
+
+    /// Watchers hear `Lost` and then nothing.
+    pub fn lose_watch(&self) {
+        let mut state = lock(&self.state);
+        state.tell(&ClusterChange::Lost);
+        state.blind = true;
+    }
+
+    /// Watchers hear a snapshot and everything after it.
+    pub fn restore_watch(&self) {
+        let mut state = lock(&self.state);
+        state.blind = false;
+        state.tell_snapshot();
+    }
+
+    /// The next `times` calls of an operation fail and do nothing.
+    pub fn fail_next(&self, operation: Operation, times: u32, kind: ErrorKind) {
+        lock(&self.state).script.set(operation, Fault::Fail(times, kind));
+    }
+
+    /// The next `times` calls of an operation are done, but their callers get a timeout.
+    pub fn lose_answers(&self, operation: Operation, times: u32) {
+        lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
+    }
+
+    /// Calls of an operation hang from now on, before they do anything.
+    pub fn hang(&self, operation: Operation) {
+        lock(&self.state).script.set(operation, Fault::Hang);
+    }
+
+    /// Ends every fault of an operation; calls that hang go on.
+    pub fn restore(&self, operation: Operation) {
+        lock(&self.state).script.clear(operation);
+        self.released.notify_waiters();
+    }
+
+    /// What a command in a service does; without one it copies its input to its output.
+    pub fn set_exec(&self, exec: ExecFn) {
+        lock(&self.state).exec = Some(exec);
+    }
+
+    /// A replica of a service logs a line; false when the lease does not run.
+    pub fn log(&self, lease: &LeaseId, service: &str, replica: u32, message: &str) -> bool {
+        let mut state = lock(&self.state);
+        let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
+            return false;
+        };
+        let line = LogLine {
+            name: format!("{service}-{replica}"),
+            message: message.to_owned(),
+        };
+        tell_readers(&mut workload.log_readers, service, &line);
+        remember(&mut workload.logs, (service.to_owned(), line));
+        true
+    }
+
+    /// Something happens to a service; false when the lease does not run.
+    pub fn event(&self, lease: &LeaseId, service: &str, reason: &str, message: &str) -> bool {
+        let mut state = lock(&self.state);
+        let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
+            return false;
+        };
+        workload.add_event("Normal", service, reason, message);
+        true
+    }
+}
+
+fn remember<T>(history: &mut Vec<T>, item: T) {
+    if history.len() >= HISTORY_LIMIT {
+        history.remove(0);
+    }
+    history.push(item);
+}
+
+fn tell_readers<T: Clone + Send + 'static>(readers: &mut Readers<T>, service: &str, item: &T) {
+    readers.retain(|(services, feed)| {
+        let wanted = services.is_empty() || services.iter().any(|s| s == service);
+        feed.update(|queue| {
+            if wanted {
+                if queue.len() >= HISTORY_LIMIT {
+                    queue.pop_front();
+                }
+                queue.push_back(Ok(item.clone()));
+            }
+        })
+    });
+}
+
+impl Workload {
+    fn recorded(deployment: &Deployment) -> Self {
+        Self {
+            recorded: deployment.clone(),
+            running: None,
+            health: Health::Unknown,
+            starting: 0,
+            ending: None,
+            ports: BTreeMap::new(),
+            logs: Vec::new(),
+            events: Vec::new(),
+            log_readers: Vec::new(),
+            event_readers: Vec::new(),
+        }
+    }
+
+    fn set_health(&mut self, health: Health) {
+        self.health = health;
+        let (severity, reason) = match health {
+            Health::Good => ("Normal", "Healthy"),
+            Health::Bad => ("Warning", "Unhealthy"),
+            Health::Unknown => return,
+        };
+        self.add_event(severity, "", reason, "");
+    }
+
+    fn add_event(&mut self, severity: &str, service: &str, reason: &str, message: &str) {
+        let event = LeaseEvent {
+            time: BlockTime(0),
+            service: service.to_owned(),
+            severity: severity.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        tell_readers(&mut self.event_readers, service, &event);
+        remember(&mut self.events, event);
+    }
+
+    /// Ports for the exposes that need one: those of before, and the next free ones.
+    fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
+        let mut ports = BTreeMap::new();
+        for service in self.running.iter().flat_map(|d| &d.group.services) {
+            for expose in service
+                .expose
+                .iter()
+                .filter(|e| e.global && e.ip.is_empty() && !e.is_ingress())
+            {
+                let key = (service.name.clone(), expose.port, expose.proto);
+                let free = || (FIRST_PORT..=u16::MAX).find(|p| !taken.contains(p));
+                if let Some(port) = self.ports.get(&key).copied().or_else(free) {
+                    taken.insert(port);
+                    ports.insert(key, port);
+                }
+            }
+        }
+        self.ports = ports;
+    }
+}
+
+impl State {
+    fn tell(&mut self, change: &ClusterChange) {
+        if self.blind {
+            return;
+        }
+        let whole = self.snapshot();
+        self.watchers.retain(|watcher| {
+            watcher.update(|queue| {
+                if queue.len() >= HISTORY_LIMIT {
+                    queue.clear();
+                    queue.push_back(Ok(whole.clone()));
+                } else {
+                    queue.push_back(Ok(change.clone()));
+                }
+            })
+        });
+    }
+
+    fn tell_health(&mut self, lease: &LeaseId, health: Health) {
+        let lease = lease.clone();
+        self.tell(&ClusterChange::Health { lease, health });
+    }
+
+    fn tell_snapshot(&mut self) {
+        let snapshot = self.snapshot();
+        self.tell(&snapshot);
+    }
+
+    fn snapshot(&self) -> ClusterChange {
+        let running = self.workloads.iter().filter(|(_, w)| w.running.is_some());
+        ClusterChange::Snapshot {
+            health: running.map(|(id, w)| (id.clone(), w.health)).collect(),
+        }
+    }
+
+    /// An older epoch writes nothing any more.
+    fn check_epoch(&self, deployment: &Deployment, operation: &'static str) -> Result<(), Error> {
+        let Some(there) = self.workloads.get(&deployment.lease) else {
+            return Ok(());
+        };
+        if there.recorded.epoch <= deployment.epoch {
+            return Ok(());
+        }
+        let (lease, now, then) = (&deployment.lease, there.recorded.epoch, deployment.epoch);
+        let message =
+            format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
+        Err(Error::new(ErrorKind::Conflict, operation, message))
+    }
+
+    fn record(&mut self, deployment: &Deployment) -> &mut Workload {
+        let lease = deployment.lease.clone();
+        let workload = self.workloads.entry(lease);
+        let workload = workload.or_insert_with(|| Workload::recorded(deployment));
+        workload.recorded = deployment.clone();
+        workload
+    }
+
+    fn deploy(&mut self, deployment: &Deployment) {
+        let lease = &deployment.lease;
+        let others = self.workloads.iter().filter(|(id, _)| *id != lease);
+        let taken = others.flat_map(|(_, w)| w.ports.values().copied()).collect();
+        let ticks = self.start_ticks;
+        let workload = self.record(deployment);
+        workload.ending = None;
+        if workload.running.as_ref() == Some(deployment) {
+            return;
+        }
+        workload.running = Some(deployment.clone());
+        workload.assign_ports(taken);
+        workload.add_event("Normal", "", "Deployed", "");
+        workload.starting = ticks;
+        let health = if ticks == 0 { Health::Good } else { Health::Bad };
+        workload.set_health(health);
+        self.tell_health(lease, health);
+    }
+
+    fn teardown(&mut self, lease: &LeaseId) -> Teardown {
+        let delay = self.teardown_delay;
+        let Some(workload) = self.workloads.get_mut(lease) else {
+            return Teardown::Done;
+        };
+        let left = workload.ending.get_or_insert(delay);
+        if *left > 0 {
+            *left -= 1;
+            return Teardown::InProgress;
+        }
+        self.workloads.remove(lease);
+        self.tell_snapshot();
+        Teardown::Done
+    }
+}

@@ -1,0 +1,228 @@
+//! Who called what, and which calls are to fail.
+
+use super::MemoryCluster;
+use crate::error::{Error, ErrorKind};
+use crate::feed::lock;
+use crate::types::LeaseId;
+use std::collections::BTreeMap;
+
+/// Calls of the port and its facets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// `deploy`.
+    Deploy,
+    /// `record`.
+    Record,
+    /// `teardown_lease`.
+    Teardown,
+    /// `deployments` and `manifest_group`.
+    Deployments,
+    /// `lease_status`, `service_status` and `forwarded_port_status`.
+    Status,
+    /// `lease_logs` and `lease_events`.
+    Logs,
+    /// `version`.
+    Version,
+    /// `declare_hostname`.
+    DeclareHostname,
+    /// Both purges of hostnames.
+    PurgeHostname,
+    /// `all_hostnames`.
+    AllHostnames,
+    /// `declare_ip`.
+    DeclareIp,
+    /// Both purges of addresses.
+    PurgeIp,
+    /// `declared_ips` and `usage`.
+    Ips,
+    /// `exec`.
+    Exec,
+}
+
+impl Operation {
+    /// The operation in error messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deploy => "deploy",
+            Self::Record => "record",
+            Self::Teardown => "teardown",
+            Self::Deployments => "deployments",
+            Self::Status => "status",
+            Self::Logs => "logs",
+            Self::Version => "version",
+            Self::DeclareHostname => "declare hostname",
+            Self::PurgeHostname => "purge hostname",
+            Self::AllHostnames => "all hostnames",
+            Self::DeclareIp => "declare ip",
+            Self::PurgeIp => "purge ip",
+            Self::Ips => "ips",
+            Self::Exec => "exec",
+        }
+    }
+
+    /// True when calls for the same lease must come one at a time.
+    const fn is_exclusive(self) -> bool {
+        match self {
+            Self::Deploy
+            | Self::Record
+            | Self::Teardown
+            | Self::DeclareHostname
+            | Self::PurgeHostname
+            | Self::DeclareIp
+            | Self::PurgeIp => true,
+            Self::Deployments
+            | Self::Status
+            | Self::Logs
+            | Self::Version
+            | Self::AllHostnames
+            | Self::Ips
+            | Self::Exec => false,
+        }
+    }
+}
+
+/// Calls about one lease.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Calls {
+    /// Calls begun, by operation; also those that failed.
+    pub begun: BTreeMap<Operation, u64>,
+    /// Changing calls that began while another one of the same lease was under way. A caller that keeps the
+    /// contract has none.
+    pub overlaps: u64,
+    under_way: u32,
+}
+
+impl Calls {
+    /// Calls of one operation.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> u64 {
+        self.begun.get(&operation).copied().unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    Fail(u32, ErrorKind),
+    LoseAnswer(u32),
+    Hang,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    faults: BTreeMap<Operation, Fault>,
+    calls: BTreeMap<LeaseId, Calls>,
+}
+
+impl Script {
+    pub(super) fn set(&mut self, operation: Operation, fault: Fault) {
+        self.faults.insert(operation, fault);
+    }
+
+    pub(super) fn clear(&mut self, operation: Operation) {
+        self.faults.remove(&operation);
+    }
+
+    pub(super) fn calls(&self, lease: &LeaseId) -> Calls {
+        self.calls.get(lease).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
+        self.calls.clone()
+    }
+
+    fn begin(&mut self, operation: Operation, lease: &LeaseId) {
+        let calls = self.calls.entry(lease.clone()).or_default();
+        *calls.begun.entry(operation).or_default() += 1;
+        if operation.is_exclusive() {
+            calls.overlaps += u64::from(calls.under_way > 0);
+            calls.under_way += 1;
+        }
+    }
+
+    fn hangs(&self, operation: Operation) -> bool {
+        matches!(self.faults.get(&operation), Some(Fault::Hang))
+    }
+
+    fn failure(&mut self, operation: Operation) -> Option<ErrorKind> {
+        match self.faults.get_mut(&operation) {
+            Some(Fault::Fail(left, kind)) if *left > 0 => {
+                *left -= 1;
+                Some(*kind)
+            }
+            Some(Fault::Fail(..) | Fault::LoseAnswer(_) | Fault::Hang) | None => None,
+        }
+    }
+
+    fn loses_answer(&mut self, operation: Operation) -> bool {
+        match self.faults.get_mut(&operation) {
+            Some(Fault::LoseAnswer(left)) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            Some(Fault::Fail(..) | Fault::LoseAnswer(_) | Fault::Hang) | None => false,
+        }
+    }
+}
+
+/// A call under way; it ends when this is dropped.
+pub(super) struct Call<'a> {
+    cluster: &'a MemoryCluster,
+    operation: Operation,
+    lease: Option<&'a LeaseId>,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.filter(|_| self.operation.is_exclusive()) else {
+            return;
+        };
+        if let Some(calls) = lock(&self.cluster.state).script.calls.get_mut(lease) {
+            calls.under_way = calls.under_way.saturating_sub(1);
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The answer, unless it is to be lost.
+    pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
+        if lock(&self.cluster.state).script.loses_answer(self.operation) {
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                self.operation.name(),
+                "the answer was lost",
+            ));
+        }
+        Ok(value)
+    }
+}
+
+impl MemoryCluster {
+    /// Counts a call, lets others run, and fails or hangs as told.
+    pub(super) async fn begin<'a>(
+        &'a self,
+        operation: Operation,
+        lease: Option<&'a LeaseId>,
+    ) -> Result<Call<'a>, Error> {
+        if let Some(lease) = lease {
+            lock(&self.state).script.begin(operation, lease);
+        }
+        let call = Call {
+            cluster: self,
+            operation,
+            lease,
+        };
+        tokio::task::yield_now().await;
+        loop {
+            let released = self.released.notified();
+            if !lock(&self.state).script.hangs(operation) {
+                break;
+            }
+            released.await;
+        }
+        match lock(&self.state).script.failure(operation) {
+            None => Ok(call),
+            Some(kind) => Err(Error::new(kind, operation.name(), "told to fail")),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The cluster port of a cluster in memory.
+
+use super::{MemoryCluster, Operation, State, Workload};
+use crate::cluster::{
+    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent,
+    LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+};
+use crate::error::{Error, ErrorKind};
+use crate::feed::{Feed, lock};
+use crate::manifest::Group;
+use crate::types::LeaseId;
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn no_lease(operation: Operation, lease: &LeaseId) -> Error {
+    let message = format!("lease {lease} is unknown");
+    Error::new(ErrorKind::NotFound, operation.name(), message)
+}
+
+impl State {
+    fn workload(&mut self, operation: Operation, lease: &LeaseId) -> Result<&mut Workload, Error> {
+        self.workloads
+            .get_mut(lease)
+            .ok_or_else(|| no_lease(operation, lease))
+    }
+
+    fn status(&self, lease: &LeaseId) -> Option<LeaseStatus> {
+        let workload = self.workloads.get(lease)?;
+        let running = workload.running.is_some() && workload.health == Health::Good;
+        let services = &workload.recorded.group.services;
+        let status = |service: &crate::manifest::Service| {
+            let available = if running { service.count } else { 0 };
+            let names = self.hostnames.values();
+            let uris = names.filter(|(holder, name)| holder == lease && name.service == service.name);
+            let status = ServiceStatus {
+                name: service.name.clone(),
+                available,
+                total: service.count,
+                uris: uris.map(|(_, name)| name.hostname.clone()).collect(),
+                updated_replicas: available,
+                ready_replicas: available,
+            };
+            (service.name.clone(), status)
+        };
+        Some(LeaseStatus {
+            services: services.iter().map(status).collect(),
+            forwarded_ports: workload.forwarded_ports(),
+        })
+    }
+}
+
+impl Workload {
+    fn forwarded_ports(&self) -> BTreeMap<String, Vec<ForwardedPort>> {
+        let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
+        for ((service, port, proto), external) in &self.ports {
+            let of_service = by_service.entry(service.clone()).or_default();
+            of_service.push(ForwardedPort {
+                host: "localhost".to_owned(),
+                port: *port,
+                external_port: *external,
+                proto: *proto,
+                name: service.clone(),
+            });
+        }
+        by_service
+    }
+
+    /// Lines so far: the last `tail` of each replica.
+    fn lines(&self, options: &LogOptions) -> Vec<LogLine> {
+        let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
+        let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);
+        let mut left: BTreeMap<&str, u64> = BTreeMap::new();
+        let newest_first = lines.rev().filter(|line| {
+            let Some(tail) = options.tail_lines else {
+                return true;
+            };
+            let left = left.entry(&line.name).or_insert(tail);
+            let keep = *left > 0;
+            *left = left.saturating_sub(1);
+            keep
+        });
+        let mut kept: Vec<LogLine> = newest_first.cloned().collect();
+        kept.reverse();
+        kept
+    }
+}
+
+/// What is there, and then what comes.
+fn history_then<T: Send + 'static>(
+    history: Vec<T>,
+    rest: Option<BoxStream<'static, Result<T, Error>>>,
+) -> BoxStream<'static, Result<T, Error>> {
+    let history = stream::iter(history.into_iter().map(Ok));
+    match rest {
+        None => history.boxed(),
+        Some(rest) => history.chain(rest).boxed(),
+    }
+}
+
+#[async_trait]
+impl Cluster for MemoryCluster {
+    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+        let call = self.begin(Operation::Deploy, Some(&deployment.lease)).await?;
+        {
+            let mut state = lock(&self.state);
+            state.check_epoch(deployment, Operation::Deploy.name())?;
+            state.deploy(deployment);
+        }
+        call.answer(())
+    }
+
+    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+        let call = self.begin(Operation::Record, Some(&deployment.lease)).await?;
+        {
+            let mut state = lock(&self.state);
+            state.check_epoch(deployment, Operation::Record.name())?;
+            state.record(deployment);
+        }
+        call.answer(())
+    }
+
+    fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
+        let mut state = lock(&self.state);
+        let (feed, stream) = Feed::new();
+        let first = if state.blind {
+            ClusterChange::Lost
+        } else {
+            state.snapshot()
+        };
+        feed.update(|queue| queue.push_back(Ok(first)));
+        state.watchers.push(feed);
+        stream
+    }
+
+    async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
+        let call = self.begin(Operation::Teardown, Some(lease)).await?;
+        let teardown = lock(&self.state).teardown(lease);
+        call.answer(teardown)
+    }
+
+    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+        let call = self.begin(Operation::Deployments, None).await?;
+        let state = lock(&self.state);
+        let all = state.workloads.values().map(|w| w.recorded.clone()).collect();
+        drop(state);
+        call.answer(all)
+    }
+
+    async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
+        let call = self.begin(Operation::Deployments, Some(lease)).await?;
+        let state = lock(&self.state);
+        let workload = state.workloads.get(lease);
+        let group = workload.map(|w| Arc::clone(&w.recorded.group));
+        drop(state);
+        call.answer(group)
+    }
+
+    async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
+        let call = self.begin(Operation::Status, Some(lease)).await?;
+        let status = lock(&self.state).status(lease);
+        call.answer(status.ok_or_else(|| no_lease(Operation::Status, lease))?)
+    }
+
+    async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
+        let mut status = self.lease_status(lease).await?;
+        status.services.remove(service).ok_or_else(|| {
+            let message = format!("lease {lease} has no service `{service}`");
+            Error::new(ErrorKind::NotFound, Operation::Status.name(), message)
+        })
+    }
+
+    async fn forwarded_port_status(
+        &self,
+        lease: &LeaseId,
+    ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
+        Ok(self.lease_status(lease).await?.forwarded_ports)
+    }
+
+    async fn lease_logs(
+        &self,
+        lease: &LeaseId,
+        options: LogOptions,
+    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        let call = self.begin(Operation::Logs, Some(lease)).await?;
+        let stream = {
+            let mut state = lock(&self.state);
+            let workload = state.workload(Operation::Logs, lease)?;
+            let rest = options.follow.then(|| {
+                let (feed, rest) = Feed::new();
+                workload.log_readers.push((options.services.clone(), feed));
+                rest
+            });
+            history_then(workload.lines(&options), rest)
+        };
+        call.answer(stream)
+    }
+
+    async fn lease_events(
+        &self,
+        lease: &LeaseId,
+        options: EventOptions,
+    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
+        let call = self.begin(Operation::Logs, Some(lease)).await?;
+        let stream = {
+            let mut state = lock(&self.state);
+            let workload = state.workload(Operation::Logs, lease)?;
+            let wanted =
+                |e: &&LeaseEvent| options.services.is_empty() || options.services.contains(&e.service);
+            let history = workload.events.iter().filter(wanted).cloned().collect();
+            let rest = options.follow.then(|| {
+                let (feed, rest) = Feed::new();
+                workload.event_readers.push((options.services.clone(), feed));
+                rest
+            });
+            history_then(history, rest)
+        };
+        call.answer(stream)
+    }
+
+    async fn version(&self) -> Result<String, Error> {
+        let call = self.begin(Operation::Version, None).await?;
+        call.answer(concat!("memory ", env!("CARGO_PKG_VERSION")).to_owned())
+    }
+
+    fn hostnames(&self) -> Option<Arc<dyn Hostnames>> {
+        self.facets.hostnames.then(|| Arc::new(self.clone()) as _)
+    }
+
+    fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
+        self.facets.leased_ips.map(|_| Arc::new(self.clone()) as _)
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.facets.shell.then(|| Arc::new(self.clone()) as _)
+    }
+}

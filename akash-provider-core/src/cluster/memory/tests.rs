@@ -1,0 +1,248 @@
+use super::*;
+use crate::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
+use crate::manifest::{Group, Service};
+use crate::types::{Address, DeploymentId, GroupId, OrderId, Resources};
+use futures::{FutureExt, StreamExt, future, stream};
+
+fn lease(dseq: u64) -> LeaseId {
+    let address = |n| Address::from_bytes(&[n; 20]).unwrap();
+    let deployment = DeploymentId {
+        owner: address(1),
+        dseq,
+    };
+    let group = GroupId { deployment, gseq: 1 };
+    LeaseId {
+        order: OrderId { group, oseq: 1 },
+        provider: address(2),
+    }
+}
+
+fn deployment(dseq: u64) -> Deployment {
+    let service = Service {
+        name: "web".to_owned(),
+        image: "nginx".to_owned(),
+        command: None,
+        args: None,
+        env: None,
+        resources: Resources::default(),
+        count: 2,
+        expose: Vec::new(),
+        params: None,
+        credentials: None,
+    };
+    let group = Group {
+        name: "dc".to_owned(),
+        services: vec![service],
+    };
+    Deployment {
+        lease: lease(dseq),
+        group: Arc::new(group),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 2,
+    }
+}
+
+fn health(dseq: u64, health: Health) -> ClusterChange {
+    ClusterChange::Health {
+        lease: lease(dseq),
+        health,
+    }
+}
+
+#[tokio::test]
+async fn starting_workloads_become_healthy_tick_by_tick() {
+    let cluster = MemoryCluster::default();
+    cluster.set_start_ticks(2);
+    let mut changes = cluster.changes().filter_map(|c| future::ready(c.ok()));
+    cluster.deploy(&deployment(1)).await.unwrap();
+    cluster.tick();
+    let available = async || cluster.service_status(&lease(1), "web").await.unwrap().available;
+    assert_eq!(available().await, 0);
+    cluster.tick();
+    cluster.tick();
+    assert_eq!(available().await, 2);
+    assert!(matches!(
+        changes.next().await,
+        Some(ClusterChange::Snapshot { .. })
+    ));
+    assert_eq!(changes.next().await, Some(health(1, Health::Bad)));
+    assert_eq!(changes.next().await, Some(health(1, Health::Good)));
+    assert_eq!(changes.next().now_or_never(), None);
+}
+
+#[tokio::test]
+async fn a_repeated_deploy_changes_nothing_and_an_older_epoch_is_refused() {
+    let cluster = MemoryCluster::default();
+    cluster.deploy(&deployment(1)).await.unwrap();
+    cluster.set_health(&lease(1), Health::Bad);
+    cluster.deploy(&deployment(1)).await.unwrap();
+    let mut late = deployment(1);
+    late.epoch = 1;
+    for write in [cluster.deploy(&late).await, cluster.record(&late).await] {
+        assert_eq!(write.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    let Some(Ok(ClusterChange::Snapshot { health })) = cluster.changes().next().await else {
+        panic!("a watch begins with a snapshot")
+    };
+    assert_eq!(health[&lease(1)], Health::Bad);
+}
+
+#[tokio::test]
+async fn a_lost_watch_says_so_and_comes_back_with_a_snapshot() {
+    let cluster = MemoryCluster::default();
+    cluster.deploy(&deployment(1)).await.unwrap();
+    let mut changes = cluster.changes();
+    changes.next().await;
+    cluster.lose_watch();
+    cluster.set_health(&lease(1), Health::Bad);
+    assert!(matches!(changes.next().await, Some(Ok(ClusterChange::Lost))));
+    assert!(changes.next().now_or_never().is_none());
+    cluster.restore_watch();
+    let Some(Ok(ClusterChange::Snapshot { health })) = changes.next().await else {
+        panic!("a gap ends with a snapshot")
+    };
+    assert_eq!(health[&lease(1)], Health::Bad);
+}
+
+#[tokio::test]
+async fn scripted_failures_happen_as_told() {
+    let cluster = MemoryCluster::default();
+    cluster.fail_next(Operation::Deploy, 1, ErrorKind::Unavailable);
+    let failed = cluster.deploy(&deployment(1)).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    assert!(cluster.contents().is_empty());
+    cluster.restore(Operation::Deploy);
+    cluster.lose_answers(Operation::Deploy, 1);
+    let lost = cluster.deploy(&deployment(1)).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Timeout);
+    assert_eq!(cluster.contents().running.len(), 1);
+    assert_eq!(cluster.calls(&lease(1)).of(Operation::Deploy), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_goes_on_when_it_may_and_overlaps_are_counted() {
+    let cluster = MemoryCluster::default();
+    cluster.hang(Operation::Deploy);
+    let first = deployment(1);
+    let mut call = cluster.deploy(&first);
+    for _ in 0..3 {
+        assert!((&mut call).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(cluster.teardown_lease(&lease(2)).await.unwrap(), Teardown::Done);
+    assert_eq!(cluster.calls(&lease(1)).overlaps, 0);
+    cluster.teardown_lease(&lease(1)).await.unwrap();
+    assert_eq!(cluster.calls(&lease(1)).overlaps, 1);
+    assert_eq!(cluster.calls(&lease(2)).overlaps, 0);
+    cluster.restore(Operation::Deploy);
+    call.await.unwrap();
+    // A call that was dropped is over.
+    cluster.hang(Operation::Record);
+    assert!(cluster.record(&first).now_or_never().is_none());
+    cluster.teardown_lease(&lease(1)).await.unwrap();
+    assert_eq!(cluster.calls(&lease(1)).overlaps, 1);
+}
+
+#[tokio::test]
+async fn a_slow_teardown_keeps_the_lease_listed() {
+    let cluster = MemoryCluster::default();
+    cluster.deploy(&deployment(1)).await.unwrap();
+    cluster.set_teardown_delay(2);
+    for _ in 0..2 {
+        let answer = cluster.teardown_lease(&lease(1)).await.unwrap();
+        assert_eq!(answer, Teardown::InProgress);
+        assert_eq!(cluster.deployments().await.unwrap().len(), 1);
+    }
+    assert_eq!(cluster.teardown_lease(&lease(1)).await.unwrap(), Teardown::Done);
+    assert_eq!(cluster.deployments().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn logs_are_filtered_and_followed() {
+    let cluster = MemoryCluster::default();
+    cluster.deploy(&deployment(1)).await.unwrap();
+    for (service, replica, message) in [("web", 0, "a"), ("web", 1, "b"), ("web", 0, "c"), ("db", 0, "d")] {
+        assert!(cluster.log(&lease(1), service, replica, message));
+    }
+    let options = LogOptions {
+        services: vec!["web".to_owned()],
+        follow: true,
+        tail_lines: Some(1),
+    };
+    let logs = cluster.lease_logs(&lease(1), options).await.unwrap();
+    cluster.log(&lease(1), "web", 1, "e");
+    cluster.log(&lease(1), "db", 0, "f");
+    let id = lease(1);
+    let events = cluster.lease_events(&id, EventOptions::default());
+    let reasons: Vec<_> = events.await.unwrap().map(|e| e.unwrap().reason).collect().await;
+    assert_eq!(reasons, ["Deployed", "Healthy"]);
+    cluster.teardown_lease(&lease(1)).await.unwrap();
+    let lines: Vec<_> = logs.map(|l| l.unwrap().message).collect().await;
+    assert_eq!(lines, ["b", "c", "e"]);
+    assert!(!cluster.log(&lease(1), "web", 0, "late"));
+}
+
+#[tokio::test]
+async fn a_pool_of_addresses_runs_out_and_other_tenants_keep_theirs() {
+    let facets = Facets {
+        leased_ips: Some(1),
+        ..Facets::default()
+    };
+    let cluster = MemoryCluster::new(facets);
+    let ips = cluster.leased_ips().unwrap();
+    let ip = |key: &str| IpDeclaration {
+        service: "web".to_owned(),
+        port: 80,
+        external_port: 80,
+        proto: Proto::Tcp,
+        sharing_key: key.to_owned(),
+    };
+    ips.declare_ip(&lease(1), &ip("a"), false).await.unwrap();
+    let none_left = ips.declare_ip(&lease(2), &ip("b"), false).await.unwrap_err();
+    assert_eq!(none_left.kind(), ErrorKind::Unavailable);
+    let mut other = lease(3);
+    other.order.group.deployment.owner = lease(1).provider;
+    let theirs = ips.declare_ip(&other, &ip("a"), true).await.unwrap_err();
+    assert_eq!(theirs.kind(), ErrorKind::Conflict);
+    let usage = ips.usage().await.unwrap();
+    assert_eq!(
+        (usage.total, usage.in_use, usage.confirmed),
+        (1, 1, vec![lease(1)])
+    );
+}
+
+#[tokio::test]
+async fn commands_do_what_the_script_says() {
+    let cluster = MemoryCluster::default();
+    cluster.deploy(&deployment(1)).await.unwrap();
+    let shell = cluster.shell().unwrap();
+    let run = async |input: &'static [u8]| {
+        let (stdout, mut output) = tokio::io::duplex(64);
+        let io = ExecIo {
+            stdin: Some(Box::new(input)),
+            stdout: Box::new(stdout),
+            stderr: Box::new(tokio::io::sink()),
+            resize: stream::empty().boxed(),
+        };
+        let request = ExecRequest {
+            service: "web".to_owned(),
+            ..ExecRequest::default()
+        };
+        let code = shell.exec(&lease(1), request, io).await.unwrap();
+        let mut text = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text)
+            .await
+            .unwrap();
+        (code, text)
+    };
+    assert_eq!(run(b"echo").await, (0, "echo".to_owned()));
+    let exec: ExecFn = Arc::new(|_, _, input| ExecResult {
+        stdout: input.to_ascii_uppercase(),
+        stderr: Vec::new(),
+        code: 3,
+    });
+    cluster.set_exec(exec);
+    assert_eq!(run(b"loud").await, (3, "LOUD".to_owned()));
+}

@@ -1,0 +1,276 @@
+//! The records below a deployment, and how they end.
+//!
+//! Orders of a group are kept for ever, so that the bids on them are; only the newest order of a group can be
+//! open or have a live lease.
+
+use super::escrow::Escrow;
+use super::ledger::Ledger;
+use crate::types::{
+    Address, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Deployment, Group, GroupId,
+    GroupState, Height, Lease, LeaseState, Order, OrderId, OrderState, Payment,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A deployment with everything below it.
+#[derive(Debug, Clone)]
+pub(super) struct DeploymentBook {
+    pub(super) record: Deployment,
+    pub(super) escrow: Escrow,
+    /// By gseq, from 1.
+    pub(super) groups: Vec<GroupBook>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct GroupBook {
+    pub(super) group: Group,
+    /// By oseq, from 1.
+    pub(super) orders: Vec<OrderBook>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct OrderBook {
+    pub(super) order: Order,
+    pub(super) bids: BTreeMap<Address, BidBook>,
+    pub(super) lease: Option<LeaseBook>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct BidBook {
+    pub(super) bid: Bid,
+    pub(super) deposit: Coin,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct LeaseBook {
+    pub(super) lease: Lease,
+    pub(super) payment: Payment,
+}
+
+/// What the rules of one transaction see and change besides the deployment.
+#[derive(Debug)]
+pub(super) struct Cx<'a> {
+    /// Of the block under construction.
+    pub(super) height: Height,
+    /// Of the newest complete block.
+    pub(super) time: BlockTime,
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) index: &'a mut Index,
+    pub(super) events: Vec<ChainEvent>,
+}
+
+/// Where live things are found without a walk over all deployments.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Index {
+    pub(super) open_orders: BTreeSet<OrderId>,
+    /// Open and active bids by provider.
+    pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
+    /// Active and reclaiming leases by provider.
+    pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
+}
+
+impl Index {
+    pub(super) fn add(books: &mut BTreeMap<Address, BTreeSet<OrderId>>, id: &BidId) {
+        let of_provider = books.entry(id.provider.clone()).or_default();
+        of_provider.insert(id.order.clone());
+    }
+
+    fn remove(books: &mut BTreeMap<Address, BTreeSet<OrderId>>, id: &BidId) {
+        if let Some(of_provider) = books.get_mut(&id.provider) {
+            of_provider.remove(&id.order);
+        }
+    }
+
+    pub(super) fn of<'a>(
+        books: &'a BTreeMap<Address, BTreeSet<OrderId>>,
+        provider: &Address,
+    ) -> impl Iterator<Item = &'a OrderId> {
+        books.get(provider).into_iter().flatten()
+    }
+}
+
+fn slot(sequence: u32) -> Option<usize> {
+    usize::try_from(sequence.checked_sub(1)?).ok()
+}
+
+impl DeploymentBook {
+    pub(super) fn group(&self, id: &GroupId) -> Option<&GroupBook> {
+        self.groups.get(slot(id.gseq)?)
+    }
+
+    pub(super) fn group_mut(&mut self, id: &GroupId) -> Option<&mut GroupBook> {
+        self.groups.get_mut(slot(id.gseq)?)
+    }
+
+    pub(super) fn order(&self, id: &OrderId) -> Option<&OrderBook> {
+        self.group(&id.group)?.orders.get(slot(id.oseq)?)
+    }
+
+    pub(super) fn order_mut(&mut self, id: &OrderId) -> Option<&mut OrderBook> {
+        self.group_mut(&id.group)?.orders.get_mut(slot(id.oseq)?)
+    }
+
+    /// Live leases of every provider, by gseq.
+    pub(super) fn live_leases(&self) -> impl Iterator<Item = &LeaseBook> {
+        let newest = self.groups.iter().filter_map(|g| g.orders.last());
+        newest.filter_map(|o| o.lease.as_ref().filter(|l| l.lease.state.is_live()))
+    }
+
+    pub(super) fn live_leases_mut(&mut self) -> impl Iterator<Item = &mut LeaseBook> {
+        let newest = self.groups.iter_mut().filter_map(|g| g.orders.last_mut());
+        newest.filter_map(|o| o.lease.as_mut().filter(|l| l.lease.state.is_live()))
+    }
+
+    /// Ends the deployment and everything below it.
+    pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+        self.record.active = false;
+        let id = self.record.id.clone();
+        cx.events.push(ChainEvent::DeploymentClosed { id });
+        for group in &mut self.groups {
+            if !matches!(
+                group.group.state,
+                GroupState::Closed | GroupState::InsufficientFunds
+            ) {
+                group.end(cx, ending);
+            }
+        }
+        self.escrow.refund(cx.ledger, &self.record.id.owner);
+    }
+}
+
+/// How something ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The tenant wants it.
+    Owner,
+    /// The escrow ran dry.
+    InsufficientFunds,
+}
+
+impl GroupBook {
+    /// Closes the group and what is below it.
+    pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+        self.group.state = match ending {
+            Ending::Owner => GroupState::Closed,
+            Ending::InsufficientFunds => GroupState::InsufficientFunds,
+        };
+        let id = self.group.id.clone();
+        cx.events.push(ChainEvent::GroupClosed { id });
+        self.end_order(cx, ending);
+    }
+
+    /// Closes the newest order with its bids and its lease, in the order of a pause or a close of the group.
+    pub(super) fn end_order(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+        let Some(order) = self.orders.last_mut() else {
+            return;
+        };
+        if order.order.state == OrderState::Closed {
+            return;
+        }
+        order.close_order(cx);
+        order.close_bids(cx);
+        match ending {
+            Ending::Owner => order.close_lease(cx, LeaseState::Closed, CloseReason::Owner),
+            Ending::InsufficientFunds => {
+                order.close_lease(cx, LeaseState::InsufficientFunds, CloseReason::InsufficientFunds);
+            }
+        }
+    }
+
+    /// Makes the next order of the group.
+    pub(super) fn new_order(&mut self, cx: &mut Cx<'_>, deployment: &Deployment) {
+        let oseq = u32::try_from(self.orders.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        let id = OrderId {
+            group: self.group.id.clone(),
+            oseq,
+        };
+        self.orders.push(OrderBook {
+            order: Order {
+                id: id.clone(),
+                state: OrderState::Open,
+                spec: self.group.spec.clone(),
+                created_at: cx.height,
+                reclamation_min_window: deployment.reclamation_min_window,
+            },
+            bids: BTreeMap::new(),
+            lease: None,
+        });
+        cx.index.open_orders.insert(id.clone());
+        cx.events.push(ChainEvent::OrderCreated { id });
+    }
+}
+
+impl OrderBook {
+    /// The lease of this provider, whatever its state.
+    pub(super) fn lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
+        self.lease.as_ref().filter(|l| l.lease.id.provider == *provider)
+    }
+
+    /// The live lease of this provider.
+    pub(super) fn live_lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
+        self.lease_of(provider).filter(|l| l.lease.state.is_live())
+    }
+
+    pub(super) fn close_order(&mut self, cx: &mut Cx<'_>) {
+        self.order.state = OrderState::Closed;
+        cx.index.open_orders.remove(&self.order.id);
+        let id = self.order.id.clone();
+        cx.events.push(ChainEvent::OrderClosed { id });
+    }
+
+    pub(super) fn close_bids(&mut self, cx: &mut Cx<'_>) {
+        for bid in self.bids.values_mut() {
+            bid.close(cx);
+        }
+    }
+
+    /// Ends the live lease, if there is one, and pays out what it has earned.
+    pub(super) fn close_lease(&mut self, cx: &mut Cx<'_>, state: LeaseState, reason: CloseReason) {
+        let Some(book) = self.lease.as_mut().filter(|l| l.lease.state.is_live()) else {
+            return;
+        };
+        book.lease.state = state;
+        book.lease.closed_on = cx.height;
+        book.lease.reason = Some(reason);
+        book.pay_out(cx.ledger);
+        Index::remove(&mut cx.index.leases, &book.lease.id);
+        let id = book.lease.id.clone();
+        cx.events.push(ChainEvent::LeaseClosed { id, reason });
+    }
+
+    /// The lease goes first, then its bid, then the order: as when one side ends a lease by itself.
+    pub(super) fn end_by_lease(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
+        self.close_lease(cx, LeaseState::Closed, reason);
+        self.close_bids(cx);
+        self.close_order(cx);
+    }
+}
+
+impl BidBook {
+    /// Closes an open or active bid and returns its deposit.
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+        match self.bid.state {
+            BidState::Open | BidState::Active => {}
+            BidState::Lost | BidState::Closed => return,
+        }
+        self.end(cx, BidState::Closed);
+        let id = self.bid.id.clone();
+        cx.events.push(ChainEvent::BidClosed { id });
+    }
+
+    /// Marks an open bid as lost and returns its deposit. The network tells no event.
+    pub(super) fn lose(&mut self, cx: &mut Cx<'_>) {
+        if self.bid.state == BidState::Open {
+            self.end(cx, BidState::Lost);
+        }
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>, state: BidState) {
+        self.bid.state = state;
+        let deposit = &self.deposit;
+        cx.ledger
+            .credit(&self.bid.id.provider, &deposit.denom, deposit.amount);
+        Index::remove(&mut cx.index.bids, &self.bid.id);
+    }
+}

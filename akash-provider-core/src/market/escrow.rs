@@ -1,0 +1,172 @@
+//! The money of a deployment, settled when somebody touches it.
+
+use super::book::{Cx, DeploymentBook, Ending, LeaseBook};
+use super::ledger::Ledger;
+use crate::types::{Address, Coin, Dec, Denom, EscrowAccount, Height};
+use std::collections::BTreeMap;
+
+/// 10^18, the scale of a [`Dec`].
+const ONE: i128 = 1_000_000_000_000_000_000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Escrow {
+    pub(super) account: EscrowAccount,
+    /// Height of the newest payout; the network refuses a second one of the deployment in the same block.
+    pub(super) withdrawn_at: Height,
+}
+
+/// A whole amount as a decimal; `None` beyond what a decimal can be.
+pub(super) fn to_dec(amount: u128) -> Option<Dec> {
+    let amount = i128::try_from(amount).ok()?;
+    amount.checked_mul(ONE).map(Dec::from_scaled)
+}
+
+/// The whole part of a decimal, and the rest; nothing below zero.
+fn split_whole(value: Dec) -> (u128, Dec) {
+    let scaled = value.scaled();
+    if scaled <= 0 {
+        return (0, value);
+    }
+    let whole = u128::try_from(scaled / ONE).unwrap_or(0);
+    (whole, Dec::from_scaled(scaled % ONE))
+}
+
+impl Escrow {
+    pub(super) fn new(height: Height) -> Self {
+        let account = EscrowAccount {
+            funds: BTreeMap::new(),
+            settled_at: height,
+        };
+        Self {
+            account,
+            withdrawn_at: 0,
+        }
+    }
+
+    /// Adds money; false when that is beyond what an account can hold (nothing was changed).
+    pub(super) fn add(&mut self, coin: &Coin) -> bool {
+        let funds = self.account.funds.get(&coin.denom).copied().unwrap_or_default();
+        let Some(sum) = to_dec(coin.amount).and_then(|d| funds.checked_add(d)) else {
+            return false;
+        };
+        self.account.funds.insert(coin.denom.clone(), sum);
+        true
+    }
+
+    /// Gives what is left, in whole units, back to the tenant.
+    pub(super) fn refund(&mut self, ledger: &mut Ledger, owner: &Address) {
+        for (denom, funds) in &mut self.account.funds {
+            let (whole, rest) = split_whole(*funds);
+            if whole > 0 {
+                ledger.credit(owner, denom, whole);
+                *funds = rest;
+            }
+        }
+    }
+}
+
+impl LeaseBook {
+    /// Pays the whole units earned to the provider; the fraction stays.
+    pub(super) fn pay_out(&mut self, ledger: &mut Ledger) {
+        let (whole, rest) = split_whole(self.payment.balance.amount);
+        if whole > 0 {
+            ledger.credit(&self.lease.id.provider, &self.payment.withdrawn.denom, whole);
+            self.payment.balance.amount = rest;
+            self.payment.withdrawn.amount = self.payment.withdrawn.amount.saturating_add(whole);
+        }
+    }
+}
+
+impl DeploymentBook {
+    /// Books what the live leases have earned up to `height`; true when the money did not suffice.
+    #[must_use]
+    pub(super) fn settle(&mut self, height: Height) -> bool {
+        let elapsed = i128::from(height.saturating_sub(self.escrow.account.settled_at));
+        self.escrow.account.settled_at = height;
+        if elapsed == 0 {
+            return false;
+        }
+        let mut denoms: Vec<Denom> = Vec::new();
+        for lease in self.live_leases() {
+            if !denoms.contains(&lease.payment.rate.denom) {
+                denoms.push(lease.payment.rate.denom.clone());
+            }
+        }
+        let mut overdrawn = false;
+        for denom in &denoms {
+            overdrawn |= self.settle_denom(denom, elapsed);
+        }
+        overdrawn
+    }
+
+    fn settle_denom(&mut self, denom: &Denom, elapsed: i128) -> bool {
+        let rates = self.live_leases().filter(|l| l.payment.rate.denom == *denom);
+        let total = rates.fold(0_i128, |sum, l| {
+            sum.saturating_add(l.payment.rate.amount.scaled())
+        });
+        let held = self.escrow.account.funds.get(denom).copied().unwrap_or_default();
+        let funds = held.scaled();
+        if total <= 0 {
+            return false;
+        }
+        let full = elapsed.min(funds.max(0) / total);
+        let mut left = funds - total * full;
+        let rest = left.max(0);
+        let overdrawn = full < elapsed;
+        let mut unserved = total;
+        for lease in self.live_leases_mut().filter(|l| l.payment.rate.denom == *denom) {
+            let rate = lease.payment.rate.amount.scaled();
+            let mut earned = rate * full;
+            if overdrawn {
+                // What does not pay a whole block for all is split by rate; the last gets what rounding leaves.
+                let part = share(left.max(0), rate, unserved);
+                earned += part;
+                left -= part;
+                unserved -= rate;
+            }
+            let balance = lease.payment.balance.amount.scaled().saturating_add(earned);
+            lease.payment.balance.amount = Dec::from_scaled(balance);
+        }
+        if overdrawn {
+            left = rest.saturating_sub(total.saturating_mul(elapsed - full));
+        }
+        self.escrow
+            .account
+            .funds
+            .insert(denom.clone(), Dec::from_scaled(left));
+        overdrawn
+    }
+
+    /// Closes everything for lack of money, as the network does in the transaction that notices it.
+    pub(super) fn close_overdrawn(&mut self, cx: &mut Cx<'_>) {
+        if self.record.active {
+            self.end(cx, Ending::InsufficientFunds);
+        }
+    }
+}
+
+/// `amount × part / whole` without overflow, never more than `amount` where `part` is not more than `whole`;
+/// exact unless the reduced product is beyond 127 bits.
+fn share(amount: i128, part: i128, whole: i128) -> i128 {
+    if part >= whole {
+        return amount;
+    }
+    let divisor = gcd(part, whole).max(1);
+    let (mut part, mut whole) = (part / divisor, whole / divisor);
+    loop {
+        match amount.checked_mul(part) {
+            Some(product) => return product / whole.max(1),
+            None => {
+                part >>= 1;
+                whole >>= 1;
+            }
+        }
+    }
+}
+
+fn gcd(mut a: i128, mut b: i128) -> i128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,346 @@
+//! What tenants and auditors do.
+
+use super::book::{Cx, DeploymentBook, Ending, GroupBook, Index, LeaseBook};
+use super::escrow::{Escrow, to_dec};
+use super::{MIN_DEPLOYMENT_DEPOSIT, Market, Rejection};
+use crate::types::{
+    Address, Attribute, BidId, BidState, ChainEvent, CloseReason, Coin, Dec, DecCoin, Deployment,
+    DeploymentId, Group, GroupId, GroupSpec, GroupState, Lease, LeaseId, LeaseState, OrderState, Payment,
+    Reclamation, TxError,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Groups of a deployment, as the network limits them.
+const GROUPS_MAX: usize = 20;
+
+fn no_deployment(id: &DeploymentId) -> Rejection {
+    Rejection::other("deployment/4", format!("deployment {id} not found"))
+}
+
+fn refuse(log: String) -> Rejection {
+    Rejection::other("deployment", log)
+}
+
+fn check_groups(groups: &[GroupSpec]) -> Result<(), Rejection> {
+    if groups.is_empty() || groups.len() > GROUPS_MAX {
+        let n = groups.len();
+        return Err(refuse(format!(
+            "a deployment has 1 to {GROUPS_MAX} groups, not {n}"
+        )));
+    }
+    let mut names = BTreeSet::new();
+    for group in groups {
+        let name = &group.name;
+        if !names.insert(name) {
+            return Err(refuse(format!("two groups are named `{name}`")));
+        }
+        if group.max_price().is_none_or(|p| p.amount <= Dec::ZERO) {
+            return Err(refuse(format!(
+                "group `{name}` needs units with one price denomination"
+            )));
+        }
+        let mut ids = BTreeSet::new();
+        if let Some(unit) = group.resources.iter().find(|u| !ids.insert(u.resources.id)) {
+            return Err(refuse(format!(
+                "group `{name}` has unit {} twice",
+                unit.resources.id
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Market {
+    fn check_tenant_pays(&self, owner: &Address, coin: &Coin) -> Result<(), Rejection> {
+        if to_dec(coin.amount).is_none() {
+            return Err(refuse(format!("{coin} is more than an account can hold")));
+        }
+        if self.ledger.can_pay(owner, coin) {
+            return Ok(());
+        }
+        Err(Rejection {
+            error: TxError::InsufficientFunds,
+            code: "sdk/5".to_owned(),
+            log: format!("{owner} cannot pay {coin}"),
+        })
+    }
+
+    /// An active deployment.
+    fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, Cx<'_>), Rejection> {
+        let (book, cx) = self.open(id).ok_or_else(|| no_deployment(id))?;
+        if !book.record.active {
+            return Err(refuse(format!("deployment {id} is closed")));
+        }
+        Ok((book, cx))
+    }
+
+    pub(super) fn create_deployment(
+        &mut self,
+        id: DeploymentId,
+        mut groups: Vec<GroupSpec>,
+        hash: [u8; 32],
+        deposit: &Coin,
+        reclamation_min_window: Option<Duration>,
+    ) -> Result<Vec<ChainEvent>, Rejection> {
+        check_groups(&groups)?;
+        if self.deployments.contains_key(&id) {
+            return Err(refuse(format!("deployment {id} exists")));
+        }
+        if deposit.amount < MIN_DEPLOYMENT_DEPOSIT {
+            return Err(refuse(format!(
+                "deposit {deposit} is below {MIN_DEPLOYMENT_DEPOSIT}"
+            )));
+        }
+        self.check_tenant_pays(&id.owner, deposit)?;
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        let height = self.building();
+        let mut escrow = Escrow::new(height);
+        if !escrow.add(deposit) {
+            return Err(refuse(format!("{deposit} is more than an account can hold")));
+        }
+        self.ledger.debit(&id.owner, deposit);
+        let record = Deployment {
+            id: id.clone(),
+            active: true,
+            hash,
+            created_at: height,
+            reclamation_min_window,
+        };
+        let empty = DeploymentBook {
+            record,
+            escrow,
+            groups: Vec::new(),
+        };
+        self.deployments.insert(id.clone(), empty);
+        self.ledger.count_transaction(&id.owner);
+        let (book, mut cx) = self.open_active(&id)?;
+        cx.events.push(ChainEvent::DeploymentCreated { id: id.clone() });
+        for (gseq, spec) in (1..).zip(groups) {
+            let group = Group {
+                id: GroupId {
+                    deployment: id.clone(),
+                    gseq,
+                },
+                state: GroupState::Open,
+                spec: Arc::new(spec),
+            };
+            let mut group = GroupBook {
+                group,
+                orders: Vec::new(),
+            };
+            group.new_order(&mut cx, &book.record);
+            book.groups.push(group);
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn update_deployment(
+        &mut self,
+        id: &DeploymentId,
+        hash: [u8; 32],
+    ) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx) = self.open_active(id)?;
+        if book.record.hash == hash {
+            return Err(refuse(format!("deployment {id} has this hash already")));
+        }
+        book.record.hash = hash;
+        cx.events
+            .push(ChainEvent::DeploymentUpdated { id: id.clone(), hash });
+        Ok(cx.events)
+    }
+
+    pub(super) fn close_deployment(&mut self, id: &DeploymentId) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx) = self.open_active(id)?;
+        let ending = if book.settle(cx.height) {
+            Ending::InsufficientFunds
+        } else {
+            Ending::Owner
+        };
+        book.end(&mut cx, ending);
+        Ok(cx.events)
+    }
+
+    fn open_group(&mut self, id: &GroupId) -> Result<(&mut DeploymentBook, Cx<'_>, GroupState), Rejection> {
+        let (book, cx) = self.open_active(&id.deployment)?;
+        let group = book.group(id);
+        let state = group
+            .ok_or_else(|| refuse(format!("group {id} not found")))?
+            .group
+            .state;
+        Ok((book, cx, state))
+    }
+
+    pub(super) fn pause_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx, state) = self.open_group(id)?;
+        if state != GroupState::Open {
+            return Err(refuse(format!("group {id} is not open")));
+        }
+        let overdrawn = book.settle(cx.height);
+        if let Some(group) = book.group_mut(id) {
+            group.group.state = GroupState::Paused;
+            cx.events.push(ChainEvent::GroupPaused { id: id.clone() });
+            group.end_order(&mut cx, Ending::Owner);
+        }
+        if overdrawn {
+            book.close_overdrawn(&mut cx);
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn start_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx, state) = self.open_group(id)?;
+        if state != GroupState::Paused {
+            return Err(refuse(format!("group {id} is not paused")));
+        }
+        let record = book.record.clone();
+        if let Some(group) = book.group_mut(id) {
+            group.group.state = GroupState::Open;
+            cx.events.push(ChainEvent::GroupStarted { id: id.clone() });
+            group.new_order(&mut cx, &record);
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn close_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx, state) = self.open_group(id)?;
+        if matches!(state, GroupState::Closed | GroupState::InsufficientFunds) {
+            return Err(refuse(format!("group {id} is closed")));
+        }
+        let overdrawn = book.settle(cx.height);
+        if let Some(group) = book.group_mut(id) {
+            group.end(&mut cx, Ending::Owner);
+        }
+        if overdrawn {
+            book.close_overdrawn(&mut cx);
+        }
+        Ok(cx.events)
+    }
+
+    fn check_winner(&self, id: &BidId) -> Result<(), Rejection> {
+        let unknown = || Rejection::market(TxError::UnknownBid, 18, "bid not found");
+        let order = self.order_book(&id.order).ok_or_else(unknown)?;
+        let bid = order.bids.get(&id.provider).ok_or_else(unknown)?;
+        if bid.bid.state != BidState::Open {
+            return Err(Rejection::market(TxError::Other, 12, "bid not open"));
+        }
+        if order.order.state != OrderState::Open {
+            return Err(Rejection::market(TxError::OrderNotOpen, 13, "order not open"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_lease(&mut self, id: &BidId) -> Result<Vec<ChainEvent>, Rejection> {
+        self.check_winner(id)?;
+        let (book, mut cx) = self.open_active(id.deployment())?;
+        if book.settle(cx.height) {
+            // Only other groups' leases can have emptied the account; the transaction closes everything.
+            book.close_overdrawn(&mut cx);
+            return Ok(cx.events);
+        }
+        let Some(order) = book.order_mut(&id.order) else {
+            return Err(Rejection::market(TxError::UnknownBid, 18, "bid not found"));
+        };
+        order.order.state = OrderState::Active;
+        cx.index.open_orders.remove(&id.order);
+        for (provider, bid) in &mut order.bids {
+            if *provider != id.provider {
+                bid.lose(&mut cx);
+                continue;
+            }
+            bid.bid.state = BidState::Active;
+            let price = bid.bid.price.clone();
+            let reclamation = bid.bid.reclamation_window.map(|window| Reclamation {
+                window,
+                deadline: None,
+            });
+            order.lease = Some(new_lease(id, &price, reclamation, cx.height));
+            Index::add(&mut cx.index.leases, id);
+            cx.events.push(ChainEvent::LeaseCreated {
+                id: id.clone(),
+                price,
+            });
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn close_lease(&mut self, id: &LeaseId) -> Result<Vec<ChainEvent>, Rejection> {
+        let (book, mut cx) = self.open_active(id.deployment())?;
+        let live = book.order(&id.order).and_then(|o| o.live_lease_of(&id.provider));
+        if live.is_none() {
+            return Err(Rejection::market(TxError::LeaseNotActive, 10, "lease not active"));
+        }
+        let overdrawn = book.settle(cx.height);
+        if let Some(order) = book.order_mut(&id.order) {
+            order.end_by_lease(&mut cx, CloseReason::Owner);
+        }
+        if overdrawn {
+            book.close_overdrawn(&mut cx);
+        }
+        let record = book.record.clone();
+        let group = book.group_mut(&id.order.group);
+        if let Some(group) = group.filter(|g| g.group.state == GroupState::Open) {
+            group.new_order(&mut cx, &record);
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn deposit(&mut self, id: &DeploymentId, coin: &Coin) -> Result<Vec<ChainEvent>, Rejection> {
+        self.check_tenant_pays(&id.owner, coin)?;
+        let (book, mut cx) = self.open_active(id)?;
+        if !book.escrow.add(coin) {
+            return Err(refuse(format!("{coin} is more than an account can hold")));
+        }
+        cx.ledger.debit(&id.owner, coin);
+        if book.settle(cx.height) {
+            book.close_overdrawn(&mut cx);
+        }
+        Ok(cx.events)
+    }
+
+    pub(super) fn sign(
+        &mut self,
+        auditor: Address,
+        owner: Address,
+        attributes: Vec<Attribute>,
+    ) -> Result<Vec<ChainEvent>, Rejection> {
+        if !self.providers.contains_key(&owner) {
+            return Err(Rejection::other("audit", format!("provider {owner} is unknown")));
+        }
+        let key = (owner.clone(), auditor.to_string());
+        self.audits.insert(key, attributes);
+        Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
+    }
+
+    pub(super) fn unsign(&mut self, auditor: Address, owner: Address) -> Result<Vec<ChainEvent>, Rejection> {
+        let key = (owner.clone(), auditor.to_string());
+        if self.audits.remove(&key).is_none() {
+            let log = format!("{auditor} has signed nothing about {owner}");
+            return Err(Rejection::other("audit", log));
+        }
+        Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
+    }
+}
+
+fn new_lease(id: &BidId, price: &DecCoin, reclamation: Option<Reclamation>, height: u64) -> LeaseBook {
+    LeaseBook {
+        lease: Lease {
+            id: id.clone(),
+            state: LeaseState::Active,
+            price: price.clone(),
+            created_at: height,
+            closed_on: 0,
+            reason: None,
+            reclamation,
+        },
+        payment: Payment {
+            rate: price.clone(),
+            balance: DecCoin::new(&price.denom, Dec::ZERO),
+            withdrawn: Coin {
+                denom: price.denom.clone(),
+                amount: 0,
+            },
+        },
+    }
+}
