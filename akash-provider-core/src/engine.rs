@@ -46,9 +46,7 @@ pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
 use crate::inventory::Explanation;
-use crate::types::{
-    BlockTime, DeploymentId, Event, GroupId, GroupSpec, Height, LeaseId, Mono, Now, OrderId,
-};
+use crate::types::{BlockTime, DeploymentId, Event, GroupId, GroupSpec, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use cx::Cx;
 use facts::Facts;
@@ -72,7 +70,12 @@ struct Slot<M> {
 
 impl<M> Slot<M> {
     const fn new(machine: M) -> Self {
-        Self { machine: Some(machine), timers: (None, None), inflight: None, inflight_chain: None }
+        Self {
+            machine: Some(machine),
+            timers: (None, None),
+            inflight: None,
+            inflight_chain: None,
+        }
     }
 }
 
@@ -185,7 +188,11 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is due; block-time deadlines come with the blocks by themselves.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        let own = [self.timers.next_mono(), self.scan.deadline(), self.orders.retry_deadline()];
+        let own = [
+            self.timers.next_mono(),
+            self.scan.deadline(),
+            self.orders.retry_deadline(),
+        ];
         own.into_iter().flatten().min()
     }
 
@@ -204,13 +211,18 @@ impl Engine {
     /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
     #[must_use]
     pub fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
-        self.reservations.is_known().then(|| self.reservations.explain(group))
+        self.reservations
+            .is_known()
+            .then(|| self.reservations.explain(group))
     }
 
     /// True while the chain shows this lease as ours and alive.
     #[must_use]
     pub fn has_lease(&self, lease: &LeaseId) -> bool {
-        self.workloads.get(lease).and_then(|s| s.machine.as_ref()).is_some_and(workload::Workload::is_live)
+        self.workloads
+            .get(lease)
+            .and_then(|s| s.machine.as_ref())
+            .is_some_and(workload::Workload::is_live)
     }
 
     fn take_time(&mut self, now: Now) {

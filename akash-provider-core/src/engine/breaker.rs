@@ -28,7 +28,11 @@ impl Breaker {
     /// As it was before the restart.
     #[must_use]
     pub const fn new(tripped: bool) -> Self {
-        Self { tripped, recent: VecDeque::new(), waiting: BTreeSet::new() }
+        Self {
+            tripped,
+            recent: VecDeque::new(),
+            waiting: BTreeSet::new(),
+        }
     }
 
     /// How many pass within the window with so many leases.
@@ -86,7 +90,11 @@ impl Breaker {
     }
 
     fn forget_old(&mut self, config: &Config, now: Mono) {
-        while self.recent.front().is_some_and(|at| now.since(*at) >= config.breaker_window) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|at| now.since(*at) >= config.breaker_window)
+        {
             self.recent.pop_front();
         }
     }

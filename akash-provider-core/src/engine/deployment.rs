@@ -180,7 +180,11 @@ impl Deployment {
     /// Earliest block time at which a lease without manifest is given up.
     #[must_use]
     pub fn manifest_deadline(&self) -> Option<BlockTime> {
-        self.leases.iter().filter(|e| !e.has_manifest).filter_map(|e| e.deadline).min()
+        self.leases
+            .iter()
+            .filter(|e| !e.has_manifest)
+            .filter_map(|e| e.deadline)
+            .min()
     }
 
     /// Requests that wait.
@@ -212,7 +216,8 @@ impl Deployment {
     /// Block time at which it wants a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
-        self.manifest_deadline().filter(|_| cx.may_write() && cx.cluster_known)
+        self.manifest_deadline()
+            .filter(|_| cx.may_write() && cx.cluster_known)
     }
 
     /// One step.
@@ -223,11 +228,17 @@ impl Deployment {
             Input::Fetched(result) => self.fetched(cx, result, out),
             Input::Checked(result) => self.checked(result, out),
             Input::Recorded(result) => self.recorded(result, out),
-            Input::LeaseAdded { lease, deadline, has_manifest } => {
-                self.lease_added(cx, lease, deadline, has_manifest, out)
-            }
+            Input::LeaseAdded {
+                lease,
+                deadline,
+                has_manifest,
+            } => self.lease_added(cx, lease, deadline, has_manifest, out),
             Input::LeaseRemoved(lease) => self.lease_removed(&lease, out),
-            Input::Closed => Self { closed: true, accepted: None, ..self },
+            Input::Closed => Self {
+                closed: true,
+                accepted: None,
+                ..self
+            },
             Input::Wake => self.wake(cx, out),
             Input::Shutdown => self.shutdown(out),
         };
@@ -235,13 +246,25 @@ impl Deployment {
     }
 
     fn submit(mut self, cx: &Cx<'_>, submission: Submission, out: &mut Vec<Action>) -> Self {
-        let refuse = |kind, message: &str| Refusal { kind, message: message.to_owned() };
+        let refuse = |kind, message: &str| Refusal {
+            kind,
+            message: message.to_owned(),
+        };
         let refusal = if cx.stopping {
-            Some(refuse(RefusalKind::Stopping, "the provider is stopping; submit again in a minute"))
+            Some(refuse(
+                RefusalKind::Stopping,
+                "the provider is stopping; submit again in a minute",
+            ))
         } else if cx.is_standby() {
-            Some(refuse(RefusalKind::NotLeader, "this instance is a standby; submit to the leading one"))
+            Some(refuse(
+                RefusalKind::NotLeader,
+                "this instance is a standby; submit to the leading one",
+            ))
         } else if self.waiting() >= cx.config.manifest_queue_limit {
-            Some(refuse(RefusalKind::Busy, "too many manifests wait for this deployment; submit again later"))
+            Some(refuse(
+                RefusalKind::Busy,
+                "too many manifests wait for this deployment; submit again later",
+            ))
         } else {
             None
         };
@@ -268,11 +291,18 @@ impl Deployment {
         self
     }
 
-    fn fetched(mut self, cx: &Cx<'_>, result: Result<Option<DeploymentRecord>, Failure>, out: &mut Vec<Action>) -> Self {
+    fn fetched(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<Option<DeploymentRecord>, Failure>,
+        out: &mut Vec<Action>,
+    ) -> Self {
         if !matches!(self.phase, Phase::Fetching { retry_at: None }) {
             return self.unexpected(out);
         }
-        let Some(first) = self.line.first() else { return self.settle_line(out) };
+        let Some(first) = self.line.first() else {
+            return self.settle_line(out);
+        };
         match result {
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
@@ -281,7 +311,13 @@ impl Deployment {
             }
             Ok(None) => {
                 let message = format!("no lease for deployment {}: the chain does not know it", self.id);
-                self.answer(Err(Refusal { kind: RefusalKind::NoLease, message }), out)
+                self.answer(
+                    Err(Refusal {
+                        kind: RefusalKind::NoLease,
+                        message,
+                    }),
+                    out,
+                )
             }
             Err(failure) => {
                 self.attempts += 1;
@@ -290,8 +326,17 @@ impl Deployment {
                     self.phase = Phase::Fetching { retry_at };
                     return self;
                 }
-                let message = format!("the chain cannot be asked about {}: {failure}; submit again", self.id);
-                self.answer(Err(Refusal { kind: RefusalKind::Unavailable, message }), out)
+                let message = format!(
+                    "the chain cannot be asked about {}: {failure}; submit again",
+                    self.id
+                );
+                self.answer(
+                    Err(Refusal {
+                        kind: RefusalKind::Unavailable,
+                        message,
+                    }),
+                    out,
+                )
             }
         }
     }
@@ -320,7 +365,11 @@ impl Deployment {
         if let Err(failure) = result {
             out.push(Action::Undo(accepted));
             let message = format!("the cluster could not keep the manifest: {failure}; submit again");
-            let kind = if failure.transient { RefusalKind::Unavailable } else { RefusalKind::Rejected };
+            let kind = if failure.transient {
+                RefusalKind::Unavailable
+            } else {
+                RefusalKind::Rejected
+            };
             return self.answer(Err(Refusal { kind, message }), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
@@ -335,13 +384,19 @@ impl Deployment {
     fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
         let Some(first) = self.line.first() else { return };
         let hash = data_encoding::HEXLOWER.encode(&first.hash);
-        out.push(Action::Publish(Event::ManifestReceived { deployment: self.id.clone(), hash }));
+        out.push(Action::Publish(Event::ManifestReceived {
+            deployment: self.id.clone(),
+            hash,
+        }));
         self.accepted = Some((Arc::clone(&first.manifest), first.hash));
         for deployment in accepted.deployments {
             if let Some(entry) = self.leases.iter_mut().find(|e| e.lease == deployment.lease) {
                 entry.has_manifest = true;
             }
-            let gone = accepted.purge.iter().find(|(lease, _)| *lease == deployment.lease);
+            let gone = accepted
+                .purge
+                .iter()
+                .find(|(lease, _)| *lease == deployment.lease);
             let purge = gone.map(|(_, names)| names.clone()).unwrap_or_default();
             out.push(Action::Deliver { deployment, purge });
         }
@@ -376,10 +431,22 @@ impl Deployment {
                 entry.has_manifest |= has_manifest;
             }
             None => {
-                self.leases.push(Entry { lease, deadline, has_manifest });
+                self.leases.push(Entry {
+                    lease,
+                    deadline,
+                    has_manifest,
+                });
                 // A manifest accepted before is sent again for the new lease, if it is still the current one.
                 if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {
-                    return self.submit(cx, Submission { request: None, manifest, hash }, out);
+                    return self.submit(
+                        cx,
+                        Submission {
+                            request: None,
+                            manifest,
+                            hash,
+                        },
+                        out,
+                    );
                 }
             }
         }
@@ -389,7 +456,11 @@ impl Deployment {
     fn lease_removed(mut self, lease: &LeaseId, out: &mut Vec<Action>) -> Self {
         let before = self.leases.len();
         self.leases.retain(|e| e.lease != *lease);
-        if self.leases.len() == before { self.unexpected(out) } else { self }
+        if self.leases.len() == before {
+            self.unexpected(out)
+        } else {
+            self
+        }
     }
 
     fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
@@ -409,7 +480,10 @@ impl Deployment {
                 entry.deadline = Some(cx.now.block_time.plus(RECORDING_GRACE));
             } else if late {
                 entry.deadline = None;
-                out.push(Action::EndLease(entry.lease.clone(), CloseReason::ManifestTimeout));
+                out.push(Action::EndLease(
+                    entry.lease.clone(),
+                    CloseReason::ManifestTimeout,
+                ));
             }
         }
         self
@@ -422,7 +496,13 @@ impl Deployment {
         for submission in self.line.drain(keep.min(self.line.len())..) {
             let message = "the provider is stopping; submit again in a minute".to_owned();
             if let Some(request) = submission.request {
-                out.push(Action::Reply(request, Err(Refusal { kind: RefusalKind::Stopping, message })));
+                out.push(Action::Reply(
+                    request,
+                    Err(Refusal {
+                        kind: RefusalKind::Stopping,
+                        message,
+                    }),
+                ));
             }
         }
         self

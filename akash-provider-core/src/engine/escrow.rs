@@ -108,7 +108,10 @@ pub fn payout_due(
         u64::try_from(settled.saturating_add(since)).ok()
     });
     let last = match unpaid {
-        Some(blocks) => cx.now.block_time.minus(funds::blocks_as_time(blocks, cx.config.average_block_time)),
+        Some(blocks) => cx
+            .now
+            .block_time
+            .minus(funds::blocks_as_time(blocks, cx.config.average_block_time)),
         None => created.max(BlockTime(0)),
     };
     Some(last.max(created).plus(period))
@@ -118,7 +121,12 @@ impl Escrow {
     /// A deployment whose first lease is about to be added.
     #[must_use]
     pub fn new(id: &DeploymentId, check_at: BlockTime) -> Self {
-        Self { id: id.clone(), phase: Phase::Idle, payees: Vec::new(), check_at }
+        Self {
+            id: id.clone(),
+            phase: Phase::Idle,
+            payees: Vec::new(),
+            check_at,
+        }
     }
 
     /// What it is doing.
@@ -140,7 +148,11 @@ impl Escrow {
             Phase::Idle if !cx.may_write() => None,
             Phase::Idle => {
                 let due = self.payees.iter().filter_map(|p| p.due).min();
-                let wanted = self.payees.iter().any(|p| p.wanted).then_some(BlockTime(i64::MIN));
+                let wanted = self
+                    .payees
+                    .iter()
+                    .any(|p| p.wanted)
+                    .then_some(BlockTime(i64::MIN));
                 [Some(self.check_at), due, wanted].into_iter().flatten().min()
             }
             Phase::Cooling(until) | Phase::Unsure(until) => Some(BlockTime(until.0.saturating_add(1))),
@@ -165,11 +177,20 @@ impl Escrow {
     fn added(&mut self, lease: LeaseId, due: Option<BlockTime>, check_at: BlockTime) {
         self.check_at = self.check_at.min(check_at);
         if !self.payees.iter().any(|p| p.lease == lease) {
-            self.payees.push(Payee { lease, due, wanted: false });
+            self.payees.push(Payee {
+                lease,
+                due,
+                wanted: false,
+            });
         }
     }
 
-    fn fetched(&mut self, cx: &Cx<'_>, result: Result<Option<DeploymentRecord>, Failure>, out: &mut Vec<Action>) {
+    fn fetched(
+        &mut self,
+        cx: &Cx<'_>,
+        result: Result<Option<DeploymentRecord>, Failure>,
+        out: &mut Vec<Action>,
+    ) {
         if self.phase != Phase::Checking {
             return out.push(Action::Unexpected);
         }
@@ -180,7 +201,10 @@ impl Escrow {
         };
         let left = funds::blocks_left(&record, cx.height);
         let blocks_left = left.map(|blocks| u64::try_from(blocks).unwrap_or(0));
-        out.push(Action::Publish(Event::BalanceChecked { deployment: self.id.clone(), blocks_left }));
+        out.push(Action::Publish(Event::BalanceChecked {
+            deployment: self.id.clone(),
+            blocks_left,
+        }));
         if blocks_left == Some(0) {
             self.payees.iter_mut().for_each(|p| p.wanted = true);
             self.check_at = cx.now.block_time.plus(RECHECK_EMPTY);
@@ -195,12 +219,20 @@ impl Escrow {
         };
         let period = cx.config.withdrawal_period;
         let payee = self.payees.iter_mut().find(|p| p.lease == lease);
-        let failed = |message: String| Action::Publish(Event::WithdrawFailed { lease: lease.clone(), message });
+        let failed = |message: String| {
+            Action::Publish(Event::WithdrawFailed {
+                lease: lease.clone(),
+                message,
+            })
+        };
         let again = Some(cx.now.block_time.plus(RETRY_WITHDRAW));
         let (due, phase) = match result {
             Ok(TxOutcome::Committed { .. }) => {
                 out.push(Action::Publish(Event::Withdrawn { lease: lease.clone() }));
-                (period.map(|p| cx.now.block_time.plus(p)), Phase::Cooling(cx.now.block_time))
+                (
+                    period.map(|p| cx.now.block_time.plus(p)),
+                    Phase::Cooling(cx.now.block_time),
+                )
             }
             Ok(TxOutcome::Rejected { code, log, .. }) => {
                 out.push(failed(format!("{code}: {log}")));
@@ -228,7 +260,9 @@ impl Escrow {
         match self.phase {
             Phase::Cooling(until) | Phase::Unsure(until) if now > until => self.phase = Phase::Idle,
             Phase::Idle => {}
-            Phase::Checking | Phase::Withdrawing(_) | Phase::Cooling(_) | Phase::Unsure(_) | Phase::Done => return,
+            Phase::Checking | Phase::Withdrawing(_) | Phase::Cooling(_) | Phase::Unsure(_) | Phase::Done => {
+                return;
+            }
         }
         if self.payees.is_empty() {
             self.phase = Phase::Done;
@@ -246,7 +280,9 @@ impl Escrow {
         if let Some(payee) = self.payees.iter_mut().find(|p| p.wanted) {
             payee.wanted = false;
             let id = payee.lease.clone();
-            out.push(Action::Call(Call::Broadcast(Msg::WithdrawLease { id: id.clone() })));
+            out.push(Action::Call(Call::Broadcast(Msg::WithdrawLease {
+                id: id.clone(),
+            })));
             self.phase = Phase::Withdrawing(id);
         } else if self.check_at <= now {
             out.push(Action::Call(Call::FetchDeployment(self.id.clone())));

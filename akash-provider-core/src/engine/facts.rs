@@ -22,7 +22,10 @@ enum Audit {
     /// Being asked for.
     Asked { attempts: u32 },
     /// Known; nothing when the auditor signed nothing.
-    Known { at: Mono, signed: Option<AuditedAttributes> },
+    Known {
+        at: Mono,
+        signed: Option<AuditedAttributes>,
+    },
     /// Could not be asked; orders are told why, and after a while the next one asks again.
     Failed { at: Mono, message: String },
 }
@@ -98,7 +101,9 @@ impl Facts {
         let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), false);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
-                Some(Audit::Known { at, signed }) if now.since(*at) < AUDIT_TTL => known.extend(signed.clone()),
+                Some(Audit::Known { at, signed }) if now.since(*at) < AUDIT_TTL => {
+                    known.extend(signed.clone())
+                }
                 Some(Audit::Asked { .. }) => pending = true,
                 Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
                     return Needs::Failed(format!("auditor {auditor} could not be asked: {message}"));
@@ -124,14 +129,21 @@ impl Facts {
         auditor: &str,
         result: Result<Option<AuditedAttributes>, Failure>,
     ) -> bool {
-        let Some(audit) = self.audits.get_mut(auditor) else { return false };
+        let Some(audit) = self.audits.get_mut(auditor) else {
+            return false;
+        };
         *audit = match (result, &*audit) {
             (Ok(signed), _) => Audit::Known { at: now, signed },
             (Err(failure), Audit::Asked { attempts }) if failure.transient && *attempts + 1 < ATTEMPTS => {
-                *audit = Audit::Asked { attempts: *attempts + 1 };
+                *audit = Audit::Asked {
+                    attempts: *attempts + 1,
+                };
                 return true;
             }
-            (Err(failure), _) => Audit::Failed { at: now, message: failure.message },
+            (Err(failure), _) => Audit::Failed {
+                at: now,
+                message: failure.message,
+            },
         };
         false
     }

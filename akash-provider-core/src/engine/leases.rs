@@ -32,15 +32,36 @@ impl Engine {
     /// An event says that our bid won.
     pub(super) fn lease_won(&mut self, id: &LeaseId, price: &crate::types::DecCoin) {
         let window = self.config.reclamation_window;
-        let reclamation = window.map(|window| Reclamation { window, deadline: None });
+        let reclamation = window.map(|window| Reclamation {
+            window,
+            deadline: None,
+        });
         let created = self.now.block_time;
-        let new = NewLease { id, price, reclamation, created, payment: None, settled_at: None, adopted: false };
+        let new = NewLease {
+            id,
+            price,
+            reclamation,
+            created,
+            payment: None,
+            settled_at: None,
+            adopted: false,
+        };
         self.lease_new(&new);
     }
 
     /// A record says that a lease is ours; nothing happens when it is known.
-    pub(super) fn lease_found(&mut self, record: &LeaseRecord, deployment: Option<&DeploymentRecord>, at: BlockTime) {
-        let Lease { id, price, reclamation, .. } = &record.lease;
+    pub(super) fn lease_found(
+        &mut self,
+        record: &LeaseRecord,
+        deployment: Option<&DeploymentRecord>,
+        at: BlockTime,
+    ) {
+        let Lease {
+            id,
+            price,
+            reclamation,
+            ..
+        } = &record.lease;
         let new = NewLease {
             id,
             price,
@@ -55,7 +76,12 @@ impl Engine {
 
     fn lease_new(&mut self, new: &NewLease<'_>) {
         let id = new.id;
-        if self.workloads.get(id).and_then(|s| s.machine.as_ref()).is_some_and(|w| w.price().is_some()) {
+        if self
+            .workloads
+            .get(id)
+            .and_then(|s| s.machine.as_ref())
+            .is_some_and(|w| w.price().is_some())
+        {
             return;
         }
         if !self.reservations.contains(&id.order) {
@@ -68,25 +94,42 @@ impl Engine {
         let machine = Workload::leased(id, new.price, new.reclamation.clone());
         self.workloads.insert(id.clone(), Slot::new(machine));
         if let Some(mut slot) = before {
-            self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
+            self.timers
+                .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
             // It ran already, as a workload of which no lease was known.
             if let Some(deployment) = slot.machine.as_ref().and_then(Workload::deployment) {
                 self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
             }
         }
         if !new.adopted {
-            self.publish(Event::LeaseWon { lease: id.clone(), price: new.price.clone() });
+            self.publish(Event::LeaseWon {
+                lease: id.clone(),
+                price: new.price.clone(),
+            });
         }
         self.money_of(new);
         self.deployment_slot(id.deployment());
         let has_manifest = self.has_manifest(id);
-        let deadline = self.config.manifest_timeout.map(|timeout| new.created.plus(timeout));
+        let deadline = self
+            .config
+            .manifest_timeout
+            .map(|timeout| new.created.plus(timeout));
         let lease = id.clone();
-        self.drive_deployment(id.deployment(), deployment::Input::LeaseAdded { lease, deadline, has_manifest });
+        self.drive_deployment(
+            id.deployment(),
+            deployment::Input::LeaseAdded {
+                lease,
+                deadline,
+                has_manifest,
+            },
+        );
     }
 
     pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
-        self.workloads.get(id).and_then(|s| s.machine.as_ref()).is_some_and(|w| w.deployment().is_some())
+        self.workloads
+            .get(id)
+            .and_then(|s| s.machine.as_ref())
+            .is_some_and(|w| w.deployment().is_some())
     }
 
     fn money_of(&mut self, new: &NewLease<'_>) {
@@ -94,25 +137,42 @@ impl Engine {
         let cx = self.cx(&config);
         let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
         let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
-        let check_at = if new.adopted { self.now.block_time.plus(spread) } else { self.now.block_time };
+        let check_at = if new.adopted {
+            self.now.block_time.plus(spread)
+        } else {
+            self.now.block_time
+        };
         let id = new.id.deployment();
         if !self.escrows.contains_key(id) {
-            self.escrows.insert(id.clone(), Slot::new(Escrow::new(id, check_at)));
+            self.escrows
+                .insert(id.clone(), Slot::new(Escrow::new(id, check_at)));
         }
-        self.drive_escrow(id, escrow::Input::LeaseAdded { lease: new.id.clone(), due, check_at });
+        self.drive_escrow(
+            id,
+            escrow::Input::LeaseAdded {
+                lease: new.id.clone(),
+                due,
+                check_at,
+            },
+        );
     }
 
     /// Feeds one input to one workload; nothing happens where there is none.
     pub(super) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.workloads.get_mut(id) else { return };
-        let Some(machine) = slot.machine.take() else { return };
+        let Some(slot) = self.workloads.get_mut(id) else {
+            return;
+        };
+        let Some(machine) = slot.machine.take() else {
+            return;
+        };
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let new = (machine.mono_deadline(&cx), machine.block_deadline());
         slot.machine = Some(machine);
-        self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, new);
+        self.timers
+            .set(|| Key::Workload(id.clone()), &mut slot.timers, new);
         for action in actions {
             match action {
                 Action::Cluster(call) => {
@@ -138,8 +198,14 @@ impl Engine {
 
     /// A completion of one of a workload's two lanes; late ones are dropped.
     pub(super) fn workload_completed(&mut self, id: &LeaseId, effect: EffectId, chain: bool, input: Input) {
-        let Some(slot) = self.workloads.get_mut(id) else { return };
-        let lane = if chain { &mut slot.inflight_chain } else { &mut slot.inflight };
+        let Some(slot) = self.workloads.get_mut(id) else {
+            return;
+        };
+        let lane = if chain {
+            &mut slot.inflight_chain
+        } else {
+            &mut slot.inflight
+        };
         if *lane != Some(effect) {
             return;
         }
@@ -167,7 +233,8 @@ impl Engine {
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
         if let Some(mut slot) = self.workloads.remove(id) {
-            self.timers.set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
+            self.timers
+                .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
         }
         self.breaker.cancel(id);
         self.withheld.retain(|_, lease| lease != id);
@@ -184,7 +251,12 @@ impl Engine {
 
     /// The chain's own event, or a scan, says that a lease of ours is over.
     pub(super) fn lease_over(&mut self, id: &LeaseId, by: HeardBy, reason: Option<CloseReason>) {
-        let heard = Heard { height: self.height, since: self.now.mono, by, reason };
+        let heard = Heard {
+            height: self.height,
+            since: self.now.mono,
+            by,
+            reason,
+        };
         self.drive_workload(id, Input::Heard(heard));
     }
 
@@ -192,8 +264,12 @@ impl Engine {
     pub(super) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.escrows.get_mut(id) else { return };
-        let Some(machine) = slot.machine.take() else { return };
+        let Some(slot) = self.escrows.get_mut(id) else {
+            return;
+        };
+        let Some(machine) = slot.machine.take() else {
+            return;
+        };
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let done = *machine.phase() == escrow::Phase::Done;
@@ -219,7 +295,9 @@ impl Engine {
 
     /// A completion of a call about money; late ones are dropped.
     pub(super) fn escrow_completed(&mut self, id: &DeploymentId, effect: EffectId, input: escrow::Input) {
-        let Some(slot) = self.escrows.get_mut(id) else { return };
+        let Some(slot) = self.escrows.get_mut(id) else {
+            return;
+        };
         if slot.inflight != Some(effect) {
             return;
         }
@@ -258,7 +336,11 @@ impl Engine {
         self.reservations.set_params(&id.order, &deployment.params);
         self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
         let lease = id.clone();
-        let known = deployment::Input::LeaseAdded { lease, deadline: None, has_manifest: true };
+        let known = deployment::Input::LeaseAdded {
+            lease,
+            deadline: None,
+            has_manifest: true,
+        };
         self.drive_deployment(id.deployment(), known);
     }
 }

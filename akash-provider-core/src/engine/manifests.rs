@@ -22,14 +22,23 @@ impl Engine {
     pub(super) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.deployments.get_mut(id) else { return };
-        let Some(machine) = slot.machine.take() else { return };
+        let Some(slot) = self.deployments.get_mut(id) else {
+            return;
+        };
+        let Some(machine) = slot.machine.take() else {
+            return;
+        };
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let done = *machine.phase() == Phase::Done;
-        let new = if done { (None, None) } else { (machine.mono_deadline(), machine.block_deadline(&cx)) };
+        let new = if done {
+            (None, None)
+        } else {
+            (machine.mono_deadline(), machine.block_deadline(&cx))
+        };
         slot.machine = Some(machine);
-        self.timers.set(|| Key::Deployment(id.clone()), &mut slot.timers, new);
+        self.timers
+            .set(|| Key::Deployment(id.clone()), &mut slot.timers, new);
         if done {
             self.deployments.remove(id);
         }
@@ -52,7 +61,13 @@ impl Engine {
                     self.drive_workload(&lease, workload::Input::Desire(deployment, purge));
                 }
                 Action::EndLease(lease, reason) => {
-                    self.drive_workload(&lease, workload::Input::End { reason, granted: false });
+                    self.drive_workload(
+                        &lease,
+                        workload::Input::End {
+                            reason,
+                            granted: false,
+                        },
+                    );
                 }
                 Action::Publish(event) => self.publish(event),
                 Action::Unexpected => self.unexpected += 1,
@@ -62,7 +77,9 @@ impl Engine {
 
     /// A completion of a deployment's call; late ones are dropped.
     pub(super) fn deployment_completed(&mut self, id: &DeploymentId, effect: EffectId, input: Input) {
-        let Some(slot) = self.deployments.get_mut(id) else { return };
+        let Some(slot) = self.deployments.get_mut(id) else {
+            return;
+        };
         if slot.inflight != Some(effect) {
             return;
         }
@@ -78,8 +95,14 @@ impl Engine {
             .filter(|l| l.id.provider == self.config.provider && l.state.is_live())
             .collect();
         if ours.is_empty() {
-            let message = format!("no lease for deployment {} with this provider", record.deployment.id);
-            return Err(Refusal { kind: RefusalKind::NoLease, message });
+            let message = format!(
+                "no lease for deployment {} with this provider",
+                record.deployment.id
+            );
+            return Err(Refusal {
+                kind: RefusalKind::NoLease,
+                message,
+            });
         }
         if record.deployment.hash != submission.hash {
             return Err(version_mismatch(&record.deployment.hash, &submission.hash));
@@ -93,7 +116,10 @@ impl Engine {
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
-        let mut accepted = Accepted { deployments: Vec::new(), purge: Vec::new() };
+        let mut accepted = Accepted {
+            deployments: Vec::new(),
+            purge: Vec::new(),
+        };
         for (lease, group) in parts {
             self.lease_seen(lease, record);
             match self.claim(&lease.id, Arc::new(group.clone())) {
@@ -120,14 +146,21 @@ impl Engine {
         let found = on_chain.and_then(|g| manifest.groups.iter().find(|m| m.name == g.spec.name));
         found.ok_or_else(|| Refusal {
             kind: RefusalKind::CrossValidation,
-            message: format!("group {} of the deployment is not in the manifest", lease.id.order.group),
+            message: format!(
+                "group {} of the deployment is not in the manifest",
+                lease.id.order.group
+            ),
         })
     }
 
     /// What can be refused without claiming anything.
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
         let refuse = |kind, message| Err(Refusal { kind, message });
-        let running = self.workloads.get(&lease.id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+        let running = self
+            .workloads
+            .get(&lease.id)
+            .and_then(|s| s.machine.as_ref())
+            .and_then(Workload::deployment);
         if running.is_some_and(|old| !hosts::same_services(&old.group, group)) {
             let message = format!(
                 "group `{}`: an update keeps the set of service names; close the deployment to change it",
@@ -147,20 +180,27 @@ impl Engine {
 
     /// A manifest may come before the lease's own event.
     fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
-        let spec = record.groups.iter().find(|g| g.id == lease.id.order.group).map(|g| &*g.spec);
+        let spec = record
+            .groups
+            .iter()
+            .find(|g| g.id == lease.id.order.group)
+            .map(|g| &*g.spec);
         if !self.reservations.contains(&lease.id.order) {
             self.reservations.adopt(&lease.id.order, &[], spec);
         }
-        let known = LeaseRecord { lease: lease.clone(), payment: None };
+        let known = LeaseRecord {
+            lease: lease.clone(),
+            payment: None,
+        };
         self.lease_found(&known, Some(record), self.now.block_time);
     }
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
         let names = hosts::custom_hosts(&group);
-        let reserved = self
-            .hostnames
-            .reserve(lease, &names)
-            .map_err(|error| Refusal { kind: RefusalKind::Hostname, message: error.to_string() })?;
+        let reserved = self.hostnames.reserve(lease, &names).map_err(|error| Refusal {
+            kind: RefusalKind::Hostname,
+            message: error.to_string(),
+        })?;
         self.withheld.retain(|_, waiting| waiting != lease);
         for name in &reserved.withheld {
             self.withheld.insert(name.clone(), lease.clone());
@@ -176,14 +216,25 @@ impl Engine {
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);
         let config = Arc::clone(&self.config);
-        Deployment { lease: lease.clone(), ips, hostnames, params, group, epoch: self.cx(&config).epoch() }
+        Deployment {
+            lease: lease.clone(),
+            ips,
+            hostnames,
+            params,
+            group,
+            epoch: self.cx(&config).epoch(),
+        }
     }
 
     /// Gives claims back to what runs: nothing of the new manifest was kept.
     fn undo_claims(&mut self, accepted: &Accepted) {
         for deployment in &accepted.deployments {
             let id = &deployment.lease;
-            let running = self.workloads.get(id).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+            let running = self
+                .workloads
+                .get(id)
+                .and_then(|s| s.machine.as_ref())
+                .and_then(Workload::deployment);
             let before = running.map(|d| hosts::custom_hosts(&d.group)).unwrap_or_default();
             // Names of the running version were free a moment ago, so this cannot be refused.
             if self.hostnames.reserve(id, &before).is_err() {
@@ -194,14 +245,22 @@ impl Engine {
 
     /// A name was given up: the tenant's other lease that wanted it gets it.
     pub(super) fn hostname_freed(&mut self, name: &str) {
-        let Some(lease) = self.withheld.remove(name) else { return };
+        let Some(lease) = self.withheld.remove(name) else {
+            return;
+        };
         self.redeploy(&lease);
     }
 
     /// Deploys what a lease runs anew, with the hostnames it holds now.
     fn redeploy(&mut self, lease: &LeaseId) {
-        let running = self.workloads.get(lease).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
-        let Some(group) = running.map(|d| Arc::clone(&d.group)) else { return };
+        let running = self
+            .workloads
+            .get(lease)
+            .and_then(|s| s.machine.as_ref())
+            .and_then(Workload::deployment);
+        let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
+            return;
+        };
         let mut names = hosts::custom_hosts(&group);
         names.retain(|n| self.withheld.get(n) != Some(lease));
         if self.hostnames.reserve(lease, &names).is_err() {
@@ -219,15 +278,26 @@ impl Engine {
     }
 
     fn transfer(&mut self, lease: &LeaseId, names: &[String]) -> Result<(), Refusal> {
-        let running = self.workloads.get(lease).and_then(|s| s.machine.as_ref()).and_then(Workload::deployment);
+        let running = self
+            .workloads
+            .get(lease)
+            .and_then(|s| s.machine.as_ref())
+            .and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
             let message = format!("no running lease {lease} to move hostnames to");
-            return Err(Refusal { kind: RefusalKind::NoLease, message });
+            return Err(Refusal {
+                kind: RefusalKind::NoLease,
+                message,
+            });
         };
         let listed = hosts::custom_hosts(&group);
         if let Some(name) = names.iter().find(|n| !listed.contains(n)) {
-            let message = format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");
-            return Err(Refusal { kind: RefusalKind::Rejected, message });
+            let message =
+                format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");
+            return Err(Refusal {
+                kind: RefusalKind::Rejected,
+                message,
+            });
         }
         let refuse = |e: super::hostnames::HostnameError| Refusal {
             kind: RefusalKind::Hostname,
@@ -249,7 +319,10 @@ impl Engine {
 }
 
 fn refused(error: manifest::ManifestError) -> Refusal {
-    Refusal { kind: error.kind(), message: error.to_string() }
+    Refusal {
+        kind: error.kind(),
+        message: error.to_string(),
+    }
 }
 
 fn version_mismatch(chain: &[u8; 32], got: &[u8; 32]) -> Refusal {
@@ -259,5 +332,8 @@ fn version_mismatch(chain: &[u8; 32], got: &[u8; 32]) -> Refusal {
         hex(chain),
         hex(got)
     );
-    Refusal { kind: RefusalKind::VersionMismatch, message }
+    Refusal {
+        kind: RefusalKind::VersionMismatch,
+        message,
+    }
 }

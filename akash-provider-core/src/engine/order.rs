@@ -16,8 +16,8 @@ use crate::bidding::{self, Decline};
 use crate::error::Failure;
 use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{
-    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Mono, Msg, Observed, OrderId, OrderState,
-    ResourceUnit, TxError, TxOutcome,
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Mono, Msg, Observed, OrderId,
+    OrderState, ResourceUnit, TxError, TxOutcome,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,27 +196,51 @@ impl Order {
 
     /// An open order known from a snapshot, without a bid of ours.
     pub fn known(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Publish(Event::OrderSeen { order: order.id.clone() }));
+        out.push(Action::Publish(Event::OrderSeen {
+            order: order.id.clone(),
+        }));
         out.push(Action::Judge);
-        Self { order: Some(Arc::clone(order)), ..Self::at(&order.id, Phase::Judging) }
+        Self {
+            order: Some(Arc::clone(order)),
+            ..Self::at(&order.id, Phase::Judging)
+        }
     }
 
     /// An open bid of ours from before, on an open order; its reservation is adopted by the engine.
     pub fn adopted(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Publish(Event::BidAdopted { bid: bid.id.clone(), price: bid.price.clone() }));
-        Self { price: Some(bid.price.clone()), ..Self::at(&bid.id.order, Phase::Open { deadline }) }
+        out.push(Action::Publish(Event::BidAdopted {
+            bid: bid.id.clone(),
+            price: bid.price.clone(),
+        }));
+        Self {
+            price: Some(bid.price.clone()),
+            ..Self::at(&bid.id.order, Phase::Open { deadline })
+        }
     }
 
     /// An open bid of ours on an order that is over: it is looked at and closed.
     pub fn stray(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
-        let phase =
-            Phase::Checking { retry_at: None, ending: Some(End::OrderClosed), expires: BlockTime::default() };
-        Self { price: Some(bid.price.clone()), ..Self::at(&bid.id.order, phase) }
+        let phase = Phase::Checking {
+            retry_at: None,
+            ending: Some(End::OrderClosed),
+            expires: BlockTime::default(),
+        };
+        Self {
+            price: Some(bid.price.clone()),
+            ..Self::at(&bid.id.order, phase)
+        }
     }
 
     fn at(id: &OrderId, phase: Phase) -> Self {
-        Self { id: id.clone(), phase, order: None, units: None, price: None, attempts: 0 }
+        Self {
+            id: id.clone(),
+            phase,
+            order: None,
+            units: None,
+            price: None,
+            attempts: 0,
+        }
     }
 
     /// Where it stands.
@@ -343,7 +367,10 @@ impl Order {
     }
 
     fn bid_id(&self, cx: &Cx<'_>) -> BidId {
-        BidId { order: self.id.clone(), provider: cx.config.provider.clone() }
+        BidId {
+            order: self.id.clone(),
+            provider: cx.config.provider.clone(),
+        }
     }
 
     /// One step.
@@ -361,7 +388,10 @@ impl Order {
             Input::OrderClosed => self.order_over(cx, out),
             Input::Lost => self.end(End::Lost, out),
             // The reservation goes to the lease.
-            Input::Won => Self { phase: Phase::Done(End::Won), ..self },
+            Input::Won => Self {
+                phase: Phase::Done(End::Won),
+                ..self
+            },
             Input::Doubt => self.doubt(cx, out),
             Input::Wake => self.wake(cx, out),
             Input::Shutdown if self.may_have_bid() => self,
@@ -369,8 +399,15 @@ impl Order {
         }
     }
 
-    fn fetched(mut self, cx: &Cx<'_>, result: Result<Option<Arc<types::Order>>, Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Looking { retry_at: None } = self.phase else { return self.unexpected(out) };
+    fn fetched(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<Option<Arc<types::Order>>, Failure>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        let Phase::Looking { retry_at: None } = self.phase else {
+            return self.unexpected(out);
+        };
         match result {
             Ok(Some(order)) if order.state == OrderState::Open => {
                 self.order = Some(order);
@@ -382,21 +419,33 @@ impl Order {
             // The event says it is there; a node that does not know it yet lags.
             Ok(None) => self.look_again(cx, "the node does not know the order yet", out),
             Err(failure) if failure.transient => self.look_again(cx, &failure.message, out),
-            Err(failure) => self.decline(Decline::Unknown { message: failure.message }, out),
+            Err(failure) => self.decline(
+                Decline::Unknown {
+                    message: failure.message,
+                },
+                out,
+            ),
         }
     }
 
     fn look_again(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
         self.attempts += 1;
         if self.attempts >= READ_ATTEMPTS {
-            return self.decline(Decline::Unknown { message: why.to_owned() }, out);
+            return self.decline(
+                Decline::Unknown {
+                    message: why.to_owned(),
+                },
+                out,
+            );
         }
         let retry_at = self.retry_at(cx);
         self.goto(Phase::Looking { retry_at })
     }
 
     fn judged(self, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
-        let Phase::Judging = self.phase else { return self.unexpected(out) };
+        let Phase::Judging = self.phase else {
+            return self.unexpected(out);
+        };
         match result {
             Ok(()) => {
                 out.push(Action::Reserve);
@@ -407,7 +456,9 @@ impl Order {
     }
 
     fn reserved(mut self, result: Result<Arc<Vec<ResourceUnit>>, Decline>, out: &mut Vec<Action>) -> Self {
-        let Phase::Reserving = self.phase else { return self.unexpected(out) };
+        let Phase::Reserving = self.phase else {
+            return self.unexpected(out);
+        };
         match result {
             Ok(units) => {
                 self.units = Some(units);
@@ -418,7 +469,9 @@ impl Order {
     }
 
     fn ask_price(self, out: &mut Vec<Action>) -> Self {
-        let Some(order) = &self.order else { return self.unexpected(out) };
+        let Some(order) = &self.order else {
+            return self.unexpected(out);
+        };
         out.push(Action::Call(Call::CalculatePrice(PriceRequest {
             owner: self.id.owner().clone(),
             group: Arc::clone(&order.spec),
@@ -429,13 +482,20 @@ impl Order {
     }
 
     fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Pricing { retry_at: None } = self.phase else { return self.unexpected(out) };
+        let Phase::Pricing { retry_at: None } = self.phase else {
+            return self.unexpected(out);
+        };
         let price = match result {
             Ok(price) => price,
             Err(failure) => {
                 self.attempts += 1;
                 if !failure.transient || self.attempts >= READ_ATTEMPTS {
-                    return self.decline(Decline::Price { message: failure.message }, out);
+                    return self.decline(
+                        Decline::Price {
+                            message: failure.message,
+                        },
+                        out,
+                    );
                 }
                 let retry_at = self.retry_at(cx);
                 return self.goto(Phase::Pricing { retry_at });
@@ -473,13 +533,18 @@ impl Order {
     fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) -> Self {
         match self.phase.clone() {
             Phase::Bidding { ending } => self.bid_sent(cx, result, ending, out),
-            Phase::Closing { retry_at: None, ending } => match result {
+            Phase::Closing {
+                retry_at: None,
+                ending,
+            } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
                 Ok(TxOutcome::Rejected { .. }) => self.check(cx, Some(ending), BlockTime::default(), out),
                 // Look at the bid once the transaction can no longer land; closing twice is harmless.
-                Ok(TxOutcome::Unknown { expires }) => {
-                    self.goto(Phase::Unsure { expires, ending: Some(ending), again_after: expires })
-                }
+                Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
+                    expires,
+                    ending: Some(ending),
+                    again_after: expires,
+                }),
                 Err(_) => {
                     self.attempts += 1;
                     let retry_at = self.retry_at(cx);
@@ -513,20 +578,42 @@ impl Order {
                 self.attempts += 1;
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
-                self.goto(Phase::Unsure { expires, ending, again_after })
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after,
+                })
             }
-            (Ok(TxOutcome::Rejected { error: TxError::BidExists, .. }), ending) => {
-                self.check(cx, ending, BlockTime::default(), out)
-            }
+            (
+                Ok(TxOutcome::Rejected {
+                    error: TxError::BidExists,
+                    ..
+                }),
+                ending,
+            ) => self.check(cx, ending, BlockTime::default(), out),
             (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
-            (Ok(TxOutcome::Rejected { error: TxError::OrderNotOpen, .. }), None) => self.end(End::OrderClosed, out),
-            (Ok(TxOutcome::Rejected { code, log, .. }), None) => {
-                self.decline(Decline::Refused { message: format!("{code}: {log}") }, out)
-            }
+            (
+                Ok(TxOutcome::Rejected {
+                    error: TxError::OrderNotOpen,
+                    ..
+                }),
+                None,
+            ) => self.end(End::OrderClosed, out),
+            (Ok(TxOutcome::Rejected { code, log, .. }), None) => self.decline(
+                Decline::Refused {
+                    message: format!("{code}: {log}"),
+                },
+                out,
+            ),
             (Err(failure), None) => {
                 self.attempts += 1;
                 if !failure.transient || self.attempts >= READ_ATTEMPTS {
-                    return self.decline(Decline::Unknown { message: failure.message }, out);
+                    return self.decline(
+                        Decline::Unknown {
+                            message: failure.message,
+                        },
+                        out,
+                    );
                 }
                 let retry_at = self.retry_at(cx);
                 self.goto(Phase::Ready { retry_at })
@@ -537,21 +624,36 @@ impl Order {
     /// The bid is on the chain since about now.
     fn opened(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         if let Some(price) = &self.price {
-            out.push(Action::Publish(Event::BidPlaced { bid: self.bid_id(cx), price: price.clone() }));
+            out.push(Action::Publish(Event::BidPlaced {
+                bid: self.bid_id(cx),
+                price: price.clone(),
+            }));
         }
         self.attempts = 0;
-        let deadline = cx.config.bid_timeout.map(|timeout| cx.now.block_time.plus(timeout));
+        let deadline = cx
+            .config
+            .bid_timeout
+            .map(|timeout| cx.now.block_time.plus(timeout));
         self.goto(Phase::Open { deadline })
     }
 
     fn check(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime, out: &mut Vec<Action>) -> Self {
         self.attempts = 0;
         out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
-        self.goto(Phase::Checking { retry_at: None, ending, expires })
+        self.goto(Phase::Checking {
+            retry_at: None,
+            ending,
+            expires,
+        })
     }
 
     fn found(mut self, cx: &Cx<'_>, result: Result<Observed<Bid>, Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Checking { retry_at: None, ending, expires } = self.phase.clone() else {
+        let Phase::Checking {
+            retry_at: None,
+            ending,
+            expires,
+        } = self.phase.clone()
+        else {
             return self.unexpected(out);
         };
         let bid = match result {
@@ -586,7 +688,11 @@ impl Order {
     fn check_again(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime) -> Self {
         self.attempts += 1;
         let retry_at = self.retry_at(cx);
-        self.goto(Phase::Checking { retry_at, ending, expires })
+        self.goto(Phase::Checking {
+            retry_at,
+            ending,
+            expires,
+        })
     }
 
     fn close(self, cx: &Cx<'_>, ending: End, out: &mut Vec<Action>) -> Self {
@@ -595,16 +701,26 @@ impl Order {
             return self.goto(Phase::Closing { retry_at, ending });
         }
         let reason = CloseReason::Unspecified;
-        out.push(Action::Call(Call::Broadcast(Msg::CloseBid { id: self.bid_id(cx), reason })));
-        self.goto(Phase::Closing { retry_at: None, ending })
+        out.push(Action::Call(Call::Broadcast(Msg::CloseBid {
+            id: self.bid_id(cx),
+            reason,
+        })));
+        self.goto(Phase::Closing {
+            retry_at: None,
+            ending,
+        })
     }
 
     fn bid_seen(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase.clone() {
             // Its own completion follows.
-            Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => self,
+            Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
+                self
+            }
             Phase::Unsure { ending: None, .. } => self.opened(cx, out),
-            Phase::Unsure { ending: Some(ending), .. } => self.close(cx, ending, out),
+            Phase::Unsure {
+                ending: Some(ending), ..
+            } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
             Phase::Pricing { .. } | Phase::Ready { .. } => self.check(cx, None, BlockTime::default(), out),
             // Likewise; judging and reserving go on, and the chain refuses a second bid.
@@ -637,16 +753,28 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. } => self.end(End::OrderClosed, out),
-            Phase::Bidding { ending } => {
-                self.goto(Phase::Bidding { ending: Some(ending.unwrap_or(End::OrderClosed)) })
-            }
+            Phase::Bidding { ending } => self.goto(Phase::Bidding {
+                ending: Some(ending.unwrap_or(End::OrderClosed)),
+            }),
             Phase::Unsure { expires, ending, .. } => {
                 let ending = Some(ending.unwrap_or(End::OrderClosed));
-                self.goto(Phase::Unsure { expires, ending, again_after: expires })
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after: expires,
+                })
             }
-            Phase::Checking { retry_at, ending, expires } => {
+            Phase::Checking {
+                retry_at,
+                ending,
+                expires,
+            } => {
                 let ending = Some(ending.unwrap_or(End::OrderClosed));
-                self.goto(Phase::Checking { retry_at, ending, expires })
+                self.goto(Phase::Checking {
+                    retry_at,
+                    ending,
+                    expires,
+                })
             }
             // The chain closes the bid with the order; look, so that no deposit stays locked.
             Phase::Open { .. } => self.check(cx, Some(End::OrderClosed), BlockTime::default(), out),
@@ -680,20 +808,32 @@ impl Order {
             }
             Phase::Pricing { retry_at } if due(retry_at) => self.ask_price(out),
             Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
-            Phase::Unsure { expires, ending, again_after } if cx.now.block_time > again_after => {
+            Phase::Unsure {
+                expires,
+                ending,
+                again_after,
+            } if cx.now.block_time > again_after => {
                 // An unknown bid may be sent again at once: the chain takes one bid ever.
                 if ending.is_none() && again_after < expires && cx.may_write() && self.price.is_some() {
                     return self.bid(cx, out);
                 }
                 self.check(cx, ending, expires, out)
             }
-            Phase::Checking { retry_at, ending, expires } if due(retry_at) => {
+            Phase::Checking {
+                retry_at,
+                ending,
+                expires,
+            } if due(retry_at) => {
                 out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
-                self.goto(Phase::Checking { retry_at: None, ending, expires })
+                self.goto(Phase::Checking {
+                    retry_at: None,
+                    ending,
+                    expires,
+                })
             }
-            Phase::Open { deadline: Some(deadline) } if deadline <= cx.now.block_time => {
-                self.close(cx, End::BidTimeout, out)
-            }
+            Phase::Open {
+                deadline: Some(deadline),
+            } if deadline <= cx.now.block_time => self.close(cx, End::BidTimeout, out),
             Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
             Phase::Looking { .. }
             | Phase::Judging

@@ -60,8 +60,11 @@ impl Orders {
 
     /// Machines in the order of their ids.
     pub(super) fn machines(&self) -> Vec<(&OrderId, &Order)> {
-        let mut all: Vec<_> =
-            self.slots.iter().filter_map(|(id, s)| s.machine.as_ref().map(|m| (id, m))).collect();
+        let mut all: Vec<_> = self
+            .slots
+            .iter()
+            .filter_map(|(id, s)| s.machine.as_ref().map(|m| (id, m)))
+            .collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
@@ -98,8 +101,12 @@ impl Orders {
 
     /// Our record changed: what was declined may be accepted.
     pub(super) fn forget_declines(&mut self) {
-        let declined: Vec<_> =
-            self.ended.iter().filter(|(_, e)| **e == Ended::Declined).map(|(id, _)| id.clone()).collect();
+        let declined: Vec<_> = self
+            .ended
+            .iter()
+            .filter(|(_, e)| **e == Ended::Declined)
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in declined {
             self.ended.insert(id.clone(), Ended::MayPass);
             if self.retry.len() < RETRY_MAX {
@@ -127,7 +134,9 @@ impl Orders {
             End::Declined(decline) if decline.may_pass() && !had_bid => Some(Ended::MayPass),
             End::Declined(_) => Some(Ended::Declined),
         };
-        let Some(memory) = memory else { return self.forget_ended(id) };
+        let Some(memory) = memory else {
+            return self.forget_ended(id);
+        };
         self.ended.insert(id.clone(), memory);
         if memory == Ended::MayPass && self.retry.len() < RETRY_MAX {
             self.retry.insert(id.clone());
@@ -184,8 +193,12 @@ impl Engine {
     pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.orders.slots.get_mut(id) else { return };
-        let Some(machine) = slot.machine.take() else { return };
+        let Some(slot) = self.orders.slots.get_mut(id) else {
+            return;
+        };
+        let Some(machine) = slot.machine.take() else {
+            return;
+        };
         let mut actions = Vec::new();
         let had_bid = machine.may_have_bid();
         let machine = machine.transition(&cx, input, &mut actions);
@@ -211,7 +224,9 @@ impl Engine {
     }
 
     fn order_settle(&mut self, id: &OrderId) {
-        let Some(slot) = self.orders.slots.get_mut(id) else { return };
+        let Some(slot) = self.orders.slots.get_mut(id) else {
+            return;
+        };
         let Some(machine) = &slot.machine else { return };
         let new = (machine.mono_deadline(), machine.block_deadline());
         self.timers.set(|| Key::Order(id.clone()), &mut slot.timers, new);
@@ -219,7 +234,8 @@ impl Engine {
 
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
         if let Some(mut slot) = self.orders.slots.remove(id) {
-            self.timers.set(|| Key::Order(id.clone()), &mut slot.timers, (None, None));
+            self.timers
+                .set(|| Key::Order(id.clone()), &mut slot.timers, (None, None));
         }
         if self.order_of_group.get(&id.group) == Some(id) {
             self.order_of_group.remove(&id.group);
@@ -231,12 +247,22 @@ impl Engine {
                     return;
                 }
                 let (reason, message) = (decline.code().to_owned(), decline.to_string());
-                self.publish(Event::OrderDeclined { order: id.clone(), reason, message });
+                self.publish(Event::OrderDeclined {
+                    order: id.clone(),
+                    reason,
+                    message,
+                });
             }
             End::Won | End::Stopped => {}
             End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout if had_bid => {
-                let bid = BidId { order: id.clone(), provider: self.config.provider.clone() };
-                self.publish(Event::BidEnded { bid, outcome: end.code().to_owned() });
+                let bid = BidId {
+                    order: id.clone(),
+                    provider: self.config.provider.clone(),
+                };
+                self.publish(Event::BidEnded {
+                    bid,
+                    outcome: end.code().to_owned(),
+                });
             }
             End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout => {}
         }
@@ -267,7 +293,9 @@ impl Engine {
 
     /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
     pub(super) fn order_completed(&mut self, id: &OrderId, effect: super::EffectId, input: Input) {
-        let Some(slot) = self.orders.slots.get_mut(id) else { return };
+        let Some(slot) = self.orders.slots.get_mut(id) else {
+            return;
+        };
         if slot.inflight != Some(effect) {
             return;
         }
@@ -276,7 +304,9 @@ impl Engine {
     }
 
     fn judge(&mut self, id: &OrderId) {
-        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else { return };
+        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
+            return;
+        };
         let judged = match self.facts.needs(self.now.mono, id, &order.spec) {
             facts::Needs::Ready(audited) => {
                 let facts = bidding::Facts {
@@ -287,7 +317,9 @@ impl Engine {
                 if self.facts.is_registered() {
                     bidding::should_bid(&order, &facts, &self.config)
                 } else {
-                    Err(Decline::Unknown { message: "this provider is not registered on the chain".to_owned() })
+                    Err(Decline::Unknown {
+                        message: "this provider is not registered on the chain".to_owned(),
+                    })
                 }
             }
             facts::Needs::Failed(message) => Err(Decline::Unknown { message }),
@@ -306,7 +338,9 @@ impl Engine {
             self.orders.waiting_for_capacity.push(id.clone());
             return;
         }
-        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else { return };
+        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
+            return;
+        };
         let reserved = self.reservations.reserve(id, &order.spec);
         self.drive_order(id, Input::Reserved(reserved));
     }
@@ -338,7 +372,9 @@ impl Engine {
         }
         self.orders.retry_at = self.now.mono.plus(RETRY_PAUSE);
         for _ in 0..RETRY_BATCH {
-            let Some(id) = self.orders.retry_queue.pop_front() else { return };
+            let Some(id) = self.orders.retry_queue.pop_front() else {
+                return;
+            };
             let still_declined = self.orders.may_pass(&id) && !self.orders.slots.contains_key(&id);
             if still_declined {
                 self.order_heard(&id);

@@ -57,9 +57,15 @@ impl Engine {
                 continue;
             }
             live.insert(id.clone());
-            let deployment = snapshot.deployments.iter().find(|d| d.deployment.id == *id.deployment());
+            let deployment = snapshot
+                .deployments
+                .iter()
+                .find(|d| d.deployment.id == *id.deployment());
             let group = deployment.and_then(|d| d.groups.iter().find(|g| g.id == id.order.group));
-            let empty = self.reservations.units(&id.order).is_none_or(|units| units.is_empty());
+            let empty = self
+                .reservations
+                .units(&id.order)
+                .is_none_or(|units| units.is_empty());
             if empty {
                 self.reservations.unreserve(&id.order);
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
@@ -94,7 +100,10 @@ impl Engine {
                 (None, false) => self.order_known(&Arc::new(order.clone())),
             }
         }
-        for bid in bids.values().filter(|b| b.state == BidState::Open && !open.contains(&b.id.order)) {
+        for bid in bids
+            .values()
+            .filter(|b| b.state == BidState::Open && !open.contains(&b.id.order))
+        {
             if self.orders.get(&bid.id.order).is_none() {
                 let mut actions = Vec::new();
                 let machine = Order::stray(bid, &mut actions);
@@ -127,9 +136,17 @@ impl Engine {
     /// Takes over what the cluster has of ours, and deploys anew what it lost.
     pub(super) fn apply_workloads(&mut self, workloads: Workloads) {
         let ours = |lease: &LeaseId| lease.provider == self.config.provider;
-        let deployments: Vec<_> =
-            workloads.deployments.into_iter().filter(|d| ours(&d.lease)).map(Arc::new).collect();
-        let hostnames: Vec<_> = workloads.hostnames.into_iter().filter(|h| ours(&h.lease)).collect();
+        let deployments: Vec<_> = workloads
+            .deployments
+            .into_iter()
+            .filter(|d| ours(&d.lease))
+            .map(Arc::new)
+            .collect();
+        let hostnames: Vec<_> = workloads
+            .hostnames
+            .into_iter()
+            .filter(|h| ours(&h.lease))
+            .collect();
         for declared in hostnames {
             if self.hostnames.holder(&declared.hostname).is_none() {
                 self.hostnames.adopt(&declared.hostname, &declared.lease);
@@ -154,7 +171,10 @@ impl Engine {
     /// Deployed, at rest, and yet not in the cluster.
     pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>) -> Vec<LeaseId> {
         let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
-        let all = self.workloads.iter().filter(|(id, s)| !there.contains(id) && s.machine.as_ref().is_some_and(lost));
+        let all = self
+            .workloads
+            .iter()
+            .filter(|(id, s)| !there.contains(id) && s.machine.as_ref().is_some_and(lost));
         sorted(all.map(|(id, _)| id))
     }
 

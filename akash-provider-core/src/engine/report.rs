@@ -24,7 +24,12 @@ impl Engine {
             inventory_known: self.reservations.is_known(),
             cluster_known: self.cluster_known,
             orders: self.order_statuses(),
-            declines: self.orders.decline_counts.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            declines: self
+                .orders
+                .decline_counts
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), *v))
+                .collect(),
             recent_declines: self.decline_statuses(),
             leases: self.lease_infos(now),
             deployments: self.deployment_statuses(),
@@ -58,13 +63,16 @@ impl Engine {
     fn lease_infos(&self, now: Now) -> Vec<LeaseInfo> {
         let mut infos = Vec::new();
         for id in sorted(self.workloads.keys()) {
-            let Some(workload) = self.workload(&id) else { continue };
+            let Some(workload) = self.workload(&id) else {
+                continue;
+            };
             let Some(price) = workload.price() else { continue };
             infos.push(LeaseInfo {
                 price: price.clone(),
                 phase: workload.phase_name().to_owned(),
                 health: workload.health(),
-                known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis()).unwrap_or(u64::MAX),
+                known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis())
+                    .unwrap_or(u64::MAX),
                 generation: workload.generation(),
                 last_error: workload.last_error().map(str::to_owned),
                 ending: workload.ending().map(|e| e.reason),
@@ -81,7 +89,9 @@ impl Engine {
             return Some("release of the circuit breaker".to_owned());
         }
         match workload.chain_lane() {
-            ChainLane::Planned { deadline: Some(_), .. } => Some("the reclamation deadline".to_owned()),
+            ChainLane::Planned {
+                deadline: Some(_), ..
+            } => Some("the reclamation deadline".to_owned()),
             ChainLane::Planned { wake: Some(_), .. } => Some("leadership".to_owned()),
             ChainLane::Looking { retry_at: Some(_) } => Some("evidence from the chain".to_owned()),
             ChainLane::Unsure(_) => Some("the outcome of a transaction".to_owned()),
@@ -98,9 +108,13 @@ impl Engine {
     fn deployment_statuses(&self) -> Vec<DeploymentStatus> {
         let mut all = Vec::new();
         for id in sorted(self.deployments.keys()) {
-            let Some(machine) = self.deployments.get(&id).and_then(|s| s.machine.as_ref()) else { continue };
+            let Some(machine) = self.deployments.get(&id).and_then(|s| s.machine.as_ref()) else {
+                continue;
+            };
             all.push(DeploymentStatus {
-                manifest: machine.accepted_hash().map(|hash| data_encoding::HEXLOWER.encode(hash)),
+                manifest: machine
+                    .accepted_hash()
+                    .map(|hash| data_encoding::HEXLOWER.encode(hash)),
                 manifest_deadline: machine.manifest_deadline(),
                 waiting_requests: machine.waiting(),
                 deployment: id,

@@ -35,7 +35,11 @@ impl Engine {
             }
             ChainEvent::LeaseCreated { id, price } => {
                 let won = id.provider == self.config.provider;
-                let input = if won { order::Input::Won } else { order::Input::Lost };
+                let input = if won {
+                    order::Input::Won
+                } else {
+                    order::Input::Lost
+                };
                 self.drive_order(&id.order, input);
                 self.orders.forget_ended(&id.order);
                 if won {
@@ -132,12 +136,26 @@ impl Engine {
     pub(super) fn requested(&mut self, id: RequestId, request: Request) {
         if self.lifecycle == Lifecycle::Shutdown {
             let message = "the provider is stopping; ask again in a minute".to_owned();
-            return self.reply(id, Err(Refusal { kind: RefusalKind::Stopping, message }));
+            return self.reply(
+                id,
+                Err(Refusal {
+                    kind: RefusalKind::Stopping,
+                    message,
+                }),
+            );
         }
         match request {
-            Request::SubmitManifest { deployment, manifest, hash } => {
+            Request::SubmitManifest {
+                deployment,
+                manifest,
+                hash,
+            } => {
                 self.deployment_slot(&deployment);
-                let submission = deployment::Submission { request: Some(id), manifest, hash };
+                let submission = deployment::Submission {
+                    request: Some(id),
+                    manifest,
+                    hash,
+                };
                 self.drive_deployment(&deployment, deployment::Input::Submit(submission));
             }
             Request::Scan { dry_run } => self.scan_requested(id, dry_run),
@@ -145,13 +163,27 @@ impl Engine {
                 if self.leadership == Leadership::Standby =>
             {
                 let message = "this instance is a standby; ask the leading one".to_owned();
-                self.reply(id, Err(Refusal { kind: RefusalKind::NotLeader, message }));
+                self.reply(
+                    id,
+                    Err(Refusal {
+                        kind: RefusalKind::NotLeader,
+                        message,
+                    }),
+                );
             }
-            Request::TransferHostnames { lease, hostnames } => self.transfer_hostnames(id, &lease, &hostnames),
+            Request::TransferHostnames { lease, hostnames } => {
+                self.transfer_hostnames(id, &lease, &hostnames)
+            }
             Request::EndLease { lease, reason } => {
                 let refusal = self.end_refusal(&lease, reason);
                 if refusal.is_none() {
-                    self.drive_workload(&lease, workload::Input::End { reason, granted: true });
+                    self.drive_workload(
+                        &lease,
+                        workload::Input::End {
+                            reason,
+                            granted: true,
+                        },
+                    );
                 }
                 self.reply(id, refusal.map_or(Ok(Reply::Done), Err));
             }
@@ -164,12 +196,21 @@ impl Engine {
 
     fn end_refusal(&self, lease: &LeaseId, reason: crate::types::CloseReason) -> Option<Refusal> {
         if !reason.is_providers() {
-            let message = format!("reason {} is not a provider's; give one from 10000 to 19999", reason.code());
-            return Some(Refusal { kind: RefusalKind::Rejected, message });
+            let message = format!(
+                "reason {} is not a provider's; give one from 10000 to 19999",
+                reason.code()
+            );
+            return Some(Refusal {
+                kind: RefusalKind::Rejected,
+                message,
+            });
         }
         if !self.has_lease(lease) {
             let message = format!("no live lease {lease} with this provider");
-            return Some(Refusal { kind: RefusalKind::NoLease, message });
+            return Some(Refusal {
+                kind: RefusalKind::NoLease,
+                message,
+            });
         }
         None
     }

@@ -58,7 +58,13 @@ impl Engine {
             self.scan.requests.push((id, dry_run));
         } else {
             let message = "the chain is not known yet; ask again when the provider is ready".to_owned();
-            self.reply(id, Err(Refusal { kind: RefusalKind::Unavailable, message }));
+            self.reply(
+                id,
+                Err(Refusal {
+                    kind: RefusalKind::Unavailable,
+                    message,
+                }),
+            );
         }
     }
 
@@ -74,7 +80,12 @@ impl Engine {
             return;
         }
         let dry_run = asked && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
-        self.scan.running = Some(Running { cluster_only, dry_run, snapshot: None, workloads: None });
+        self.scan.running = Some(Running {
+            cluster_only,
+            dry_run,
+            snapshot: None,
+            workloads: None,
+        });
         self.scan.cluster_wanted = false;
         if !dry_run {
             self.scan.next = Some(self.now.mono.plus(self.config.scan_interval));
@@ -101,8 +112,15 @@ impl Engine {
 
     fn scan_finish(&mut self) {
         let complete = |r: &Running| r.workloads.is_some() && (r.cluster_only || r.snapshot.is_some());
-        let Some(running) = self.scan.running.take_if(|r| complete(r)) else { return };
-        let Running { cluster_only, dry_run, snapshot, workloads } = running;
+        let Some(running) = self.scan.running.take_if(|r| complete(r)) else {
+            return;
+        };
+        let Running {
+            cluster_only,
+            dry_run,
+            snapshot,
+            workloads,
+        } = running;
         if cluster_only {
             return match workloads {
                 Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false),
@@ -135,14 +153,22 @@ impl Engine {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
         let old = snapshot.height < self.height;
-        old.then(|| format!("the node is at height {}, {} is processed", snapshot.height, self.height))
+        old.then(|| {
+            format!(
+                "the node is at height {}, {} is processed",
+                snapshot.height, self.height
+            )
+        })
     }
 
     fn scan_succeeded(&mut self, snapshot: Option<&Arc<Snapshot>>, workloads: Workloads, dry_run: bool) {
         self.scan.attempts = 0;
         // What the very first look at the cluster brings is no drift.
-        let findings =
-            if self.cluster_known { self.compare(snapshot.map(|s| &**s), &workloads) } else { Vec::new() };
+        let findings = if self.cluster_known {
+            self.compare(snapshot.map(|s| &**s), &workloads)
+        } else {
+            Vec::new()
+        };
         if !dry_run {
             if let Some(snapshot) = snapshot {
                 self.apply_snapshot(snapshot);
@@ -161,7 +187,10 @@ impl Engine {
     fn scan_failed(&mut self, failure: &Failure) {
         self.scan.next = Some(self.now.mono.plus(backoff::after(self.scan.attempts)));
         self.scan.attempts = self.scan.attempts.saturating_add(1);
-        self.fail_scans(RefusalKind::Unavailable, &format!("the scan could not be made: {failure}; ask again"));
+        self.fail_scans(
+            RefusalKind::Unavailable,
+            &format!("the scan could not be made: {failure}; ask again"),
+        );
     }
 
     pub(super) fn refuse_scans(&mut self) {
@@ -170,7 +199,13 @@ impl Engine {
 
     fn fail_scans(&mut self, kind: RefusalKind, message: &str) {
         for (request, _) in self.scan.requests.drain(..).collect::<Vec<_>>() {
-            self.reply(request, Err(Refusal { kind, message: message.to_owned() }));
+            self.reply(
+                request,
+                Err(Refusal {
+                    kind,
+                    message: message.to_owned(),
+                }),
+            );
         }
     }
 
@@ -191,11 +226,15 @@ impl Engine {
         let there: BTreeSet<&LeaseId> = workloads.deployments.iter().map(|d| &d.lease).collect();
         for lease in there.iter().filter(|l| l.provider == self.config.provider) {
             if !self.workloads.contains_key(*lease) {
-                findings.push(format!("workload {lease} runs without a known lease: its lease is looked at"));
+                findings.push(format!(
+                    "workload {lease} runs without a known lease: its lease is looked at"
+                ));
             }
         }
         for lease in self.lost_workloads(&there) {
-            findings.push(format!("lease {lease} is deployed but not in the cluster: it is deployed again"));
+            findings.push(format!(
+                "lease {lease} is deployed but not in the cluster: it is deployed again"
+            ));
         }
         for order in self.ownerless_reservations() {
             findings.push(format!("reservation {order} has no owner: it is released"));
@@ -213,21 +252,36 @@ impl Engine {
         let leased: BTreeSet<&OrderId> = self.workloads.keys().map(|l| &l.order).collect();
         let owned = |order: &OrderId| {
             leased.contains(order)
-                || self.orders.get(order).is_some_and(super::order::Order::holds_reservation)
+                || self
+                    .orders
+                    .get(order)
+                    .is_some_and(super::order::Order::holds_reservation)
         };
-        self.reservations.orders().filter(|order| !owned(order)).cloned().collect()
+        self.reservations
+            .orders()
+            .filter(|order| !owned(order))
+            .cloned()
+            .collect()
     }
 
     fn compare_leases(&self, snapshot: &Snapshot, findings: &mut Vec<String>) {
-        let live: BTreeSet<&LeaseId> =
-            snapshot.leases.iter().filter(|r| r.lease.state.is_live()).map(|r| &r.lease.id).collect();
+        let live: BTreeSet<&LeaseId> = snapshot
+            .leases
+            .iter()
+            .filter(|r| r.lease.state.is_live())
+            .map(|r| &r.lease.id)
+            .collect();
         for lease in live.iter().filter(|l| l.provider == self.config.provider) {
             if !self.workloads.contains_key(*lease) {
-                findings.push(format!("lease {lease} is live on the chain and was not known: it is taken over"));
+                findings.push(format!(
+                    "lease {lease} is live on the chain and was not known: it is taken over"
+                ));
             }
         }
         for lease in self.live_leases().iter().filter(|l| !live.contains(l)) {
-            findings.push(format!("lease {lease} is not among the live ones on the chain: its record is looked at"));
+            findings.push(format!(
+                "lease {lease} is not among the live ones on the chain: its record is looked at"
+            ));
         }
     }
 
@@ -248,12 +302,18 @@ impl Engine {
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
         for (id, machine) in self.orders.machines() {
             if matches!(machine.phase(), Phase::Open { .. }) && !open.contains(id) {
-                findings.push(format!("order {id} is over and our bid was thought open: it is looked at"));
+                findings.push(format!(
+                    "order {id} is over and our bid was thought open: it is looked at"
+                ));
             }
         }
     }
 }
 
 fn lagging(message: String) -> Failure {
-    Failure { kind: crate::error::ErrorKind::Unavailable, transient: true, message }
+    Failure {
+        kind: crate::error::ErrorKind::Unavailable,
+        transient: true,
+        message,
+    }
 }

@@ -57,10 +57,18 @@ impl Timers {
     /// Machines whose deadlines have come, each once, in the order of the deadlines. Their entries stay: the
     /// machine moves them in its step, or keeps them and is woken again by the next one.
     pub(super) fn take_due(&self, now: Now) -> Vec<Key> {
-        let mut due: Vec<Key> =
-            self.mono.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, key)| key.clone()).collect();
+        let mut due: Vec<Key> = self
+            .mono
+            .iter()
+            .take_while(|(at, _)| *at <= now.mono)
+            .map(|(_, key)| key.clone())
+            .collect();
         let both: BTreeSet<Key> = due.iter().cloned().collect();
-        let block = self.block.iter().take_while(|(at, _)| *at <= now.block_time).map(|(_, key)| key);
+        let block = self
+            .block
+            .iter()
+            .take_while(|(at, _)| *at <= now.block_time)
+            .map(|(_, key)| key);
         due.extend(block.filter(|key| !both.contains(*key)).cloned());
         due
     }

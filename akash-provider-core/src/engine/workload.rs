@@ -143,7 +143,11 @@ impl Workload {
     /// A lease of ours, without manifest yet.
     #[must_use]
     pub fn leased(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
-        Self { price: Some(price.clone()), reclamation, ..Self::orphan(lease) }
+        Self {
+            price: Some(price.clone()),
+            reclamation,
+            ..Self::orphan(lease)
+        }
     }
 
     /// A workload of which no lease is known: it is looked at, and nothing more without evidence.
@@ -259,10 +263,17 @@ impl Workload {
     pub fn mono_deadline(&self, cx: &Cx<'_>) -> Option<Mono> {
         let cluster = match self.cluster {
             ClusterLane::Retry(at) => Some(at),
-            ClusterLane::Idle | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => None,
+            ClusterLane::Idle | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => {
+                None
+            }
         };
-        let health = self.health_limit(cx).and_then(|limit| self.health.deadline(limit));
-        [cluster, self.chain.mono_deadline(), health].into_iter().flatten().min()
+        let health = self
+            .health_limit(cx)
+            .and_then(|limit| self.health.deadline(limit));
+        [cluster, self.chain.mono_deadline(), health]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Block time at which it wants a `Wake`.
@@ -307,20 +318,29 @@ impl Workload {
         purge.retain(|name| !deployment.hostnames.iter().any(|h| h.hostname == *name));
         purge.sort();
         purge.dedup();
-        self.desired = Some(Desired { deployment, purge, generation });
+        self.desired = Some(Desired {
+            deployment,
+            purge,
+            generation,
+        });
         self.cluster_attempts = 0;
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
         }
         // The reason to end it for a missing manifest is gone, if nothing was sent yet.
-        if self.ending.is_some_and(|e| e.reason == CloseReason::ManifestTimeout && !e.granted) {
+        if self
+            .ending
+            .is_some_and(|e| e.reason == CloseReason::ManifestTimeout && !e.granted)
+        {
             self.ending = None;
             self.chain = ChainLane::Idle;
         }
     }
 
     fn deployed(&mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) {
-        let ClusterLane::Deploying(generation) = self.cluster else { return out.push(Action::Unexpected) };
+        let ClusterLane::Deploying(generation) = self.cluster else {
+            return out.push(Action::Unexpected);
+        };
         match result {
             Ok(()) => {
                 self.cluster = ClusterLane::Idle;
@@ -330,11 +350,17 @@ impl Workload {
                 if let Some(desired) = self.desired.as_mut().filter(|d| d.generation == generation) {
                     desired.purge = Vec::new();
                 }
-                out.push(Action::Publish(Event::Deployed { lease: self.lease.clone(), generation }));
+                out.push(Action::Publish(Event::Deployed {
+                    lease: self.lease.clone(),
+                    generation,
+                }));
             }
             Err(failure) => {
                 let message = failure.message.clone();
-                out.push(Action::Publish(Event::DeployFailed { lease: self.lease.clone(), message }));
+                out.push(Action::Publish(Event::DeployFailed {
+                    lease: self.lease.clone(),
+                    message,
+                }));
                 self.cluster_failed(cx, failure);
             }
         }
@@ -369,8 +395,13 @@ impl Workload {
             Health::Good => "good",
             Health::Bad => "bad",
         };
-        out.push(Action::Publish(Event::HealthChanged { lease: self.lease.clone(), health: word.to_owned() }));
-        let moot = self.ending.is_some_and(|e| e.reason == CloseReason::Unstable && !e.granted);
+        out.push(Action::Publish(Event::HealthChanged {
+            lease: self.lease.clone(),
+            health: word.to_owned(),
+        }));
+        let moot = self
+            .ending
+            .is_some_and(|e| e.reason == CloseReason::Unstable && !e.granted);
         if health == Health::Good && moot {
             self.ending = None;
             self.chain = ChainLane::Idle;
@@ -380,7 +411,10 @@ impl Workload {
     }
 
     fn watch_health(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
-        if self.health_limit(cx).is_some_and(|limit| self.health.known_bad(cx.now.mono) >= limit) {
+        if self
+            .health_limit(cx)
+            .is_some_and(|limit| self.health.known_bad(cx.now.mono) >= limit)
+        {
             self.end(CloseReason::Unstable, false, out);
         }
     }
@@ -400,7 +434,10 @@ impl Workload {
             Some(_) => {}
             None => {
                 self.ending = Some(Ending { reason, granted });
-                out.push(Action::Publish(Event::LeaseEnding { lease: self.lease.clone(), reason }));
+                out.push(Action::Publish(Event::LeaseEnding {
+                    lease: self.lease.clone(),
+                    reason,
+                }));
                 if !granted {
                     out.push(Action::AskBreaker);
                 }
@@ -423,7 +460,10 @@ impl Workload {
         match self.cluster {
             ClusterLane::Idle => {}
             ClusterLane::Retry(at) if at <= cx.now.mono => {}
-            ClusterLane::Retry(_) | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => {
+            ClusterLane::Retry(_)
+            | ClusterLane::Deploying(_)
+            | ClusterLane::TearingDown
+            | ClusterLane::Gone => {
                 return;
             }
         }

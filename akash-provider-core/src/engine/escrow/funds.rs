@@ -28,7 +28,10 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
         let balance = record.escrow.funds.get(denom).copied().unwrap_or(Dec::ZERO);
         let owed = rate.checked_mul_int(since);
         // An amount beyond all numbers is owed: nothing can be left.
-        let left = owed.and_then(|o| balance.checked_sub(o)).and_then(|r| r.div_floor_int(rate)).unwrap_or(0);
+        let left = owed
+            .and_then(|o| balance.checked_sub(o))
+            .and_then(|r| r.div_floor_int(rate))
+            .unwrap_or(0);
         shortest = Some(shortest.map_or(left, |s| s.min(left)));
     }
     shortest
@@ -40,7 +43,10 @@ pub fn next_check(blocks_left: Option<u64>, config: &Config) -> Duration {
     let block = config.average_block_time;
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);
     let in_interval = u64::try_from(in_interval).unwrap_or(u64::MAX);
-    blocks_as_time(blocks_left.map_or(in_interval, |blocks| blocks.min(in_interval)), block)
+    blocks_as_time(
+        blocks_left.map_or(in_interval, |blocks| blocks.min(in_interval)),
+        block,
+    )
 }
 
 /// That many average blocks as time; saturates.

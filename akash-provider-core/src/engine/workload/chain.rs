@@ -97,7 +97,10 @@ impl Workload {
 
     pub(super) fn reclaiming(&mut self, deadline: BlockTime) {
         let window = self.reclamation.as_ref().map(|r| r.window).unwrap_or_default();
-        self.reclamation = Some(Reclamation { window, deadline: Some(deadline) });
+        self.reclamation = Some(Reclamation {
+            window,
+            deadline: Some(deadline),
+        });
         if let ChainLane::AwaitEvent(_) = self.chain {
             self.chain = ChainLane::Idle;
         }
@@ -157,7 +160,10 @@ impl Workload {
             return;
         };
         if !ending.granted {
-            self.chain = ChainLane::Planned { wake: None, deadline: None };
+            self.chain = ChainLane::Planned {
+                wake: None,
+                deadline: None,
+            };
             return;
         }
         let id = self.lease.clone();
@@ -165,9 +171,14 @@ impl Workload {
         let msg = match &self.reclamation {
             None => Msg::CloseBid { id, reason },
             Some(Reclamation { deadline: None, .. }) => Msg::StartReclaim { id, reason },
-            Some(Reclamation { deadline: Some(at), .. }) if *at <= cx.now.block_time => Msg::CloseBid { id, reason },
+            Some(Reclamation {
+                deadline: Some(at), ..
+            }) if *at <= cx.now.block_time => Msg::CloseBid { id, reason },
             Some(Reclamation { deadline, .. }) => {
-                self.chain = ChainLane::Planned { wake: None, deadline: *deadline };
+                self.chain = ChainLane::Planned {
+                    wake: None,
+                    deadline: *deadline,
+                };
                 return;
             }
         };
@@ -195,9 +206,17 @@ impl Workload {
                 }
             }
             Ok(TxOutcome::Unknown { expires }) => ChainLane::Unsure(expires),
-            Ok(TxOutcome::Rejected { error: TxError::UnknownBid | TxError::LeaseNotActive, .. }) => {
+            Ok(TxOutcome::Rejected {
+                error: TxError::UnknownBid | TxError::LeaseNotActive,
+                ..
+            }) => {
                 let (height, since) = (cx.height, cx.now.mono);
-                self.hear(Heard { height, since, by: HeardBy::Chain, reason: None });
+                self.hear(Heard {
+                    height,
+                    since,
+                    by: HeardBy::Chain,
+                    reason: None,
+                });
                 ChainLane::Idle
             }
             // The record knows better than we do what comes next.
@@ -217,7 +236,10 @@ impl Workload {
 
     /// The announcement's event came before its completion: the deadline is known and lies ahead.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
-        self.reclamation.as_ref().and_then(|r| r.deadline).is_some_and(|at| at > cx.now.block_time)
+        self.reclamation
+            .as_ref()
+            .and_then(|r| r.deadline)
+            .is_some_and(|at| at > cx.now.block_time)
     }
 
     pub(super) fn seen(
@@ -229,7 +251,9 @@ impl Workload {
         if self.chain != (ChainLane::Looking { retry_at: None }) {
             return out.push(Action::Unexpected);
         }
-        let Ok(observed) = result else { return self.look_again(cx) };
+        let Ok(observed) = result else {
+            return self.look_again(cx);
+        };
         match evidence::weigh(cx.config, cx.now.mono, self.heard.as_ref(), observed) {
             Verdict::Undecided(_) => self.look_again(cx),
             Verdict::Live(record) => {
@@ -252,7 +276,12 @@ impl Workload {
         let (height, since) = (cx.height, cx.now.mono);
         // Without anything heard this is the first evidence; a later reading must agree.
         let Some(heard) = self.heard else {
-            self.heard = Some(Heard { height, since, by: HeardBy::Scan, reason });
+            self.heard = Some(Heard {
+                height,
+                since,
+                by: HeardBy::Scan,
+                reason,
+            });
             return self.look_again(cx);
         };
         self.closed_because = reason.or(heard.reason);

@@ -44,7 +44,9 @@ pub enum Verdict {
 /// Weighs a reading.
 #[must_use]
 pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<LeaseRecord>) -> Verdict {
-    let Some(record) = seen.value else { return Verdict::Undecided("the record was not found") };
+    let Some(record) = seen.value else {
+        return Verdict::Undecided("the record was not found");
+    };
     if heard.is_some_and(|h| seen.height <= h.height) {
         return Verdict::Undecided("the record was read at an older height");
     }
