@@ -184,6 +184,8 @@ pub struct Order {
     units: Option<Arc<Vec<ResourceUnit>>>,
     price: Option<DecCoin>,
     attempts: u32,
+    /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
+    landed: bool,
 }
 
 impl Order {
@@ -214,6 +216,7 @@ impl Order {
         }));
         Self {
             price: Some(bid.price.clone()),
+            landed: true,
             ..Self::at(&bid.id.order, Phase::Open { deadline })
         }
     }
@@ -228,6 +231,7 @@ impl Order {
         };
         Self {
             price: Some(bid.price.clone()),
+            landed: true,
             ..Self::at(&bid.id.order, phase)
         }
     }
@@ -240,6 +244,7 @@ impl Order {
             units: None,
             price: None,
             attempts: 0,
+            landed: false,
         }
     }
 
@@ -538,7 +543,7 @@ impl Order {
                 ending,
             } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
-                Ok(TxOutcome::Rejected { .. }) => self.check(cx, Some(ending), BlockTime::default(), out),
+                Ok(TxOutcome::Rejected { .. }) => self.check_landed(cx, Some(ending), out),
                 // Look at the bid once the transaction can no longer land; closing twice is harmless.
                 Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
                     expires,
@@ -573,7 +578,7 @@ impl Order {
     ) -> Self {
         match (result, ending) {
             (Ok(TxOutcome::Committed { .. }), None) => self.opened(cx, out),
-            (Ok(TxOutcome::Committed { .. }), ending) => self.check(cx, ending, BlockTime::default(), out),
+            (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
             (Ok(TxOutcome::Unknown { expires }), ending) => {
                 self.attempts += 1;
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
@@ -590,7 +595,7 @@ impl Order {
                     ..
                 }),
                 ending,
-            ) => self.check(cx, ending, BlockTime::default(), out),
+            ) => self.check_landed(cx, ending, out),
             (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
             (
                 Ok(TxOutcome::Rejected {
@@ -630,11 +635,17 @@ impl Order {
             }));
         }
         self.attempts = 0;
+        self.landed = true;
         let deadline = cx
             .config
             .bid_timeout
             .map(|timeout| cx.now.block_time.plus(timeout));
         self.goto(Phase::Open { deadline })
+    }
+
+    fn check_landed(mut self, cx: &Cx<'_>, ending: Option<End>, out: &mut Vec<Action>) -> Self {
+        self.landed = true;
+        self.check(cx, ending, BlockTime::default(), out)
     }
 
     fn check(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime, out: &mut Vec<Action>) -> Self {
@@ -656,10 +667,11 @@ impl Order {
         else {
             return self.unexpected(out);
         };
-        let bid = match result {
-            Ok(seen) => seen.value,
+        let (bid, height) = match result {
+            Ok(seen) => (seen.value, seen.height),
             Err(_) => return self.check_again(cx, ending, expires),
         };
+        self.landed |= bid.is_some();
         match (bid.as_ref().map(|b| b.state), ending) {
             (Some(BidState::Open), None) => {
                 self.price = bid.map(|b| b.price);
@@ -670,19 +682,20 @@ impl Order {
             (Some(BidState::Lost), _) => self.end(End::Lost, out),
             // The lease's own event or the next snapshot hands it over; until then the reservation stays.
             (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
-            (None, ending) if cx.now.block_time > expires && expires > BlockTime::default() => {
+            // Not found is evidence only where the bid never showed, the reading is not older than what was
+            // processed, and nothing can land any more: the transaction has expired, or the order is over.
+            (None, ending)
+                if !self.landed && height >= cx.height && self.cannot_land(cx, ending.as_ref(), expires) =>
+            {
                 let message = "the bid's transaction expired without landing".to_owned();
-                self.attempts = 0;
                 self.end(ending.unwrap_or(End::Declined(Decline::Unknown { message })), out)
             }
-            (None, ending) => {
-                // Not found is not evidence: the node may lag. An ended order stops mattering after a while.
-                if ending.is_some() && self.attempts >= READ_ATTEMPTS {
-                    return self.end(ending.unwrap_or(End::OrderClosed), out);
-                }
-                self.check_again(cx, ending, expires)
-            }
+            (None, ending) => self.check_again(cx, ending, expires),
         }
+    }
+
+    fn cannot_land(&self, cx: &Cx<'_>, ending: Option<&End>, expires: BlockTime) -> bool {
+        cx.now.block_time > expires || ending == Some(&End::OrderClosed)
     }
 
     fn check_again(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime) -> Self {
@@ -722,7 +735,7 @@ impl Order {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
-            Phase::Pricing { .. } | Phase::Ready { .. } => self.check(cx, None, BlockTime::default(), out),
+            Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
             // Likewise; judging and reserving go on, and the chain refuses a second bid.
             Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self,
             Phase::Done(_) => self.unexpected(out),
@@ -777,7 +790,7 @@ impl Order {
                 })
             }
             // The chain closes the bid with the order; look, so that no deposit stays locked.
-            Phase::Open { .. } => self.check(cx, Some(End::OrderClosed), BlockTime::default(), out),
+            Phase::Open { .. } => self.check_landed(cx, Some(End::OrderClosed), out),
             Phase::Closing { .. } => self,
             Phase::Done(_) => self.unexpected(out),
         }
@@ -785,7 +798,7 @@ impl Order {
 
     fn doubt(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase {
-            Phase::Open { .. } => self.check(cx, None, BlockTime::default(), out),
+            Phase::Open { .. } => self.check_landed(cx, None, out),
             Phase::Looking { .. }
             | Phase::Judging
             | Phase::Reserving

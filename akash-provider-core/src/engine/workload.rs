@@ -286,10 +286,10 @@ impl Workload {
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
-            Input::Desire(deployment, purge) => self.desire(deployment, purge),
+            Input::Desire(deployment, purge) => self.desire(deployment, purge, out),
             Input::Adopt(deployment) => {
                 if self.desired.is_none() {
-                    self.desire(deployment, Vec::new());
+                    self.desire(deployment, Vec::new(), out);
                 }
             }
             Input::Deployed(result) => self.deployed(cx, result, out),
@@ -309,7 +309,7 @@ impl Workload {
         self
     }
 
-    fn desire(&mut self, deployment: Arc<Deployment>, mut purge: Vec<String>) {
+    fn desire(&mut self, deployment: Arc<Deployment>, mut purge: Vec<String>, out: &mut Vec<Action>) {
         let generation = self.desired.as_ref().map_or(1, |d| d.generation + 1);
         // Names an undeployed version gave up are still to be purged, unless they are wanted again.
         if let Some(old) = self.desired.take() {
@@ -327,13 +327,17 @@ impl Workload {
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
         }
-        // The reason to end it for a missing manifest is gone, if nothing was sent yet.
-        if self
-            .ending
-            .is_some_and(|e| e.reason == CloseReason::ManifestTimeout && !e.granted)
-        {
+        self.call_off(CloseReason::ManifestTimeout, out);
+    }
+
+    /// The reason to end it is gone, and nothing was sent yet.
+    fn call_off(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
+        if self.ending.is_some_and(|e| e.reason == reason && !e.granted) {
             self.ending = None;
-            self.chain = ChainLane::Idle;
+            out.push(Action::CancelBreaker);
+            if let ChainLane::Planned { .. } = self.chain {
+                self.chain = ChainLane::Idle;
+            }
         }
     }
 
@@ -399,13 +403,8 @@ impl Workload {
             lease: self.lease.clone(),
             health: word.to_owned(),
         }));
-        let moot = self
-            .ending
-            .is_some_and(|e| e.reason == CloseReason::Unstable && !e.granted);
-        if health == Health::Good && moot {
-            self.ending = None;
-            self.chain = ChainLane::Idle;
-            out.push(Action::CancelBreaker);
+        if health == Health::Good {
+            self.call_off(CloseReason::Unstable, out);
         }
         self.watch_health(cx, out);
     }
@@ -426,6 +425,10 @@ impl Workload {
     }
 
     fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<Action>) {
+        // It is over already; what the breaker is asked for now is the teardown.
+        if let ChainLane::Confirmed { .. } = self.chain {
+            return;
+        }
         match &mut self.ending {
             Some(ending) if granted && !ending.granted => {
                 *ending = Ending { reason, granted };

@@ -1,0 +1,292 @@
+//! The deployment machine against tenants who submit, a chain that answers late and a cluster that fails.
+
+use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
+use crate::search::{World, explore};
+use akash_provider_core::cluster;
+use akash_provider_core::engine::deployment::{Accepted, Action, Deployment, Input, Phase, Submission};
+use akash_provider_core::engine::{Call, Refusal, RefusalKind, RequestId};
+use akash_provider_core::manifest::{Group, Manifest};
+use akash_provider_core::types::{self, BlockTime, DeploymentRecord, EscrowAccount};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Owed {
+    Fetch,
+    Record,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct DeploymentWorld {
+    machine: Deployment,
+    clock: Clock,
+    owed: Option<Owed>,
+    lease: bool,
+    deadline: BlockTime,
+    /// Request → answers it got.
+    asked: BTreeMap<u64, u8>,
+    recorded: bool,
+    delivered: bool,
+    claimed: bool,
+    ended: u8,
+    valid: bool,
+    submissions: u64,
+    /// How often the deadline may still be reached; one that comes while recording moves on.
+    blocks: u8,
+    budget: u8,
+    wrong: Option<&'static str>,
+}
+
+fn submission(id: u64) -> Submission {
+    Submission {
+        request: Some(RequestId(id)),
+        manifest: Arc::new(Manifest { groups: Vec::new() }),
+        hash: [1; 32],
+    }
+}
+
+fn accepted() -> Accepted {
+    let deployment = cluster::Deployment {
+        lease: bid_id(),
+        group: Arc::new(Group {
+            name: "g".to_owned(),
+            services: Vec::new(),
+        }),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 0,
+    };
+    Accepted {
+        deployments: vec![Arc::new(deployment)],
+        purge: Vec::new(),
+    }
+}
+
+fn record() -> DeploymentRecord {
+    let id = order_id().deployment().clone();
+    let deployment = types::Deployment {
+        id,
+        active: true,
+        hash: [1; 32],
+        created_at: 1,
+        reclamation_min_window: None,
+    };
+    let escrow = EscrowAccount {
+        funds: BTreeMap::new(),
+        settled_at: 1,
+    };
+    DeploymentRecord {
+        deployment,
+        groups: Vec::new(),
+        escrow,
+        leases: Vec::new(),
+    }
+}
+
+impl DeploymentWorld {
+    fn start(budget: u8) -> Self {
+        let clock = Clock::new();
+        let deadline = clock.block_time.plus(Duration::from_secs(300));
+        let world = Self {
+            machine: Deployment::new(order_id().deployment()),
+            clock,
+            owed: None,
+            lease: true,
+            deadline,
+            asked: BTreeMap::new(),
+            recorded: false,
+            delivered: false,
+            claimed: false,
+            ended: 0,
+            valid: true,
+            submissions: 3,
+            blocks: 3,
+            budget,
+            wrong: None,
+        };
+        world.feed(Input::LeaseAdded {
+            lease: bid_id(),
+            deadline: Some(deadline),
+            has_manifest: false,
+        })
+    }
+
+    fn feed(mut self, input: Input) -> Self {
+        let mut out = Vec::new();
+        self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
+        for action in out {
+            self.act(action);
+        }
+        self
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Call(call) => {
+                if self.owed.is_some() {
+                    self.wrong = Some("one call at a time");
+                }
+                self.owed = Some(match call {
+                    Call::FetchDeployment(_) => Owed::Fetch,
+                    Call::Record(_) => Owed::Record,
+                    other => panic!("a deployment never asks for {other:?}"),
+                });
+            }
+            Action::Check(..) => {
+                let refusal = Refusal {
+                    kind: RefusalKind::InvalidManifest,
+                    message: "wrong".to_owned(),
+                };
+                let checked = if self.valid && self.lease {
+                    Ok(accepted())
+                } else {
+                    Err(refusal)
+                };
+                self.claimed |= checked.is_ok();
+                *self = self.clone().feed(Input::Checked(checked));
+            }
+            Action::Undo(_) => self.claimed = false,
+            Action::Reply(RequestId(id), result) => {
+                *self.asked.entry(id).or_default() += 1;
+                if result.is_ok() && !self.recorded {
+                    self.wrong = Some("durable before the answer");
+                }
+            }
+            Action::Deliver { .. } => self.delivered = true,
+            Action::EndLease(..) => {
+                self.ended += 1;
+                if self.delivered {
+                    self.wrong = Some("a lease with a manifest is not given up");
+                }
+                if self.clock.block_time < self.deadline {
+                    self.wrong = Some("no lease is given up before its deadline");
+                }
+            }
+            Action::Publish(_) | Action::Unexpected => {}
+        }
+    }
+
+    fn completions(&self, all: &mut Vec<(String, Self)>) {
+        let complete = |input: Input, cost: u8, recorded: bool| {
+            let mut next = self.clone();
+            next.owed = None;
+            next.budget -= cost;
+            next.recorded |= recorded;
+            next.feed(input)
+        };
+        match self.owed {
+            None => {}
+            Some(Owed::Fetch) => {
+                all.push((
+                    "record read".to_owned(),
+                    complete(Input::Fetched(Ok(Some(record()))), 0, false),
+                ));
+                if self.budget > 0 {
+                    all.push((
+                        "not found".to_owned(),
+                        complete(Input::Fetched(Ok(None)), 1, false),
+                    ));
+                    all.push((
+                        "chain away".to_owned(),
+                        complete(Input::Fetched(Err(transient())), 1, false),
+                    ));
+                }
+            }
+            Some(Owed::Record) => {
+                all.push(("recorded".to_owned(), complete(Input::Recorded(Ok(())), 0, true)));
+                if self.budget > 0 {
+                    all.push((
+                        "cluster away".to_owned(),
+                        complete(Input::Recorded(Err(transient())), 1, false),
+                    ));
+                    all.push((
+                        "cluster refuses".to_owned(),
+                        complete(Input::Recorded(Err(permanent())), 1, false),
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl World for DeploymentWorld {
+    fn successors(&self) -> Vec<(String, Self)> {
+        let mut all = Vec::new();
+        if *self.machine.phase() == Phase::Done {
+            return all;
+        }
+        self.completions(&mut all);
+        if self.submissions > 0 {
+            for valid in [true, false] {
+                let mut next = self.clone();
+                next.submissions -= 1;
+                next.valid = valid;
+                let id = next.submissions;
+                next.asked.insert(id, 0);
+                all.push((
+                    format!("submit valid={valid}"),
+                    next.feed(Input::Submit(submission(id))),
+                ));
+            }
+        }
+        if self.lease {
+            let mut next = self.clone();
+            next.lease = false;
+            all.push((
+                "lease over".to_owned(),
+                next.feed(Input::LeaseRemoved(bid_id())).feed(Input::Closed),
+            ));
+        }
+        if let Some(at) = self.machine.mono_deadline() {
+            let mut next = self.clone();
+            next.clock.mono = next.clock.mono.max(at);
+            all.push(("clock".to_owned(), next.feed(Input::Wake)));
+        }
+        if let (Some(at), 1..) = (self.machine.block_deadline(&self.clock.cx()), self.blocks) {
+            let mut next = self.clone();
+            next.blocks -= 1;
+            next.clock.block_time = next.clock.block_time.max(at);
+            all.push(("blocks".to_owned(), next.feed(Input::Wake)));
+        }
+        if !self.clock.stopping {
+            let mut next = self.clone();
+            next.clock.stopping = true;
+            all.push(("shutdown".to_owned(), next.feed(Input::Shutdown)));
+        }
+        all
+    }
+
+    fn broken(&self) -> Option<String> {
+        if let Some(wrong) = self.wrong {
+            return Some(wrong.to_owned());
+        }
+        if self.asked.values().any(|answers| *answers > 1) {
+            return Some("every_request_gets_one_reply: two answers".to_owned());
+        }
+        if self.ended > 1 {
+            return Some("a lease is given up once".to_owned());
+        }
+        let rest = self.owed.is_none() && self.machine.mono_deadline().is_none();
+        let done = *self.machine.phase() == Phase::Done;
+        if (rest || done) && self.asked.values().any(|answers| *answers == 0) {
+            return Some("every_request_gets_one_reply: no answer".to_owned());
+        }
+        if rest && self.claimed && !self.delivered {
+            return Some("nothing is half-kept".to_owned());
+        }
+        let late = self.lease && !self.delivered && self.ended == 0 && !self.clock.stopping;
+        let forgotten = self.machine.manifest_deadline().is_none();
+        (rest && late && forgotten).then(|| "w6_a_refused_manifest_disarms_no_deadline".to_owned())
+    }
+}
+
+#[test]
+fn every_interleaving_of_a_deployment() {
+    let stats = explore("deployment", DeploymentWorld::start(2));
+    assert!(
+        stats.states > 500,
+        "the world has become too small to prove anything: {stats:?}"
+    );
+}

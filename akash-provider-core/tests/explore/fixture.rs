@@ -1,0 +1,119 @@
+//! Ids, settings and records the worlds share.
+
+use akash_provider_core::Config;
+use akash_provider_core::engine::Leadership;
+use akash_provider_core::engine::cx::Cx;
+use akash_provider_core::error::{ErrorKind, Failure};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Mono, Now,
+    OrderId, PlacementRequirements, ResourceUnit, Resources,
+};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+pub(crate) static CONFIG: LazyLock<Config> = LazyLock::new(|| {
+    let mut config = Config::new(Address::from_bytes(&[7; 20]).unwrap(), "explore");
+    config.unhealthy_limit = Some(Duration::from_secs(3600));
+    config
+});
+
+pub(crate) fn order_id() -> OrderId {
+    let owner = Address::from_bytes(&[1; 20]).unwrap();
+    OrderId {
+        group: GroupId {
+            deployment: DeploymentId { owner, dseq: 1 },
+            gseq: 1,
+        },
+        oseq: 1,
+    }
+}
+
+pub(crate) fn bid_id() -> BidId {
+    BidId {
+        order: order_id(),
+        provider: CONFIG.provider.clone(),
+    }
+}
+
+pub(crate) fn price(amount: i64) -> DecCoin {
+    DecCoin::new(&"uact".into(), Dec::from_int(amount))
+}
+
+pub(crate) fn spec() -> GroupSpec {
+    let resources = Resources {
+        id: 1,
+        cpu: Cpu {
+            units: 100,
+            ..Cpu::default()
+        },
+        ..Resources::default()
+    };
+    GroupSpec {
+        name: "g".to_owned(),
+        requirements: PlacementRequirements::default(),
+        resources: vec![ResourceUnit {
+            resources,
+            count: 1,
+            price: price(10),
+        }],
+    }
+}
+
+pub(crate) fn transient() -> Failure {
+    Failure {
+        kind: ErrorKind::Unavailable,
+        transient: true,
+        message: "away".to_owned(),
+    }
+}
+
+pub(crate) fn permanent() -> Failure {
+    Failure {
+        kind: ErrorKind::Invalid,
+        transient: false,
+        message: "never".to_owned(),
+    }
+}
+
+/// The clocks and permissions of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Clock {
+    pub(crate) mono: Mono,
+    pub(crate) block_time: BlockTime,
+    pub(crate) height: Height,
+    pub(crate) leader: bool,
+    pub(crate) stopping: bool,
+    pub(crate) cluster_known: bool,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self {
+            mono: Mono(1_000),
+            block_time: BlockTime(1_000_000),
+            height: 10,
+            leader: true,
+            stopping: false,
+            cluster_known: true,
+        }
+    }
+
+    pub(crate) fn cx(&self) -> Cx<'static> {
+        Cx {
+            config: &CONFIG,
+            now: Now {
+                mono: self.mono,
+                block_time: self.block_time,
+            },
+            height: self.height,
+            leadership: if self.leader {
+                Leadership::Leader { epoch: 1 }
+            } else {
+                Leadership::Standby
+            },
+            may_close: self.leader,
+            cluster_known: self.cluster_known,
+            stopping: self.stopping,
+        }
+    }
+}

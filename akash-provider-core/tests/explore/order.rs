@@ -1,0 +1,483 @@
+//! The order machine against a chain that may do anything it is allowed to.
+
+use crate::fixture::{Clock, bid_id, order_id, permanent, price, spec, transient};
+use crate::search::{World, explore};
+use akash_provider_core::bidding::Decline;
+use akash_provider_core::engine::Call;
+use akash_provider_core::engine::order::{Action, End, Input, Order, Phase};
+use akash_provider_core::types::{
+    self, Agreement, Bid, BidState, BlockTime, Msg, Observed, OrderState, TxError, TxOutcome,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How long an unknown transaction may still land, in milliseconds of block time.
+const EXPIRY: i64 = 60_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Owed {
+    Order,
+    Price,
+    Bid,
+    Create,
+    Close,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Said {
+    BidSeen,
+    BidClosed,
+    OrderClosed,
+    Lost,
+    Won,
+}
+
+/// A transaction whose outcome we do not know and which has not landed yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Flying {
+    create: bool,
+    expires: BlockTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct OrderWorld {
+    machine: Order,
+    clock: Clock,
+    owed: Option<Owed>,
+    reserved: bool,
+    bid: Option<BidState>,
+    order: OrderState,
+    flying: Vec<Flying>,
+    said: VecDeque<Said>,
+    creates: u8,
+    lost_then_closed: bool,
+    standby_wrote: bool,
+    two_calls: bool,
+    budget: u8,
+    switches: u8,
+}
+
+fn record(state: OrderState) -> types::Order {
+    types::Order {
+        id: order_id(),
+        state,
+        spec: Arc::new(spec()),
+        created_at: 1,
+        reclamation_min_window: None,
+    }
+}
+
+impl OrderWorld {
+    fn start(budget: u8) -> Self {
+        let mut out = Vec::new();
+        let machine = Order::heard(&order_id(), &mut out);
+        let mut world = Self {
+            machine,
+            clock: Clock::new(),
+            owed: None,
+            reserved: false,
+            bid: None,
+            order: OrderState::Open,
+            flying: Vec::new(),
+            said: VecDeque::new(),
+            creates: 0,
+            lost_then_closed: false,
+            standby_wrote: false,
+            two_calls: false,
+            budget,
+            switches: 1,
+        };
+        world.act(out);
+        world
+    }
+
+    fn feed(mut self, input: Input) -> Self {
+        let mut out = Vec::new();
+        self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
+        self.act(out);
+        self
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Call(call) => self.call(call),
+                Action::Judge => *self = self.clone().feed(Input::Judged(Ok(()))),
+                Action::Reserve => {
+                    self.reserved = true;
+                    *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
+                }
+                Action::Unreserve => self.reserved = false,
+                Action::Publish(_) | Action::Unexpected => {}
+            }
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        self.two_calls |= self.owed.is_some();
+        self.standby_wrote |= call.is_write() && !self.clock.leader;
+        self.owed = Some(match call {
+            Call::FetchOrder(_) => Owed::Order,
+            Call::CalculatePrice(_) => Owed::Price,
+            Call::FetchBid(_) => Owed::Bid,
+            Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,
+            Call::Broadcast(Msg::CloseBid { .. }) => {
+                self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(End::Lost));
+                Owed::Close
+            }
+            other => panic!("an order never asks for {other:?}"),
+        });
+    }
+
+    /// The completion of the owed call arrives; a machine that is done no longer listens.
+    fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
+        let mut next = self.clone();
+        next.owed = None;
+        change(&mut next);
+        if matches!(next.machine.phase(), Phase::Done(_)) {
+            next
+        } else {
+            next.feed(input)
+        }
+    }
+
+    /// A create lands: the chain's rules.
+    fn land_create(&mut self) -> Result<(), TxError> {
+        if self.order != OrderState::Open {
+            return Err(TxError::OrderNotOpen);
+        }
+        if self.bid.is_some() {
+            return Err(TxError::BidExists);
+        }
+        self.bid = Some(BidState::Open);
+        self.creates += 1;
+        self.said.push_back(Said::BidSeen);
+        Ok(())
+    }
+
+    fn land_close(&mut self) -> Result<(), TxError> {
+        match self.bid {
+            Some(BidState::Open) => {
+                self.bid = Some(BidState::Closed);
+                self.said.push_back(Said::BidClosed);
+                Ok(())
+            }
+            Some(BidState::Active) => {
+                self.bid = Some(BidState::Closed);
+                self.order = OrderState::Closed;
+                self.said.extend([Said::BidClosed, Said::OrderClosed]);
+                Ok(())
+            }
+            Some(BidState::Lost | BidState::Closed) | None => Err(TxError::UnknownBid),
+        }
+    }
+
+    fn tx(&self, create: bool, all: &mut Vec<(String, Self)>) {
+        let name = if create { "create" } else { "close" };
+        let mut landed = self.clone();
+        let result = if create {
+            landed.land_create()
+        } else {
+            landed.land_close()
+        };
+        let input = match result {
+            Ok(()) => Input::Tx(Ok(TxOutcome::Committed { height: 11 })),
+            Err(error) => {
+                let (code, log) = ("market/0".to_owned(), String::new());
+                Input::Tx(Ok(TxOutcome::Rejected { error, code, log }))
+            }
+        };
+        all.push((
+            format!("{name} lands: {result:?}"),
+            landed.complete(input, |_| {}),
+        ));
+        if self.budget == 0 {
+            return;
+        }
+        let expires = BlockTime(self.clock.block_time.0 + EXPIRY);
+        let unknown = || Input::Tx(Ok(TxOutcome::Unknown { expires }));
+        if result.is_ok() {
+            let mut hidden = landed.clone();
+            hidden.budget -= 1;
+            all.push((
+                format!("{name} lands, outcome unknown"),
+                hidden.complete(unknown(), |_| {}),
+            ));
+        }
+        let flies = self.complete(unknown(), |w| {
+            w.budget -= 1;
+            w.flying.push(Flying { create, expires });
+        });
+        all.push((format!("{name} outcome unknown, still flying"), flies));
+        let unsent = self.complete(Input::Tx(Err(transient())), |w| w.budget -= 1);
+        all.push((format!("{name} not sent"), unsent));
+    }
+
+    fn completions(&self, all: &mut Vec<(String, Self)>) {
+        let fail = |w: &mut Self| w.budget -= 1;
+        match &self.owed {
+            None => {}
+            Some(Owed::Order) => {
+                let found = Input::Fetched(Ok(Some(Arc::new(record(self.order)))));
+                all.push(("order fetched".to_owned(), self.complete(found, |_| {})));
+                if self.budget > 0 {
+                    all.push((
+                        "order not there yet".to_owned(),
+                        self.complete(Input::Fetched(Ok(None)), fail),
+                    ));
+                    let gone = Input::Fetched(Err(permanent()));
+                    all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
+                }
+            }
+            Some(Owed::Price) => {
+                all.push((
+                    "priced".to_owned(),
+                    self.complete(Input::Priced(Ok(price(5))), |_| {}),
+                ));
+                all.push((
+                    "too dear".to_owned(),
+                    self.complete(Input::Priced(Ok(price(50))), |_| {}),
+                ));
+                if self.budget > 0 {
+                    all.push((
+                        "pricing away".to_owned(),
+                        self.complete(Input::Priced(Err(transient())), fail),
+                    ));
+                    all.push((
+                        "no price".to_owned(),
+                        self.complete(Input::Priced(Err(permanent())), fail),
+                    ));
+                }
+            }
+            Some(Owed::Bid) => {
+                let seen = |state: Option<BidState>, height: u64| {
+                    let value = state.map(|state| Bid {
+                        id: bid_id(),
+                        state,
+                        price: price(5),
+                        created_at: 11,
+                        resources_offer: Vec::new(),
+                        reclamation_window: None,
+                    });
+                    Input::Found(Ok(Observed {
+                        value,
+                        height,
+                        agreement: Agreement::Single,
+                    }))
+                };
+                all.push((
+                    "bid read".to_owned(),
+                    self.complete(seen(self.bid, self.clock.height), |_| {}),
+                ));
+                if self.budget > 0 {
+                    all.push((
+                        "bid unreadable".to_owned(),
+                        self.complete(Input::Found(Err(transient())), fail),
+                    ));
+                    all.push((
+                        "bid read stale".to_owned(),
+                        self.complete(seen(None, self.clock.height - 1), fail),
+                    ));
+                }
+            }
+            Some(Owed::Create) => self.tx(true, all),
+            Some(Owed::Close) => self.tx(false, all),
+        }
+    }
+
+    fn outside(&self, all: &mut Vec<(String, Self)>) {
+        if self.order == OrderState::Open {
+            let mut closed = self.clone();
+            closed.order = OrderState::Closed;
+            closed.said.push_back(Said::OrderClosed);
+            if closed.bid == Some(BidState::Open) {
+                closed.bid = Some(BidState::Closed);
+                closed.said.push_back(Said::BidClosed);
+            }
+            all.push(("tenant closes".to_owned(), closed));
+            let mut lost = self.clone();
+            lost.order = OrderState::Active;
+            lost.said.push_back(Said::Lost);
+            if lost.bid == Some(BidState::Open) {
+                lost.bid = Some(BidState::Lost);
+            }
+            all.push(("another wins".to_owned(), lost));
+            if self.bid == Some(BidState::Open) {
+                let mut won = self.clone();
+                won.order = OrderState::Active;
+                won.bid = Some(BidState::Active);
+                won.said.push_back(Said::Won);
+                all.push(("we win".to_owned(), won));
+            }
+        }
+        for (index, flying) in self.flying.iter().enumerate() {
+            let mut landed = self.clone();
+            landed.flying.remove(index);
+            let _ = if flying.create {
+                landed.land_create()
+            } else {
+                landed.land_close()
+            };
+            all.push(("a flying transaction lands".to_owned(), landed));
+        }
+    }
+
+    fn time(&self, all: &mut Vec<(String, Self)>) {
+        // A close that may not be sent asks again for ever, and nothing else changes.
+        let asks_in_vain = !self.clock.leader || self.clock.stopping;
+        // Events of earlier blocks are told before time passes that far.
+        if !self.said.is_empty() {
+            return;
+        }
+        if let Some(at) = self.machine.mono_deadline().filter(|_| !asks_in_vain) {
+            let mut later = self.clone();
+            let passed = at.since(later.clock.mono);
+            later.clock.mono = later.clock.mono.max(at);
+            later.clock.block_time = later.clock.block_time.plus(passed);
+            later.expire();
+            all.push(("clock".to_owned(), later.feed(Input::Wake)));
+        }
+        if let Some(at) = self.machine.block_deadline() {
+            let mut later = self.clone();
+            later.clock.block_time = later.clock.block_time.max(at);
+            later.expire();
+            all.push(("blocks".to_owned(), later.feed(Input::Wake)));
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.block_time;
+        self.flying.retain(|f| f.expires >= now);
+    }
+
+    fn orders_from_above(&self, all: &mut Vec<(String, Self)>) {
+        if !self.clock.stopping {
+            let mut stopping = self.clone();
+            stopping.clock.stopping = true;
+            all.push(("shutdown".to_owned(), stopping.feed(Input::Shutdown)));
+        }
+        if self.switches > 0 && self.clock.leader {
+            let mut deposed = self.clone();
+            deposed.clock.leader = false;
+            all.push(("deposed".to_owned(), deposed.feed(Input::Wake)));
+        } else if !self.clock.leader {
+            let mut leads = self.clone();
+            leads.clock.leader = true;
+            leads.switches -= 1;
+            all.push(("leads again".to_owned(), leads.feed(Input::Wake)));
+        }
+        if self.budget > 0 {
+            let mut doubted = self.clone();
+            doubted.budget -= 1;
+            all.push(("doubt".to_owned(), doubted.feed(Input::Doubt)));
+        }
+    }
+
+    fn done(&self) -> Option<&End> {
+        match self.machine.phase() {
+            Phase::Done(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+impl World for OrderWorld {
+    fn successors(&self) -> Vec<(String, Self)> {
+        let mut all = Vec::new();
+        self.completions(&mut all);
+        self.outside(&mut all);
+        if self.done().is_some() {
+            return all;
+        }
+        if let Some(said) = self.said.front() {
+            let mut heard = self.clone();
+            heard.said.pop_front();
+            let input = match said {
+                Said::BidSeen => Input::BidSeen,
+                Said::BidClosed => Input::BidClosed,
+                Said::OrderClosed => Input::OrderClosed,
+                Said::Lost => Input::Lost,
+                Said::Won => Input::Won,
+            };
+            all.push((format!("event {said:?}"), heard.feed(input)));
+        }
+        self.time(&mut all);
+        self.orders_from_above(&mut all);
+        all
+    }
+
+    fn broken(&self) -> Option<String> {
+        let done = self.done();
+        let won = done == Some(&End::Won);
+        let problem = if self.two_calls && done.is_none() {
+            "one_call_at_a_time"
+        } else if self.creates > 1 {
+            "never_two_bids_for_one_order"
+        } else if self.standby_wrote {
+            "no_write_as_standby"
+        } else if self.lost_then_closed {
+            "lost_bids_are_not_closed"
+        } else if done.is_some() && !won && self.reserved {
+            "no_reservation_without_owner: leaked"
+        } else if done.is_none() && self.reserved != self.machine.holds_reservation() {
+            "no_reservation_without_owner: machine and ledger disagree"
+        } else if self.open_bid_unowned() {
+            "no_open_bid_without_machine"
+        } else if self.bid == Some(BidState::Active) && done.is_some() && !won && !self.won_is_coming() {
+            "a won lease keeps its reservation"
+        } else if self.stuck() {
+            "every_order_ends"
+        } else {
+            return None;
+        };
+        Some(problem.to_owned())
+    }
+}
+
+impl OrderWorld {
+    /// An open bid, or one that may still land, belongs to a machine, unless the process is going (the next
+    /// start adopts it from the chain) or a transaction given up as expired is the only trace.
+    fn open_bid_unowned(&self) -> bool {
+        self.bid == Some(BidState::Open)
+            && self.order == OrderState::Open
+            && !self.clock.stopping
+            && self.done().is_some()
+    }
+
+    fn won_is_coming(&self) -> bool {
+        self.said.contains(&Said::Won) || self.clock.stopping
+    }
+
+    /// Nothing will ever happen, and it is neither over nor waiting for the market.
+    fn stuck(&self) -> bool {
+        let quiet = self.owed.is_none()
+            && self.said.is_empty()
+            && self.machine.mono_deadline().is_none()
+            && self.machine.block_deadline().is_none();
+        let waits = match self.machine.phase() {
+            Phase::Done(_) | Phase::Open { .. } => true,
+            Phase::Ready { .. } => !self.clock.leader || self.clock.stopping,
+            _ => self.clock.stopping,
+        };
+        quiet && !waits
+    }
+}
+
+#[test]
+fn every_interleaving_of_an_order() {
+    let stats = explore("order", OrderWorld::start(2));
+    assert!(
+        stats.states > 500,
+        "the world has become too small to prove anything: {stats:?}"
+    );
+}
+
+#[test]
+fn a_declined_order_says_why() {
+    let mut out = Vec::new();
+    let machine = Order::known(&Arc::new(record(OrderState::Open)), &mut out);
+    let clock = Clock::new();
+    let decline = Decline::AlreadyBid;
+    let machine = machine.transition(&clock.cx(), Input::Judged(Err(decline.clone())), &mut out);
+    assert_eq!(machine.phase(), &Phase::Done(End::Declined(decline)));
+}

@@ -1,0 +1,490 @@
+//! The workload machine against a chain and a cluster that may do anything they are allowed to.
+
+use crate::fixture::{CONFIG, Clock, bid_id, price, transient};
+use crate::search::{World, explore};
+use akash_provider_core::cluster::{Deployment, Health, Teardown};
+use akash_provider_core::engine::Call;
+use akash_provider_core::engine::workload::{Action, ClusterLane, Heard, HeardBy, Input, Workload};
+use akash_provider_core::manifest::Group;
+use akash_provider_core::types::{
+    Agreement, BlockTime, CloseReason, Lease, LeaseRecord, LeaseState, Msg, Observed, Reclamation, TxError,
+    TxOutcome,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+const WINDOW: Duration = Duration::from_secs(3600);
+const EXPIRY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OwedCluster {
+    Deploy,
+    Teardown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OwedChain {
+    Look,
+    Close,
+    Reclaim,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Said {
+    Closed,
+    Reclaiming(BlockTime),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct WorkloadWorld {
+    machine: Workload,
+    clock: Clock,
+    cluster: Option<OwedCluster>,
+    chain: Option<OwedChain>,
+    state: LeaseState,
+    terms: bool,
+    deadline: Option<BlockTime>,
+    said: VecDeque<Said>,
+    runs: bool,
+    forgotten: bool,
+    breaker_asked: bool,
+    tripped: bool,
+    scanned: bool,
+    manifests: u8,
+    healths: u8,
+    ends: u8,
+    budget: u8,
+    wrong: Option<&'static str>,
+}
+
+fn deployment(epoch: u64) -> Arc<Deployment> {
+    Arc::new(Deployment {
+        lease: bid_id(),
+        group: Arc::new(Group {
+            name: "g".to_owned(),
+            services: Vec::new(),
+        }),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch,
+    })
+}
+
+impl WorkloadWorld {
+    fn start(terms: bool, tripped: bool, budget: u8) -> Self {
+        let reclamation = terms.then_some(Reclamation {
+            window: WINDOW,
+            deadline: None,
+        });
+        Self {
+            machine: Workload::leased(&bid_id(), &price(5), reclamation),
+            clock: Clock::new(),
+            cluster: None,
+            chain: None,
+            state: LeaseState::Active,
+            terms,
+            deadline: None,
+            said: VecDeque::new(),
+            runs: false,
+            forgotten: false,
+            breaker_asked: false,
+            tripped,
+            scanned: false,
+            manifests: 2,
+            healths: 1,
+            ends: 1,
+            budget,
+            wrong: None,
+        }
+    }
+
+    fn feed(mut self, input: Input) -> Self {
+        let mut out = Vec::new();
+        self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
+        for action in out {
+            self.act(action);
+        }
+        self
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Cluster(call) => self.cluster_call(&call),
+            Action::Chain(call) => self.chain_call(&call),
+            Action::AskBreaker if self.tripped => self.breaker_asked = true,
+            Action::AskBreaker => *self = self.clone().feed(Input::Granted),
+            Action::CancelBreaker => self.breaker_asked = false,
+            Action::Forget(_) => {
+                self.forgotten = true;
+                if self.runs && self.clock.leader {
+                    self.wrong = Some("capacity is held until nothing runs");
+                }
+            }
+            Action::Publish(_) | Action::Unexpected => {}
+        }
+    }
+
+    fn cluster_call(&mut self, call: &Call) {
+        if self.cluster.is_some() {
+            self.wrong = Some("one_cluster_call_per_lease");
+        }
+        if !self.clock.leader {
+            self.wrong = Some("no_write_as_standby");
+        }
+        self.cluster = Some(match call {
+            Call::Deploy { .. } => OwedCluster::Deploy,
+            Call::Teardown(_) => {
+                if self.state.is_live() {
+                    self.wrong = Some("teardown_only_with_evidence");
+                }
+                OwedCluster::Teardown
+            }
+            other => panic!("a workload never asks the cluster for {other:?}"),
+        });
+    }
+
+    fn chain_call(&mut self, call: &Call) {
+        if self.chain.is_some() {
+            self.wrong = Some("one chain call at a time");
+        }
+        if call.is_write() && (!self.clock.leader || self.clock.stopping) {
+            self.wrong = Some("no_write_as_standby");
+        }
+        if call.is_write() && self.breaker_asked {
+            self.wrong = Some("a tripped breaker stops our own closes");
+        }
+        self.chain = Some(match call {
+            Call::FetchLease(_) => OwedChain::Look,
+            Call::Broadcast(Msg::CloseBid { .. }) => OwedChain::Close,
+            Call::Broadcast(Msg::StartReclaim { .. }) => OwedChain::Reclaim,
+            other => panic!("a workload never asks the chain for {other:?}"),
+        });
+    }
+
+    fn cluster_done(&self, all: &mut Vec<(String, Self)>) {
+        let complete = |input: Input, runs: bool, cost: u8| {
+            let mut next = self.clone();
+            next.cluster = None;
+            next.runs = runs;
+            next.budget -= cost;
+            if next.forgotten { next } else { next.feed(input) }
+        };
+        match self.cluster {
+            None => {}
+            Some(OwedCluster::Deploy) => {
+                all.push(("deployed".to_owned(), complete(Input::Deployed(Ok(())), true, 0)));
+                if self.budget > 0 {
+                    let failed = || Input::Deployed(Err(transient()));
+                    all.push(("deploy failed half-way".to_owned(), complete(failed(), true, 1)));
+                    all.push(("deploy failed".to_owned(), complete(failed(), self.runs, 1)));
+                }
+            }
+            Some(OwedCluster::Teardown) => {
+                all.push((
+                    "torn down".to_owned(),
+                    complete(Input::TornDown(Ok(Teardown::Done)), false, 0),
+                ));
+                if self.budget > 0 {
+                    let going = Input::TornDown(Ok(Teardown::InProgress));
+                    all.push(("still going".to_owned(), complete(going, true, 1)));
+                    all.push((
+                        "teardown failed".to_owned(),
+                        complete(Input::TornDown(Err(transient())), true, 1),
+                    ));
+                }
+            }
+        }
+    }
+
+    fn record(&self, state: LeaseState) -> LeaseRecord {
+        let reclamation = self.terms.then_some(Reclamation {
+            window: WINDOW,
+            deadline: self.deadline,
+        });
+        let lease = Lease {
+            id: bid_id(),
+            state,
+            price: price(5),
+            created_at: 1,
+            closed_on: 0,
+            reason: (!state.is_live()).then_some(CloseReason::Owner),
+            reclamation,
+        };
+        LeaseRecord { lease, payment: None }
+    }
+
+    fn seen(&self, value: Option<LeaseRecord>, height: u64, agreement: Agreement) -> Input {
+        Input::Seen(Box::new(Ok(Observed {
+            value,
+            height,
+            agreement,
+        })))
+    }
+
+    fn chain_done(&self, all: &mut Vec<(String, Self)>) {
+        let complete = |input: Input, cost: u8| {
+            let mut next = self.clone();
+            next.chain = None;
+            next.budget -= cost;
+            if next.forgotten { next } else { next.feed(input) }
+        };
+        match self.chain {
+            None => {}
+            Some(OwedChain::Look) => {
+                let later = self.clock.height + 1;
+                let single = self.seen(Some(self.record(self.state)), later, Agreement::Single);
+                all.push(("lease read".to_owned(), complete(single, 0)));
+                if self.budget > 0 {
+                    let stale = self.seen(Some(self.record(LeaseState::Active)), 1, Agreement::Single);
+                    all.push(("lease read stale".to_owned(), complete(stale, 1)));
+                    let none = self.seen(None, later, Agreement::Single);
+                    all.push(("lease not found".to_owned(), complete(none, 1)));
+                    let lie = self.seen(Some(self.record(LeaseState::Closed)), later, Agreement::Disputed);
+                    all.push(("one endpoint says closed".to_owned(), complete(lie, 1)));
+                    let away = Input::Seen(Box::new(Err(transient())));
+                    all.push(("lease unreadable".to_owned(), complete(away, 1)));
+                }
+            }
+            Some(owed) => self.tx_done(owed, all),
+        }
+    }
+
+    fn land(&mut self, owed: OwedChain) -> Result<(), TxError> {
+        let reclaiming = self.state == LeaseState::Reclaiming;
+        match owed {
+            _ if !self.state.is_live() => Err(TxError::UnknownBid),
+            OwedChain::Reclaim if !self.terms => Err(TxError::Other),
+            OwedChain::Reclaim if reclaiming => Err(TxError::AlreadyReclaiming),
+            OwedChain::Reclaim => {
+                let deadline = self.clock.block_time.plus(WINDOW);
+                self.state = LeaseState::Reclaiming;
+                self.deadline = Some(deadline);
+                self.said.push_back(Said::Reclaiming(deadline));
+                Ok(())
+            }
+            _ if self.terms && !reclaiming => Err(TxError::ReclaimNotStarted),
+            _ if self.deadline.is_some_and(|at| at > self.clock.block_time) => Err(TxError::WindowNotElapsed),
+            _ => {
+                self.close();
+                Ok(())
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.state = LeaseState::Closed;
+        self.said.push_back(Said::Closed);
+    }
+
+    fn tx_done(&self, owed: OwedChain, all: &mut Vec<(String, Self)>) {
+        let mut landed = self.clone();
+        landed.chain = None;
+        let result = landed.land(owed);
+        let input = match result {
+            Ok(()) => TxOutcome::Committed { height: 11 },
+            Err(error) => TxOutcome::Rejected {
+                error,
+                code: String::new(),
+                log: String::new(),
+            },
+        };
+        let done = |world: Self, input| {
+            if world.forgotten {
+                world
+            } else {
+                world.feed(Input::Tx(input))
+            }
+        };
+        all.push((
+            format!("{owed:?} lands: {result:?}"),
+            done(landed.clone(), Ok(input)),
+        ));
+        if self.budget == 0 {
+            return;
+        }
+        let expires = self.clock.block_time.plus(EXPIRY);
+        landed.budget -= 1;
+        let unknown = done(landed, Ok(TxOutcome::Unknown { expires }));
+        all.push((format!("{owed:?} lands, outcome unknown"), unknown));
+        let mut never = self.clone();
+        never.chain = None;
+        never.budget -= 1;
+        all.push((
+            format!("{owed:?} never lands, unknown"),
+            done(never.clone(), Ok(TxOutcome::Unknown { expires })),
+        ));
+        all.push((format!("{owed:?} not sent"), done(never, Err(transient()))));
+    }
+
+    fn outside(&self, all: &mut Vec<(String, Self)>) {
+        if self.state.is_live() {
+            let mut closed = self.clone();
+            closed.close();
+            all.push(("tenant closes".to_owned(), closed));
+        }
+        if self.forgotten {
+            return;
+        }
+        if let Some(said) = self.said.front() {
+            let mut heard = self.clone();
+            heard.said.pop_front();
+            let input = match *said {
+                Said::Closed => Input::Heard(self.heard(HeardBy::Chain)),
+                Said::Reclaiming(deadline) => Input::Reclaiming(deadline),
+            };
+            all.push((format!("event {said:?}"), heard.feed(input)));
+            let mut missed = self.clone();
+            missed.said.pop_front();
+            missed.scanned = false;
+            all.push((format!("event {said:?} is missed"), missed));
+        }
+        if self.said.is_empty() && !self.scanned {
+            let mut scanned = self.clone();
+            scanned.scanned = true;
+            let reclamation = self.record(self.state).lease.reclamation;
+            let input = if self.state.is_live() {
+                Input::Live(reclamation)
+            } else {
+                Input::Heard(self.heard(HeardBy::Scan))
+            };
+            all.push(("full scan".to_owned(), scanned.feed(input)));
+        }
+        self.from_inside(all);
+    }
+
+    fn heard(&self, by: HeardBy) -> Heard {
+        Heard {
+            height: self.clock.height,
+            since: self.clock.mono,
+            by,
+            reason: None,
+        }
+    }
+
+    fn from_inside(&self, all: &mut Vec<(String, Self)>) {
+        if self.manifests > 0 {
+            let mut next = self.clone();
+            next.manifests -= 1;
+            let input = Input::Desire(deployment(u64::from(self.manifests)), Vec::new());
+            all.push(("manifest".to_owned(), next.feed(input)));
+        }
+        if self.healths > 0 && self.runs {
+            for health in [Health::Good, Health::Bad, Health::Unknown] {
+                let mut next = self.clone();
+                next.healths -= 1;
+                all.push((format!("health {health:?}"), next.feed(Input::Health(health))));
+            }
+        }
+        if self.ends > 0 {
+            for (reason, granted) in [
+                (CloseReason::ManifestTimeout, false),
+                (CloseReason::Decommission, true),
+            ] {
+                let mut next = self.clone();
+                next.ends -= 1;
+                all.push((
+                    format!("end: {reason:?}"),
+                    next.feed(Input::End { reason, granted }),
+                ));
+            }
+        }
+        if self.breaker_asked {
+            let mut next = self.clone();
+            next.breaker_asked = false;
+            next.tripped = false;
+            all.push(("breaker released".to_owned(), next.feed(Input::Granted)));
+        }
+        if self.clock.leader && self.budget > 0 {
+            let mut next = self.clone();
+            next.clock.leader = false;
+            next.budget -= 1;
+            all.push(("deposed".to_owned(), next.feed(Input::Wake)));
+        } else if !self.clock.leader {
+            let mut next = self.clone();
+            next.clock.leader = true;
+            all.push(("leads again".to_owned(), next.feed(Input::Wake)));
+        }
+        self.time(all);
+    }
+
+    fn time(&self, all: &mut Vec<(String, Self)>) {
+        if !self.said.is_empty() || !self.clock.leader {
+            return;
+        }
+        let mono = self.machine.mono_deadline(&self.clock.cx());
+        if let Some(at) = mono {
+            let mut later = self.clone();
+            let passed = at.since(later.clock.mono);
+            later.clock.mono = later.clock.mono.max(at);
+            later.clock.block_time = later.clock.block_time.plus(passed);
+            all.push(("clock".to_owned(), later.feed(Input::Wake)));
+        }
+        if let Some(at) = self.machine.block_deadline() {
+            let mut later = self.clone();
+            later.clock.block_time = later.clock.block_time.max(at);
+            all.push(("blocks".to_owned(), later.feed(Input::Wake)));
+        }
+    }
+
+    /// Nothing will ever happen although the lease is over and its workload is there.
+    fn stuck(&self) -> bool {
+        let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
+        let quiet = self.cluster.is_none()
+            && self.chain.is_none()
+            && self.said.is_empty()
+            && self.machine.mono_deadline(&self.clock.cx()).is_none()
+            && self.machine.block_deadline().is_none();
+        let over = !self.state.is_live() && !self.forgotten;
+        let wanted = self.state.is_live()
+            && self.machine.deployment().is_some()
+            && self.machine.generation() == 0
+            && self.machine.ending().is_none();
+        quiet && !waits && (over || wanted)
+    }
+}
+
+impl World for WorkloadWorld {
+    fn successors(&self) -> Vec<(String, Self)> {
+        let mut all = Vec::new();
+        self.cluster_done(&mut all);
+        self.chain_done(&mut all);
+        self.outside(&mut all);
+        all
+    }
+
+    fn broken(&self) -> Option<String> {
+        if let Some(wrong) = self.wrong {
+            return Some(wrong.to_owned());
+        }
+        if self.forgotten && self.state.is_live() {
+            return Some("a live lease is never forgotten".to_owned());
+        }
+        if self.forgotten && *self.machine.cluster_lane() != ClusterLane::Gone {
+            return Some("only what is gone is forgotten".to_owned());
+        }
+        self.stuck()
+            .then(|| "every lease that is over is torn down".to_owned())
+    }
+}
+
+#[test]
+fn every_interleaving_of_a_workload() {
+    assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
+    let mut states = 0;
+    for terms in [false, true] {
+        for tripped in [false, true] {
+            let name = format!("workload terms={terms} tripped={tripped}");
+            states += explore(
+                &name,
+                WorkloadWorld::start(terms, tripped, 1 + u8::from(!terms && !tripped)),
+            )
+            .states;
+        }
+    }
+    assert!(
+        states > 2_000,
+        "the world has become too small to prove anything: {states}"
+    );
+}
