@@ -3,7 +3,12 @@
 //! A world around one machine makes every choice that chain, cluster, tenants and clock can make, in every
 //! order, with a budget of failures; named invariants hold in every state that can be reached.
 
-// Each file under tests/ is a crate of its own; what one of them leaves unused another needs.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what broke and stops"
+)]
+
 #[path = "explore/deployment.rs"]
 mod deployment;
 #[path = "explore/escrow.rs"]
