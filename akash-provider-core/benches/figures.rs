@@ -1,17 +1,150 @@
 //! Speed, as figures: one JSON object a line, `{"name", "value", "unit"}`. `cargo xtask bench` holds them
 //! against what we aim at. What a figure costs in memory is measured by the bench `memory`.
 
+#[path = "fixture.rs"]
+#[expect(dead_code, reason = "both benches share it and each uses its part")]
+mod fixture;
+
+use akash_provider_core::engine::{Call, Completion, Engine, Input};
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::{AdjustOptions, Inventory};
+use akash_provider_core::pricing::PriceRequest;
+use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
+use akash_provider_core::types::{ChainEvent, TxOutcome};
+use fixture::{World, calls, nodes_of, now};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-
-use akash_provider_core::types::Address;
 
 /// Long enough for a steady mean, short enough that all figures together take seconds.
 const MEASURE_FOR: Duration = Duration::from_millis(500);
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = Address::from_bytes(&[7; 20])?.to_string();
-    print("address_parse_us", micros(|| address.parse::<Address>()), "us");
+type Failed = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failed> {
+    let world = World::new()?;
+    engine(&world)?;
+    fit(&world);
+    price(&world)
+}
+
+/// Whole order histories, and what one event costs with few and with many orders in hand.
+fn engine(world: &World) -> Result<(), Failed> {
+    let mut engine = world.engine()?;
+    let (mut dseq, mut inputs) = (0, 0);
+    let history_us = micros(|| {
+        dseq += 1;
+        inputs += history(world, &mut engine, dseq);
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a count of inputs is far below 2^52")]
+    let each = inputs as f64 / dseq as f64;
+    if each < 5.0 {
+        return Err(format!("a history took {each} inputs: the order was declined").into());
+    }
+    print("engine_inputs_per_s", each / history_us * 1e6, "1/s");
+    print("order_history_us", history_us, "us");
+    let few = event_us(world, 100)?;
+    let many = event_us(world, 100_000)?;
+    print("event_us_at_100_orders", few, "us");
+    print("event_us_at_100000_orders", many, "us");
+    print("event_cost_ratio", many / few, "");
+    Ok(())
+}
+
+/// One order from its event to a lost bid; returns how many inputs that took.
+fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
+    let order = world.order(dseq);
+    let mut inputs = 0;
+    let mut effects = engine.step(
+        now(1),
+        Input::Chain(ChainEvent::OrderCreated { id: order.id.clone() }),
+    );
+    loop {
+        inputs += 1;
+        let Some((id, call)) = calls(effects).next() else {
+            break;
+        };
+        let completion = match call {
+            Call::FetchOrder(_) => Completion::Order(Ok(Some(order.clone()))),
+            Call::CalculatePrice(_) => Completion::Price(Ok(world.price())),
+            _ => Completion::Tx(Ok(TxOutcome::Committed { height: 11 })),
+        };
+        effects = engine.step(now(1), Input::Completed(id, completion));
+    }
+    let lost = akash_provider_core::types::BidId {
+        order: order.id,
+        provider: world.tenant.clone(),
+    };
+    engine.step(
+        now(1),
+        Input::Chain(ChainEvent::LeaseCreated {
+            id: lost,
+            price: world.price(),
+        }),
+    );
+    inputs + 2
+}
+
+/// One event for one of so many orders in hand, each in its turn.
+fn event_us(world: &World, orders: u64) -> Result<f64, Failed> {
+    let mut engine = world.engine_with_bids(orders)?;
+    let in_hand = engine.status(now(1)).orders.len();
+    if in_hand as u64 != orders {
+        return Err(format!("{in_hand} orders are in hand instead of {orders}").into());
+    }
+    let mut dseq = 0;
+    Ok(micros(|| {
+        // A stride that meets every order and no two neighbours.
+        dseq = (dseq + 7_919) % orders;
+        let id = world.bid_id(dseq + 1);
+        engine.step(
+            now(1),
+            Input::Chain(ChainEvent::BidCreated {
+                id,
+                price: world.price(),
+            }),
+        )
+    }))
+}
+
+/// One order on a thousand nodes: the first takes it, and none takes it.
+fn fit(world: &World) {
+    let units = &world.spec.resources;
+    let mut roomy = NodeInventory::new(&nodes_of(1_000, 1_000_000));
+    let options = AdjustOptions::default();
+    let first = micros(|| {
+        let taken = roomy.adjust(units, options);
+        if let Ok(allocation) = &taken {
+            roomy.release(allocation);
+        }
+        taken
+    });
+    print("fit_1000_first_us", first, "us");
+    let mut full = NodeInventory::new(&nodes_of(1_000, 10));
+    print("fit_1000_none_us", micros(|| full.adjust(units, options)), "us");
+}
+
+fn price(world: &World) -> Result<(), Failed> {
+    let config = ScaleConfig {
+        cpu: "0.004".parse()?,
+        memory: "0.0016".parse()?,
+        storage: [("ephemeral".to_owned(), "0.00016".parse()?)].into(),
+        endpoint: "0.05".parse()?,
+        ip: "5".parse()?,
+        ..ScaleConfig::default()
+    };
+    let scale = Scale::new(config)?;
+    let request = PriceRequest {
+        owner: world.tenant.clone(),
+        group: world.spec.clone(),
+        allocated: None,
+        precision: 6,
+    };
+    scale.price(&request)?;
+    print(
+        "price_scale_us",
+        micros(|| scale.price(black_box(&request))),
+        "us",
+    );
     Ok(())
 }
 
@@ -22,6 +155,9 @@ fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
+/// Calls between two looks at the clock, so that looking costs nothing.
+const BATCH: u32 = 64;
+
 #[expect(
     clippy::disallowed_methods,
     reason = "a bench reads the clock; nothing it measures does"
@@ -30,8 +166,10 @@ fn run_for<T>(time: Duration, call: &mut impl FnMut() -> T) -> (u32, Duration) {
     let begun = Instant::now();
     let mut calls = 0;
     loop {
-        black_box(call());
-        calls += 1;
+        for _ in 0..BATCH {
+            black_box(call());
+        }
+        calls += BATCH;
         let took = begun.elapsed();
         if took >= time {
             return (calls, took);

@@ -3,20 +3,53 @@
 //!
 //! Every allocation of this program is counted, which costs time; speed is measured by the bench `figures`.
 
-use akash_provider_core::Config;
-use akash_provider_core::engine::Engine;
-use akash_provider_core::types::Address;
+#[path = "fixture.rs"]
+#[expect(dead_code, reason = "both benches share it and each uses its part")]
+mod fixture;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = Config::new(Address::from_bytes(&[7; 20])?, "bench");
-    print("engine_empty_bytes", held(|| Engine::new(config)), "bytes");
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::{AdjustOptions, Inventory};
+use fixture::{World, nodes_of};
+
+/// Leases held at once.
+const LEASES: u64 = 100_000;
+
+type Failed = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failed> {
+    let world = World::new()?;
+    let empty = held(|| world.engine())?;
+    print("engine_empty_bytes", empty, "bytes");
+    let full = held(|| world.engine_with_leases(LEASES))?;
+    print(
+        "engine_bytes_per_idle_lease",
+        (full - empty) / i64::try_from(LEASES)?,
+        "bytes",
+    );
+    print("fit_100_alloc_bytes", fit_bytes(&world, 100), "bytes");
+    print("fit_1000_alloc_bytes", fit_bytes(&world, 1_000), "bytes");
     Ok(())
 }
 
+/// Bytes allocated by one fit on so many nodes, all of them tried in vain but the last.
+fn fit_bytes(world: &World, nodes: usize) -> i64 {
+    let mut spec = nodes_of(nodes, 10);
+    if let Some(last) = spec.nodes.last_mut() {
+        last.cpu.allocatable = 1_000;
+    }
+    let mut inventory = NodeInventory::new(&spec);
+    let fit = || drop(inventory.adjust(&world.spec.resources, AdjustOptions::default()));
+    i64::try_from(allocation_counter::measure(fit).bytes_total).unwrap_or(i64::MAX)
+}
+
 /// Bytes that what `make` returns keeps allocated.
-fn held<T>(make: impl FnOnce() -> T) -> i64 {
+fn held<T>(make: impl FnOnce() -> Result<T, Failed>) -> Result<i64, Failed> {
     let mut made = None;
-    allocation_counter::measure(|| made = Some(make())).bytes_current
+    let bytes = allocation_counter::measure(|| made = Some(make())).bytes_current;
+    match made {
+        Some(Err(failed)) => Err(failed),
+        Some(Ok(_)) | None => Ok(bytes),
+    }
 }
 
 fn print(name: &str, value: i64, unit: &str) {

@@ -6,7 +6,8 @@
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
 use super::{Engine, Lifecycle, Workloads, deployment, sorted};
-use crate::types::{Bid, BidState, LeaseId, OrderId, Snapshot};
+use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, LeaseId, OrderId, Snapshot};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -50,6 +51,11 @@ impl Engine {
     }
 
     fn apply_leases(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
+        let deployments: FxHashMap<&DeploymentId, &DeploymentRecord> = snapshot
+            .deployments
+            .iter()
+            .map(|d| (&d.deployment.id, d))
+            .collect();
         let mut live = BTreeSet::new();
         for record in &snapshot.leases {
             let id = &record.lease.id;
@@ -57,10 +63,7 @@ impl Engine {
                 continue;
             }
             live.insert(id.clone());
-            let deployment = snapshot
-                .deployments
-                .iter()
-                .find(|d| d.deployment.id == *id.deployment());
+            let deployment = deployments.get(id.deployment()).copied();
             let group = deployment.and_then(|d| d.groups.iter().find(|g| g.id == id.order.group));
             let empty = self
                 .reservations
@@ -94,7 +97,7 @@ impl Engine {
         for order in &snapshot.orders {
             let in_hand = self.orders.get(&order.id).is_some();
             match (bids.get(&order.id), in_hand) {
-                (Some(bid), _) => self.apply_bid(snapshot, bid),
+                (Some(bid), _) => self.apply_bid(snapshot, order, bid),
                 (None, true) => self.drive_order(&order.id, order::Input::Doubt),
                 (None, false) if self.orders.is_ended(&order.id) => {}
                 (None, false) => self.order_known(&Arc::new(order.clone())),
@@ -113,15 +116,15 @@ impl Engine {
     }
 
     /// Our bid on an order that is open.
-    fn apply_bid(&mut self, snapshot: &Snapshot, bid: &Bid) {
+    fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
         let id = &bid.id.order;
         match (bid.state, self.orders.get(id).is_some()) {
             (BidState::Open, true) => self.drive_order(id, order::Input::BidSeen),
             (BidState::Open, false) => {
                 let created = snapshot.block_time(bid.created_at);
                 let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));
-                let spec = snapshot.orders.iter().find(|o| o.id == *id).map(|o| &*o.spec);
-                self.reservations.adopt(id, &bid.resources_offer, spec);
+                self.reservations
+                    .adopt(id, &bid.resources_offer, Some(&order.spec));
                 let mut actions = Vec::new();
                 let machine = Order::adopted(bid, deadline, &mut actions);
                 self.order_new(id, machine, actions);

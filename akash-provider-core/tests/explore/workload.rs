@@ -351,7 +351,7 @@ impl WorkloadWorld {
             };
             all.push(("full scan".to_owned(), scanned.feed(input)));
         }
-        self.from_inside(all);
+        self.own_doings(all);
     }
 
     fn heard(&self, by: HeardBy) -> Heard {
@@ -363,7 +363,7 @@ impl WorkloadWorld {
         }
     }
 
-    fn from_inside(&self, all: &mut Vec<(String, Self)>) {
+    fn own_doings(&self, all: &mut Vec<(String, Self)>) {
         if self.manifests > 0 {
             let mut next = self.clone();
             next.manifests -= 1;

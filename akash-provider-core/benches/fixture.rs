@@ -1,0 +1,303 @@
+//! Worlds the benches measure in: ids, orders, leases and clusters in any number.
+
+use akash_provider_core::Config;
+use akash_provider_core::cluster;
+use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Workloads};
+use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::manifest;
+use akash_provider_core::types::{
+    Address, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, Deployment, DeploymentId,
+    DeploymentRecord, EscrowAccount, Group, GroupId, GroupSpec, GroupState, Lease, LeaseRecord, LeaseState,
+    MarketParams, Memory, Mono, Now, Order, OrderId, OrderState, PlacementRequirements, Provider,
+    ResourceUnit, Resources, Snapshot, Storage,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Failed = Box<dyn std::error::Error>;
+
+const MI: u64 = 1 << 20;
+const TI: i64 = 1 << 40;
+
+/// Our account and a tenant's, and the group every order asks for.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) provider: Address,
+    pub(crate) tenant: Address,
+    pub(crate) spec: Arc<GroupSpec>,
+}
+
+impl World {
+    pub(crate) fn new() -> Result<Self, Failed> {
+        let price = DecCoin::new(&"uact".into(), Dec::from_int(100));
+        let unit = ResourceUnit {
+            resources: resources(100, 128 * MI, 512 * MI),
+            count: 1,
+            price,
+        };
+        let requirements = PlacementRequirements::default();
+        let spec = GroupSpec {
+            name: "group".to_owned(),
+            requirements,
+            resources: vec![unit],
+        };
+        Ok(Self {
+            provider: Address::from_bytes(&[7; 20])?,
+            tenant: Address::from_bytes(&[9; 20])?,
+            spec: Arc::new(spec),
+        })
+    }
+
+    pub(crate) fn order_id(&self, dseq: u64) -> OrderId {
+        let deployment = DeploymentId {
+            owner: self.tenant.clone(),
+            dseq,
+        };
+        OrderId {
+            group: GroupId { deployment, gseq: 1 },
+            oseq: 1,
+        }
+    }
+
+    pub(crate) fn bid_id(&self, dseq: u64) -> BidId {
+        BidId {
+            order: self.order_id(dseq),
+            provider: self.provider.clone(),
+        }
+    }
+
+    pub(crate) fn price(&self) -> DecCoin {
+        DecCoin::new(&"uact".into(), Dec::from_int(10))
+    }
+
+    pub(crate) fn order(&self, dseq: u64) -> Order {
+        Order {
+            id: self.order_id(dseq),
+            state: OrderState::Open,
+            spec: Arc::clone(&self.spec),
+            created_at: 1,
+            reclamation_min_window: None,
+        }
+    }
+
+    fn bid(&self, dseq: u64, state: BidState) -> Bid {
+        Bid {
+            id: self.bid_id(dseq),
+            state,
+            price: self.price(),
+            created_at: 1,
+            resources_offer: self.spec.resources.clone(),
+            reclamation_window: None,
+        }
+    }
+
+    fn lease(&self, dseq: u64) -> Lease {
+        Lease {
+            id: self.bid_id(dseq),
+            state: LeaseState::Active,
+            price: self.price(),
+            created_at: 1,
+            closed_on: 0,
+            reason: None,
+            reclamation: None,
+        }
+    }
+
+    fn deployment(&self, dseq: u64) -> DeploymentRecord {
+        let id = self.order_id(dseq).deployment().clone();
+        let group = GroupId {
+            deployment: id.clone(),
+            gseq: 1,
+        };
+        let deployment = Deployment {
+            id,
+            active: true,
+            hash: [0; 32],
+            created_at: 1,
+            reclamation_min_window: None,
+        };
+        let funds = BTreeMap::from([("uact".into(), Dec::from_int(5_000_000))]);
+        DeploymentRecord {
+            deployment,
+            groups: vec![Group {
+                id: group,
+                state: GroupState::Open,
+                spec: Arc::clone(&self.spec),
+            }],
+            escrow: EscrowAccount { funds, settled_at: 1 },
+            leases: vec![self.lease(dseq)],
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let provider = Provider {
+            owner: self.provider.clone(),
+            host_uri: "https://localhost:8443".to_owned(),
+            attributes: Vec::new(),
+        };
+        Snapshot {
+            chain_id: "bench".to_owned(),
+            height: 10,
+            time: BlockTime(1_000_000),
+            provider: Some(provider),
+            params: MarketParams {
+                bid_min_deposits: vec![Coin {
+                    denom: "uact".into(),
+                    amount: 500_000,
+                }],
+                order_max_bids: 20,
+                min_reclamation_window: Duration::from_secs(3600),
+                max_reclamation_window: Duration::from_secs(2_592_000),
+            },
+            orders: Vec::new(),
+            bids: Vec::new(),
+            leases: Vec::new(),
+            deployments: Vec::new(),
+            block_times: BTreeMap::new(),
+        }
+    }
+
+    fn empty_engine(&self, nodes: usize) -> Result<Engine, Failed> {
+        let mut config = Config::new(self.provider.clone(), "bench");
+        config.bid_timeout = None;
+        let mut engine = Engine::new(config)?;
+        let inventory = Arc::new(NodeInventory::new(&nodes_of(nodes, 1_000_000_000)));
+        let update = InventoryUpdate {
+            inventory,
+            placements: Vec::new(),
+            leased_ips: None,
+        };
+        engine.step(now(0), Input::Inventory(update));
+        Ok(engine)
+    }
+
+    /// An engine that knows an empty chain and an empty cluster.
+    pub(crate) fn engine(&self) -> Result<Engine, Failed> {
+        self.engine_of(self.snapshot(), Vec::new())
+    }
+
+    /// An engine with so many open bids of ours.
+    pub(crate) fn engine_with_bids(&self, count: u64) -> Result<Engine, Failed> {
+        let mut snapshot = self.snapshot();
+        snapshot.orders = (1..=count).map(|n| self.order(n)).collect();
+        snapshot.bids = (1..=count).map(|n| self.bid(n, BidState::Open)).collect();
+        self.engine_of(snapshot, Vec::new())
+    }
+
+    /// An engine with so many leases that all run and owe nothing.
+    pub(crate) fn engine_with_leases(&self, count: u64) -> Result<Engine, Failed> {
+        let mut snapshot = self.snapshot();
+        snapshot.bids = (1..=count).map(|n| self.bid(n, BidState::Active)).collect();
+        snapshot.deployments = (1..=count).map(|n| self.deployment(n)).collect();
+        let record = |n| LeaseRecord {
+            lease: self.lease(n),
+            payment: None,
+        };
+        snapshot.leases = (1..=count).map(record).collect();
+        let running = (1..=count).map(|n| self.running(n)).collect();
+        self.engine_of(snapshot, running)
+    }
+
+    fn running(&self, dseq: u64) -> cluster::Deployment {
+        let service = manifest::Service {
+            name: "web".to_owned(),
+            image: "nginx:1.27".to_owned(),
+            command: None,
+            args: None,
+            env: Some(vec!["MODE=production".to_owned()]),
+            resources: resources(100, 128 * MI, 512 * MI),
+            count: 1,
+            expose: vec![manifest::ServiceExpose {
+                port: 80,
+                external_port: 80,
+                proto: manifest::Proto::Tcp,
+                service: String::new(),
+                global: true,
+                hosts: None,
+                http_options: manifest::HttpOptions::default(),
+                ip: String::new(),
+                endpoint_sequence_number: 0,
+            }],
+            params: None,
+            credentials: None,
+        };
+        cluster::Deployment {
+            lease: self.bid_id(dseq),
+            group: Arc::new(manifest::Group {
+                name: "group".to_owned(),
+                services: vec![service],
+            }),
+            params: Arc::default(),
+            hostnames: Vec::new(),
+            ips: Vec::new(),
+            epoch: 0,
+        }
+    }
+
+    /// Feeds a snapshot and a cluster, and answers every call until nothing is owed but what comes by the clock.
+    fn engine_of(&self, snapshot: Snapshot, deployments: Vec<cluster::Deployment>) -> Result<Engine, Failed> {
+        let mut engine = self.empty_engine(1_000)?;
+        let mut workloads = Some(Workloads {
+            deployments,
+            hostnames: Vec::new(),
+        });
+        let mut effects = engine.step(now(0), Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));
+        while !effects.is_empty() {
+            let mut next = Vec::new();
+            for (id, call) in calls(effects) {
+                let completion = match call {
+                    Call::ListWorkloads => Completion::Workloads(Ok(workloads.take().unwrap_or_default())),
+                    Call::Deploy { .. } => Completion::Cluster(Ok(())),
+                    Call::FetchDeployment(id) => Completion::Deployment(Ok(Some(self.deployment(id.dseq)))),
+                    other => return Err(format!("nobody answers {other:?}").into()),
+                };
+                next.extend(engine.step(now(0), Input::Completed(id, completion)));
+            }
+            effects = next;
+        }
+        Ok(engine)
+    }
+}
+
+/// The calls among some effects.
+pub(crate) fn calls(effects: Vec<Effect>) -> impl Iterator<Item = (EffectId, Call)> {
+    effects.into_iter().filter_map(|effect| match effect {
+        Effect::Call(id, call) => Some((id, call)),
+        Effect::Publish(_) | Effect::Reply(..) => None,
+    })
+}
+
+pub(crate) fn now(mono: u64) -> Now {
+    Now {
+        mono: Mono(mono),
+        block_time: BlockTime(1_000_000),
+    }
+}
+
+/// So many nodes with so many milli-CPU each and ample memory.
+pub(crate) fn nodes_of(count: usize, cpu: i64) -> ClusterSpec {
+    ClusterSpec::of_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
+}
+
+pub(crate) fn resources(cpu: u64, memory: u64, storage: u64) -> Resources {
+    Resources {
+        id: 1,
+        cpu: Cpu {
+            units: cpu,
+            ..Cpu::default()
+        },
+        memory: Memory {
+            bytes: memory,
+            ..Memory::default()
+        },
+        storage: vec![Storage {
+            name: "default".to_owned(),
+            bytes: storage,
+            ..Storage::default()
+        }],
+        ..Resources::default()
+    }
+}
