@@ -1,7 +1,7 @@
 //! Speed, as figures: one JSON object a line, `{"name", "value", "unit"}`. `cargo xtask bench` holds them
 //! against what we aim at. What a figure costs in memory is measured by the bench `memory`.
 
-#[path = "fixture.rs"]
+#[path = "support/fixture.rs"]
 #[expect(dead_code, reason = "both benches share it and each uses its part")]
 mod fixture;
 

@@ -3,7 +3,7 @@
 //!
 //! Every allocation of this program is counted, which costs time; speed is measured by the bench `figures`.
 
-#[path = "fixture.rs"]
+#[path = "support/fixture.rs"]
 #[expect(dead_code, reason = "both benches share it and each uses its part")]
 mod fixture;
 

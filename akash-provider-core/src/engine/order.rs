@@ -104,7 +104,7 @@ pub enum End {
     /// Nobody took our bid in time.
     BidTimeout,
     /// We do not bid.
-    Declined(Decline),
+    Declined(Box<Decline>),
     /// We are stopping and nothing is on the chain.
     Stopped,
 }
@@ -688,7 +688,10 @@ impl Order {
                 if !self.landed && height >= cx.height && self.cannot_land(cx, ending.as_ref(), expires) =>
             {
                 let message = "the bid's transaction expired without landing".to_owned();
-                self.end(ending.unwrap_or(End::Declined(Decline::Unknown { message })), out)
+                self.end(
+                    ending.unwrap_or_else(|| End::Declined(Box::new(Decline::Unknown { message }))),
+                    out,
+                )
             }
             (None, ending) => self.check_again(cx, ending, expires),
         }
@@ -863,7 +866,7 @@ impl Order {
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
-        self.end(End::Declined(decline), out)
+        self.end(End::Declined(Box::new(decline)), out)
     }
 
     fn end(self, end: End, out: &mut Vec<Action>) -> Self {

@@ -130,7 +130,7 @@ impl Orders {
         let memory = match end {
             End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
             End::BidClosed | End::BidTimeout => Some(Ended::Spent),
-            End::Declined(Decline::AlreadyBid) => Some(Ended::Spent),
+            End::Declined(decline) if **decline == Decline::AlreadyBid => Some(Ended::Spent),
             End::Declined(decline) if decline.may_pass() && !had_bid => Some(Ended::MayPass),
             End::Declined(_) => Some(Ended::Declined),
         };

@@ -479,5 +479,5 @@ fn a_declined_order_says_why() {
     let clock = Clock::new();
     let decline = Decline::AlreadyBid;
     let machine = machine.transition(&clock.cx(), Input::Judged(Err(decline.clone())), &mut out);
-    assert_eq!(machine.phase(), &Phase::Done(End::Declined(decline)));
+    assert_eq!(machine.phase(), &Phase::Done(End::Declined(Box::new(decline))));
 }
