@@ -1,2 +1,12 @@
 //! The Akash compute provider as a daemon.
-fn main() {}
+
+use clap::Parser;
+use provider_daemon::args::Cli;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    provider_daemon::run(Cli::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -313,6 +313,12 @@ impl Market {
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }
 
+    /// Puts a signature on record whose auditor is only a name: groups may ask for names that are no addresses.
+    pub fn sign_as(&mut self, auditor: &str, owner: &Address, attributes: Vec<Attribute>) {
+        self.audits
+            .insert((owner.clone(), auditor.to_owned()), attributes);
+    }
+
     pub(super) fn unsign(&mut self, auditor: Address, owner: Address) -> Result<Vec<ChainEvent>, Rejection> {
         let key = (owner.clone(), auditor.to_string());
         if self.audits.remove(&key).is_none() {

@@ -1,0 +1,143 @@
+//! The command line.
+
+pub mod cluster;
+pub mod pricing;
+pub mod values;
+
+pub use cluster::ClusterArgs;
+pub use pricing::PricingArgs;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An Akash compute provider.
+#[derive(Debug, Parser)]
+#[command(name = "provider-daemon", version, about, max_term_width = 110)]
+pub struct Cli {
+    /// What goes to the log on stderr: error, warn, info, debug, trace, or a filter by module.
+    #[arg(long, global = true, env = "AP_LOG_LEVEL", default_value = "warn")]
+    pub log_level: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a provider with an embedded market, tenants and an in-memory cluster, and watch it work.
+    Dev(Box<DevArgs>),
+    /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
+    Sdl(SdlArgs),
+    /// Say whether an SDL would get a bid, at what price, and node by node why not.
+    Explain(Box<ExplainArgs>),
+    /// Print the version.
+    Version,
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Settings of `dev`.
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// SDL files to play; without any, a built-in one.
+    pub sdl: Vec<PathBuf>,
+    /// Play every SDL to its end (bid, lease, manifest, running, update, close), print a summary and stop; the
+    /// exit code is 0 only if every one was served and nothing is left over.
+    #[arg(long)]
+    pub once: bool,
+    /// The provider has whatever attributes, signatures and hardware the SDLs ask for.
+    #[arg(long)]
+    pub accept_any: bool,
+    /// Time between blocks.
+    #[arg(long, default_value = "1s", value_parser = values::duration)]
+    pub block_time: Duration,
+    /// Tenants with generated orders, on top of the SDL files.
+    #[arg(long, default_value_t = 0)]
+    pub orders: u32,
+    /// How many of them come in a second.
+    #[arg(long, default_value_t = 5.0, value_parser = values::rate)]
+    pub rate: f64,
+    /// Makes generated orders repeatable.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Domain of automatic hostnames; empty for none.
+    #[arg(long, default_value = "ingress.localhost")]
+    pub deployment_ingress_domain: String,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub output: Output,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The prices.
+    #[command(flatten)]
+    pub pricing: PricingArgs,
+}
+
+/// Settings of `sdl`.
+#[derive(Debug, Args)]
+pub struct SdlArgs {
+    /// What to print.
+    #[arg(value_enum)]
+    pub what: SdlPart,
+    /// The file; `-` reads standard input.
+    pub file: PathBuf,
+    /// Format of the manifest and the groups.
+    #[arg(long, short, value_enum, default_value = "json")]
+    pub output: Format,
+}
+
+/// What `sdl` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SdlPart {
+    /// The manifest a tenant sends to the provider.
+    Manifest,
+    /// The groups a tenant puts on the chain.
+    Groups,
+    /// The hash of the manifest, as the chain stores it.
+    Hash,
+    /// Only whether it is valid, and its warnings.
+    Validate,
+}
+
+/// A data format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Settings of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The SDL file; `-` reads standard input.
+    pub file: PathBuf,
+    /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
+    #[arg(long)]
+    pub accept_any: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub output: Output,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The prices.
+    #[command(flatten)]
+    pub pricing: PricingArgs,
+}

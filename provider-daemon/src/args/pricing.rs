@@ -1,0 +1,100 @@
+//! Flags that make a pricing strategy; named as in today's provider.
+
+use super::values;
+use akash_provider_core::pricing::scale::{ScaleConfig, parse_gpu_prices, parse_storage_scales};
+use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScript, ShellScriptConfig};
+use anyhow::Context;
+use bigdecimal::BigDecimal;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How prices are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Strategy {
+    /// Quantities times factors.
+    #[value(name = "scale")]
+    Scale,
+    /// Any price within a range, for tests.
+    #[value(name = "randomRange")]
+    RandomRange,
+    /// A program of the operator's.
+    #[value(name = "shellScript")]
+    ShellScript,
+}
+
+/// The prices. The defaults are for development: low enough for most SDLs.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Prices")]
+pub struct PricingArgs {
+    /// How prices are made.
+    #[arg(long, value_enum, default_value = "scale")]
+    pub bid_price_strategy: Strategy,
+    /// Price of a thousandth of a core, per block.
+    #[arg(long, default_value = "0.001")]
+    pub bid_price_cpu_scale: BigDecimal,
+    /// Price of a MiB of memory, per block.
+    #[arg(long, default_value = "0.0005")]
+    pub bid_price_memory_scale: BigDecimal,
+    /// Price of a MiB of storage, per block; by class: 0.0001,beta2=0.0002.
+    #[arg(
+        long,
+        default_value = "0.0001,beta1=0.0001,beta2=0.0001,beta3=0.0002,default=0.0001,ram=0.0005"
+    )]
+    pub bid_price_storage_scale: String,
+    /// Price of an endpoint, per block.
+    #[arg(long, default_value = "0.01")]
+    pub bid_price_endpoint_scale: BigDecimal,
+    /// Price of a leased IP, per block.
+    #[arg(long, default_value = "1")]
+    pub bid_price_ip_scale: BigDecimal,
+    /// Price of a GPU by model, per block: vendor/model=price, comma-separated; empty leaves GPUs unpriced.
+    #[arg(long, default_value = "")]
+    pub bid_price_gpu_scale: String,
+    /// The program of the strategy shellScript.
+    #[arg(long, default_value = "")]
+    pub bid_price_script_path: PathBuf,
+    /// Programs at once.
+    #[arg(long, default_value_t = 32)]
+    pub bid_price_script_process_limit: usize,
+    /// How long a program may take.
+    #[arg(long, default_value = "10s", value_parser = values::duration)]
+    pub bid_price_script_process_timeout: Duration,
+}
+
+impl PricingArgs {
+    /// The strategy.
+    ///
+    /// # Errors
+    /// Which setting makes no sense.
+    pub fn strategy(&self, seed: u64) -> anyhow::Result<Arc<dyn PricingStrategy>> {
+        Ok(match self.bid_price_strategy {
+            Strategy::Scale => Arc::new(self.scale()?),
+            Strategy::RandomRange => Arc::new(RandomRange::new(seed)),
+            Strategy::ShellScript => Arc::new(ShellScript::new(ShellScriptConfig {
+                path: self.bid_price_script_path.clone(),
+                process_limit: self.bid_price_script_process_limit,
+                timeout: self.bid_price_script_process_timeout,
+            })?),
+        })
+    }
+
+    fn scale(&self) -> anyhow::Result<Scale> {
+        let storage = parse_storage_scales(&self.bid_price_storage_scale)
+            .with_context(|| format!("--bid-price-storage-scale {}", self.bid_price_storage_scale))?;
+        let gpu = match self.bid_price_gpu_scale.as_str() {
+            "" => Default::default(),
+            text => parse_gpu_prices(text).with_context(|| format!("--bid-price-gpu-scale {text}"))?,
+        };
+        let config = ScaleConfig {
+            cpu: self.bid_price_cpu_scale.clone(),
+            memory: self.bid_price_memory_scale.clone(),
+            storage,
+            endpoint: self.bid_price_endpoint_scale.clone(),
+            ip: self.bid_price_ip_scale.clone(),
+            gpu,
+        };
+        Ok(Scale::new(config)?)
+    }
+}

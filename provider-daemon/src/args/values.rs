@@ -1,0 +1,160 @@
+//! Values of flags: durations, sizes, pairs. Each error says what was given and what is wanted.
+
+use akash_provider_core::inventory::GpuSpec;
+use akash_provider_core::types::Attribute;
+use std::time::Duration;
+
+/// A duration such as `500ms`, `6s` or `1h30m`; above zero.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let duration =
+        humantime::parse_duration(text).map_err(|e| format!("{e}; write it as 500ms, 6s or 1h30m"))?;
+    if duration.is_zero() {
+        return Err("must be above zero".to_owned());
+    }
+    Ok(duration)
+}
+
+/// A rate per second, above zero and at most 10,000.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text
+        .parse()
+        .map_err(|e| format!("{e}; write a number such as 5 or 0.5"))?;
+    if rate > 0.0 && rate <= 10_000.0 {
+        Ok(rate)
+    } else {
+        Err("must be above 0 and at most 10000".to_owned())
+    }
+}
+
+/// A size in bytes such as `64Gi`, `500M` or `1024`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn bytes(text: &str) -> Result<i64, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let factor: i64 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "Ki" => 1 << 10,
+        "M" => 1_000_000,
+        "Mi" => 1 << 20,
+        "G" => 1_000_000_000,
+        "Gi" => 1 << 30,
+        "T" => 1_000_000_000_000,
+        "Ti" => 1 << 40,
+        other => {
+            return Err(format!(
+                "unit `{other}` is unknown; use k, M, G, T, Ki, Mi, Gi or Ti"
+            ));
+        }
+    };
+    let number: i64 = number
+        .parse()
+        .map_err(|e| format!("`{number}`: {e}; write it as 64Gi"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| "is too large".to_owned())
+}
+
+/// Cores such as `16`, or `500m` for half a core, in thousandths.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn cores(text: &str) -> Result<i64, String> {
+    let (number, factor) = text.strip_suffix('m').map_or((text, 1_000), |milli| (milli, 1));
+    let number: i64 = number
+        .parse()
+        .map_err(|e| format!("{e}; write it as 16 or 500m"))?;
+    if number < 0 {
+        return Err("must not be negative".to_owned());
+    }
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| "is too large".to_owned())
+}
+
+/// `key=value`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn attribute(text: &str) -> Result<Attribute, String> {
+    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    Ok(Attribute::new(key, value))
+}
+
+/// `class=size`, for example `beta2=1Ti`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn storage_class(text: &str) -> Result<(String, i64), String> {
+    let (class, size) = text
+        .split_once('=')
+        .ok_or("write it as class=size, for example beta2=1Ti")?;
+    if class.is_empty() {
+        return Err("the class has no name; write it as beta2=1Ti".to_owned());
+    }
+    Ok((class.to_owned(), bytes(size)?))
+}
+
+/// `vendor/model[/memory[/interface]]=count`, for example `nvidia/a100/80Gi/pcie=2`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn gpus(text: &str) -> Result<GpuSpec, String> {
+    let wanted = "write it as vendor/model[/memory[/interface]]=count, for example nvidia/a100/80Gi/pcie=2";
+    let (name, count) = text.split_once('=').ok_or(wanted)?;
+    let count: u32 = count
+        .parse()
+        .map_err(|e| format!("count `{count}`: {e}; {wanted}"))?;
+    match *name.split('/').collect::<Vec<_>>() {
+        [vendor, model] => Ok(GpuSpec::new(vendor, model, "", "", count)),
+        [vendor, model, memory] => Ok(GpuSpec::new(vendor, model, memory, "", count)),
+        [vendor, model, memory, interface] => Ok(GpuSpec::new(vendor, model, memory, interface, count)),
+        _ => Err(wanted.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_cores_have_units() {
+        assert_eq!(bytes("64Gi"), Ok(64 << 30));
+        assert_eq!(bytes("1024"), Ok(1024));
+        assert_eq!(cores("16"), Ok(16_000));
+        assert_eq!(cores("500m"), Ok(500));
+        for bad in [
+            "",
+            "Gi",
+            "1X",
+            "-1",
+            "99999999999999999999Gi",
+            "9223372036854775807Ti",
+        ] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert!(cores("-1").is_err());
+        assert!(duration("0s").unwrap_err().contains("above zero"));
+        assert!(rate("0").is_err() && rate("NaN").is_err());
+    }
+
+    #[test]
+    fn gpus_and_classes_have_counts_and_sizes() {
+        assert_eq!(
+            gpus("nvidia/a100/80Gi=2"),
+            Ok(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))
+        );
+        assert_eq!(storage_class("beta2=1Ti"), Ok(("beta2".to_owned(), 1 << 40)));
+        for bad in ["a100=2", "nvidia/a100", "nvidia/a100=x", ""] {
+            assert!(gpus(bad).unwrap_err().contains("nvidia/a100"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What the command line can do, a file each.
+
+pub mod dev;
+pub mod explain;
+pub mod sdl;
+
+use akash_provider_core::sdl::{MAX_BYTES, Sdl};
+use anyhow::Context;
+use std::io::Read;
+use std::path::Path;
+
+/// Reads an SDL file, or standard input for `-`; never more than the limit.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is no valid SDL (with line, path and mend).
+pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
+    let name = path.display();
+    let reader: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?)
+    };
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MAX_BYTES)?;
+    reader
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("{name}: cannot be read"))?;
+    if bytes.len() > MAX_BYTES {
+        anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
+    }
+    let text = String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))?;
+    akash_provider_core::sdl::parse(&text).with_context(|| format!("{name}: is no valid SDL"))
+}

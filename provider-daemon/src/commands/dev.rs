@@ -1,0 +1,231 @@
+//! `dev`: the whole life of leases on embedded defaults.
+
+use super::{explain, read_sdl};
+use crate::args::{DevArgs, Output};
+use crate::dev::load::Orders;
+use crate::dev::{Outcome, Printer, Tenant, World, names};
+use akash_provider_core::sdl::{self, Sdl};
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Account of the given SDLs; generated tenants have one each.
+const GIVEN: u32 = 0;
+/// How long the last traces may take to go.
+const SETTLE: Duration = Duration::from_secs(20);
+
+/// Runs the embedded market until it is stopped, or until every SDL was played.
+///
+/// # Errors
+/// An SDL or a setting is wrong, or the provider failed.
+pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
+    let sdls = sdls(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(live(args, sdls));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
+    if args.sdl.is_empty() && args.orders == 0 {
+        let sample = sdl::parse(names::SAMPLE).context("the built-in SDL")?;
+        return Ok(vec![("sample".to_owned(), sample)]);
+    }
+    args.sdl
+        .iter()
+        .map(|path| Ok((name_of(path), read_sdl(path)?)))
+        .collect()
+}
+
+/// A short name: the file's, or its folder's where the file is called `input`.
+fn name_of(path: &Path) -> String {
+    let part = |p: Option<&std::ffi::OsStr>| p.map(|s| s.to_string_lossy().into_owned());
+    let stem = part(path.file_stem()).unwrap_or_default();
+    let folder = part(path.parent().and_then(Path::file_name));
+    if stem == "input" {
+        folder.unwrap_or(stem)
+    } else {
+        stem
+    }
+}
+
+async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCode> {
+    let printer = Arc::new(Printer::new(args.output));
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
+    let world = World::start(args, &sdls, &printer, shutdown.clone(), abort).await?;
+    let world = Arc::new(world);
+    if printer.is_text() {
+        let block = humantime::format_duration(args.block_time);
+        printer.note(&format!(
+            "provider {} on chain `{}`, a block every {block}",
+            names::provider()?,
+            names::CHAIN_ID
+        ));
+        printer.note("Ctrl-C stops it: once drains, twice aborts.\n");
+    }
+    let played = play(args, &sdls, &world, &printer, &shutdown).await?;
+    let code = if args.once {
+        finish(args, &sdls, &world, &printer, &played).await?
+    } else {
+        if !shutdown.is_cancelled() {
+            summary(&printer, &played);
+            printer.note("serving; Ctrl-C stops it");
+        }
+        shutdown.cancelled().await;
+        ExitCode::SUCCESS
+    };
+    shutdown.cancel();
+    let Ok(world) = Arc::try_unwrap(world) else {
+        bail!("a tenant still holds on to the market")
+    };
+    world.stop().await?;
+    signals.abort();
+    Ok(code)
+}
+
+/// The first signal drains, the second aborts.
+fn on_signals(
+    printer: Arc<Printer>,
+    shutdown: CancellationToken,
+    abort: CancellationToken,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        for (token, text) in [(shutdown, "draining; once more aborts"), (abort, "aborting")] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            printer.note(text);
+            token.cancel();
+        }
+    })
+}
+
+/// Plays all tenants side by side; ends early on shutdown.
+async fn play(
+    args: &DevArgs,
+    sdls: &[(String, Sdl)],
+    world: &Arc<World>,
+    printer: &Arc<Printer>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Vec<Outcome>> {
+    let mut playing = JoinSet::new();
+    for (index, sdl) in sdls.iter().enumerate() {
+        let tenant = Tenant::new(world, printer, GIVEN, index as u64 + 1, sdl.clone())?;
+        playing.spawn(tenant.play(args.once));
+    }
+    let mut orders = Orders::new(args.seed);
+    let pause = Duration::from_secs_f64(1.0 / args.rate);
+    let mut next = tokio::time::Instant::now();
+    let mut to_make = args.orders;
+    let mut outcomes = Vec::new();
+    while to_make > 0 || !playing.is_empty() {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            () = tokio::time::sleep_until(next), if to_make > 0 => {
+                let number = args.orders - to_make + 1;
+                to_make -= 1;
+                next += pause;
+                let tenant = Tenant::new(world, printer, number, 1, orders.make()?)?;
+                // Generated tenants come and go, so that a load can run as long as it likes.
+                playing.spawn(tenant.play(true));
+            }
+            Some(outcome) = playing.join_next(), if !playing.is_empty() => outcomes.push(outcome?),
+        }
+    }
+    playing.shutdown().await;
+    outcomes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(outcomes)
+}
+
+/// Prints the summary of `--once`, says why what was declined was, and whether anything is left over.
+async fn finish(
+    args: &DevArgs,
+    sdls: &[(String, Sdl)],
+    world: &Arc<World>,
+    printer: &Printer,
+    played: &[Outcome],
+) -> anyhow::Result<ExitCode> {
+    let deadline = Instant::now() + SETTLE;
+    let mut left = world.leftovers().await;
+    while !left.is_empty() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        left = world.leftovers().await;
+    }
+    summary(printer, played);
+    for outcome in played.iter().filter(|o| o.declined) {
+        let Some((_, sdl)) = sdls.iter().find(|(name, _)| *name == outcome.name) else {
+            continue;
+        };
+        for group in &sdl.groups {
+            if let (Some(explanation), Output::Text) = (world.handle.explain(group).await?, args.output) {
+                printer.note(&format!(
+                    "\n{}, group {}, node by node:",
+                    outcome.name, group.name
+                ));
+                printer.note(explain::nodes(&explanation).trim_end());
+            }
+        }
+    }
+    let expected = sdls.len() + args.orders as usize;
+    let failed = played.iter().filter(|o| o.problem.is_some()).count();
+    let missing = expected.saturating_sub(played.len());
+    for line in &left {
+        printer.note(&format!("left over: {line}"));
+    }
+    let good = left.is_empty() && failed == 0 && missing == 0;
+    printer.object(&json!({
+        "event": "finished", "served": played.len() - failed, "failed": failed, "not_played": missing,
+        "left_over": left, "ok": good,
+    }));
+    if printer.is_text() {
+        let served = played.len() - failed;
+        printer.note(&format!(
+            "\n{served} of {expected} served, {} left over",
+            left.len()
+        ));
+    }
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn summary(printer: &Printer, played: &[Outcome]) {
+    if played.is_empty() {
+        return;
+    }
+    if printer.is_text() {
+        printer.note(&format!(
+            "\n{:<22} {:>9} {:>9}  {}",
+            "SDL", "to bid", "to run", "price per block, or why not"
+        ));
+    }
+    let seconds =
+        |d: Option<Duration>| d.map_or_else(|| "-".to_owned(), |d| format!("{:.2}s", d.as_secs_f64()));
+    for outcome in played {
+        let prices: Vec<String> = outcome.prices.iter().map(ToString::to_string).collect();
+        let last = outcome.problem.clone().unwrap_or_else(|| prices.join(", "));
+        if printer.is_text() {
+            let (bid, run) = (seconds(outcome.to_bid), seconds(outcome.to_run));
+            printer.note(&format!("{:<22} {bid:>9} {run:>9}  {last}", outcome.name));
+        }
+        let ms = |d: Option<Duration>| d.map(|d| d.as_millis() as u64);
+        printer.object(&json!({
+            "event": "summary", "name": outcome.name, "to_bid_ms": ms(outcome.to_bid),
+            "to_run_ms": ms(outcome.to_run), "prices": outcome.prices, "declined": outcome.declined,
+            "problem": outcome.problem,
+        }));
+    }
+}

@@ -1,0 +1,54 @@
+//! `sdl`: what a tenant's file means.
+
+use super::read_sdl;
+use crate::args::{Format, SdlArgs, SdlPart};
+use akash_provider_core::sdl::Sdl;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Prints a part of an SDL; warnings go to stderr.
+///
+/// # Errors
+/// The file cannot be read or is not valid.
+pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
+    let sdl = read_sdl(&args.file)?;
+    for warning in &sdl.warnings {
+        eprintln!("warning: {warning}");
+    }
+    match args.what {
+        SdlPart::Manifest => print!("{}", formatted(&sdl.manifest, args.output)?),
+        SdlPart::Groups => print!("{}", formatted(&sdl.groups, args.output)?),
+        SdlPart::Hash => println!("{}", hex(&sdl.hash)?),
+        SdlPart::Validate => println!("valid: {}", outline(&sdl)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Json => serde_json::to_string_pretty(value)? + "\n",
+        Format::Yaml => serde_norway::to_string(value)?,
+    })
+}
+
+/// Lower-case hex.
+///
+/// # Errors
+/// Never, in practice: writing to a string does not fail.
+pub fn hex(bytes: &[u8]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}")?;
+    }
+    Ok(text)
+}
+
+fn outline(sdl: &Sdl) -> anyhow::Result<String> {
+    let services: usize = sdl.manifest.groups.iter().map(|g| g.services.len()).sum();
+    let (groups, warnings) = (sdl.groups.len(), sdl.warnings.len());
+    Ok(format!(
+        "{groups} group(s), {services} service(s), {warnings} warning(s), hash {}",
+        hex(&sdl.hash)?
+    ))
+}

@@ -1,0 +1,12 @@
+//! An embedded market to develop against: a chain with blocks, tenants who order, a cluster in memory, and the
+//! real provider between them.
+
+pub mod load;
+pub mod names;
+pub mod output;
+pub mod tenant;
+pub mod world;
+
+pub use output::Printer;
+pub use tenant::{Outcome, Tenant};
+pub use world::World;

@@ -1,0 +1,167 @@
+//! What `dev` prints: one line per transition, for people or as JSON.
+
+use crate::args::Output;
+use akash_provider_core::types::{DeploymentId, Event};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Prints events as they come.
+#[derive(Debug)]
+pub struct Printer {
+    output: Output,
+    started: Instant,
+    names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
+}
+
+/// A transition in words.
+struct Line {
+    deployment: DeploymentId,
+    what: &'static str,
+    detail: String,
+}
+
+impl Printer {
+    /// Starts the clock.
+    #[must_use]
+    pub fn new(output: Output) -> Self {
+        Self {
+            output,
+            started: Instant::now(),
+            names: Mutex::default(),
+        }
+    }
+
+    /// From now on this deployment is known by a name, and its time counts.
+    pub fn name(&self, id: &DeploymentId, name: &str) {
+        if let Ok(mut names) = self.names.lock() {
+            names.insert(id.clone(), (name.to_owned(), Instant::now()));
+        }
+    }
+
+    /// One event of the provider.
+    pub fn event(&self, event: &Event) {
+        let Some(line) = line(event) else { return };
+        let body = serde_json::to_value(event).unwrap_or(Value::Null);
+        self.print(&line.deployment, line.what, &line.detail, body);
+    }
+
+    /// One thing a tenant did.
+    pub fn tenant(&self, id: &DeploymentId, what: &'static str, detail: &str) {
+        self.print(
+            id,
+            what,
+            detail,
+            json!({ "event": what.replace(' ', "_"), "detail": detail }),
+        );
+    }
+
+    /// A line that belongs to no deployment.
+    pub fn note(&self, text: &str) {
+        match self.output {
+            Output::Text => println!("{text}"),
+            Output::Json => println!(
+                "{}",
+                json!({ "event": "note", "at_ms": self.at_ms(), "text": text })
+            ),
+        }
+    }
+
+    /// A JSON object of its own; nothing for people.
+    pub fn object(&self, value: &Value) {
+        if self.output == Output::Json {
+            println!("{value}");
+        }
+    }
+
+    /// True when it prints for people.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.output == Output::Text
+    }
+
+    fn at_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn print(&self, id: &DeploymentId, what: &str, detail: &str, mut body: Value) {
+        let named = self.names.lock().ok().and_then(|names| names.get(id).cloned());
+        let (name, since) = named.unwrap_or_else(|| (id.dseq.to_string(), self.started));
+        let since = since.elapsed();
+        match self.output {
+            Output::Text => println!("{:>8.2}s  {name:<22} {what:<17} {detail}", since.as_secs_f64()),
+            Output::Json => {
+                if let Some(object) = body.as_object_mut() {
+                    object.insert("at_ms".to_owned(), json!(self.at_ms()));
+                    object.insert("since_order_ms".to_owned(), json!(since.as_millis() as u64));
+                    object.insert("name".to_owned(), json!(name));
+                    object.insert("deployment".to_owned(), json!(id.to_string()));
+                }
+                println!("{body}");
+            }
+        }
+    }
+}
+
+fn line(event: &Event) -> Option<Line> {
+    let (deployment, what, detail) = match event {
+        Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
+        Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
+        Event::BidPlaced { bid, price } => (
+            bid.deployment(),
+            "bid placed",
+            format!("{}, {price} per block", group(bid.order.group.gseq)),
+        ),
+        Event::BidAdopted { bid, price } => (
+            bid.deployment(),
+            "bid adopted",
+            format!("{}, {price} per block", group(bid.order.group.gseq)),
+        ),
+        Event::BidEnded { bid, outcome } => (
+            bid.deployment(),
+            "bid ended",
+            format!("{}, {outcome}", group(bid.order.group.gseq)),
+        ),
+        Event::LeaseWon { lease, .. } => (lease.deployment(), "lease won", group(lease.order.group.gseq)),
+        Event::ManifestReceived { deployment, hash } => {
+            (deployment, "manifest", hash.chars().take(12).collect::<String>())
+        }
+        Event::Deployed { lease, generation } => (
+            lease.deployment(),
+            "deployed",
+            format!("{}, version {generation}", group(lease.order.group.gseq)),
+        ),
+        Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
+        Event::HealthChanged { lease, health } => {
+            let word = match health.as_str() {
+                "good" => "running",
+                "bad" => "unhealthy",
+                _ => "health unknown",
+            };
+            (lease.deployment(), word, group(lease.order.group.gseq))
+        }
+        Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
+        Event::LeaseClosed { lease, .. } => (
+            lease.deployment(),
+            "lease closed",
+            format!("{}, everything released", group(lease.order.group.gseq)),
+        ),
+        Event::Withdrawn { lease } => (lease.deployment(), "paid out", group(lease.order.group.gseq)),
+        Event::WithdrawFailed { lease, message } => (lease.deployment(), "payout failed", message.clone()),
+        Event::BalanceChecked { .. }
+        | Event::BreakerTripped { .. }
+        | Event::BreakerReleased
+        | Event::DriftFound { .. }
+        | Event::Status { .. } => return None,
+    };
+    Some(Line {
+        deployment: deployment.clone(),
+        what,
+        detail,
+    })
+}
+
+fn group(gseq: u32) -> String {
+    format!("group {gseq}")
+}

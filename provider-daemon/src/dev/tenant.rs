@@ -1,0 +1,294 @@
+//! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
+
+use super::{Printer, World, names};
+use akash_provider_core::cluster::Health;
+use akash_provider_core::engine::RefusalKind;
+use akash_provider_core::manifest::{self, Manifest};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{Bid, BidState, Coin, DecCoin, DeploymentId, LeaseId, OrderId, OrderState};
+use anyhow::{Context, anyhow, bail};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Blocks a tenant waits for the next thing to happen before it gives up.
+const PATIENCE_BLOCKS: u32 = 60;
+/// And never less than this, so that fast blocks do not make tenants impatient.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// First money of a deployment.
+const DEPOSIT: u128 = 50_000_000;
+
+/// How one SDL fared.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Its name.
+    pub name: String,
+    /// From the order to the bid.
+    pub to_bid: Option<Duration>,
+    /// From the order to all services running.
+    pub to_run: Option<Duration>,
+    /// Price per block, group by group.
+    pub prices: Vec<DecCoin>,
+    /// Why it was declined or failed.
+    pub problem: Option<String>,
+    /// It was the provider's decision not to bid.
+    pub declined: bool,
+}
+
+/// A tenant with one deployment.
+#[derive(Debug)]
+pub struct Tenant {
+    world: Arc<World>,
+    printer: Arc<Printer>,
+    id: DeploymentId,
+    name: String,
+    sdl: Sdl,
+    started: Instant,
+}
+
+impl Tenant {
+    /// A tenant for one SDL; deployments of the same account have numbers of their own.
+    ///
+    /// # Errors
+    /// Never, in practice: the account number fits.
+    pub fn new(
+        world: &Arc<World>,
+        printer: &Arc<Printer>,
+        account: u32,
+        dseq: u64,
+        (name, sdl): (String, Sdl),
+    ) -> anyhow::Result<Self> {
+        let id = DeploymentId {
+            owner: names::tenant(account)?,
+            dseq,
+        };
+        let (world, printer) = (Arc::clone(world), Arc::clone(printer));
+        Ok(Self {
+            world,
+            printer,
+            id,
+            name,
+            sdl,
+            started: Instant::now(),
+        })
+    }
+
+    /// Plays until everything runs; with `to_the_end` also an update and the close.
+    pub async fn play(mut self, to_the_end: bool) -> Outcome {
+        self.started = Instant::now();
+        let mut outcome = Outcome {
+            name: self.name.clone(),
+            ..Outcome::default()
+        };
+        if let Err(error) = self.life(to_the_end, &mut outcome).await {
+            outcome.problem = Some(format!("{error:#}"));
+            if to_the_end {
+                // Whatever went wrong, nothing is left behind on purpose.
+                let _ = self
+                    .world
+                    .chain
+                    .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
+            }
+        }
+        outcome
+    }
+
+    async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
+        self.order()?;
+        let bids = self.bids(outcome).await?;
+        outcome.to_bid = Some(self.started.elapsed());
+        outcome.prices = bids.iter().map(|b| b.price.clone()).collect();
+        let leases = self.take(bids)?;
+        self.send(&self.sdl.manifest, self.sdl.hash).await?;
+        self.until("all services running", || self.all_run(&leases, 1))
+            .await?;
+        outcome.to_run = Some(self.started.elapsed());
+        if to_the_end {
+            self.update(&leases).await?;
+            self.close(&leases).await?;
+        }
+        Ok(())
+    }
+
+    fn order(&self) -> anyhow::Result<()> {
+        self.printer.name(&self.id, &self.name);
+        let denom = self
+            .sdl
+            .groups
+            .first()
+            .and_then(|g| g.resources.first())
+            .map(|u| u.price.denom.clone());
+        let coin = Coin {
+            denom: denom.unwrap_or_else(|| "uact".into()),
+            amount: DEPOSIT,
+        };
+        let created = self.world.chain.market(|market| {
+            market.fund(&self.id.owner, &coin);
+            market.tenant(TenantMsg::CreateDeployment {
+                id: self.id.clone(),
+                groups: self.sdl.groups.clone(),
+                hash: self.sdl.hash,
+                deposit: coin.clone(),
+                reclamation_min_window: self.sdl.reclamation_min_window,
+            })
+        });
+        created.map_err(|e| anyhow!("the chain refuses the deployment: {e}"))?;
+        self.printer.tenant(
+            &self.id,
+            "ordered",
+            &format!("{} group(s)", self.sdl.groups.len()),
+        );
+        Ok(())
+    }
+
+    fn orders(&self) -> Vec<OrderId> {
+        self.world.chain.market(|market| {
+            let mine = |o: &&akash_provider_core::types::Order| *o.id.deployment() == self.id;
+            market
+                .orders()
+                .filter(mine)
+                .filter(|o| o.state == OrderState::Open)
+                .map(|o| o.id.clone())
+                .collect()
+        })
+    }
+
+    /// The cheapest bid of every order, once there is one each.
+    async fn bids(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<Bid>> {
+        let orders = self.orders();
+        let deadline = self.deadline();
+        loop {
+            let bids: Vec<Bid> = orders.iter().filter_map(|order| self.cheapest(order)).collect();
+            if bids.len() == orders.len() {
+                return Ok(bids);
+            }
+            let status = self.world.handle.status().await;
+            if let Some(decline) = status.recent_declines.iter().find(|d| orders.contains(&d.order)) {
+                outcome.declined = true;
+                bail!("declined ({}): {}", decline.reason, decline.message);
+            }
+            if Instant::now() >= deadline {
+                bail!("no bid within {}", humantime::format_duration(self.patience()));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn cheapest(&self, order: &OrderId) -> Option<Bid> {
+        self.world.chain.market(|market| {
+            let open = market.bids_of(order).filter(|b| b.state == BidState::Open);
+            open.min_by(|a, b| a.price.amount.cmp(&b.price.amount)).cloned()
+        })
+    }
+
+    fn take(&self, bids: Vec<Bid>) -> anyhow::Result<Vec<LeaseId>> {
+        let mut leases = Vec::new();
+        for bid in bids {
+            let taken = self
+                .world
+                .chain
+                .tenant(TenantMsg::CreateLease { bid: bid.id.clone() });
+            taken.map_err(|e| anyhow!("the chain refuses the lease: {e}"))?;
+            leases.push(bid.id);
+        }
+        Ok(leases)
+    }
+
+    async fn send(&self, manifest: &Manifest, hash: [u8; 32]) -> anyhow::Result<()> {
+        let manifest = Arc::new(manifest.clone());
+        let deadline = self.deadline();
+        loop {
+            let answer = self
+                .world
+                .handle
+                .submit_manifest(&self.id, Arc::clone(&manifest), hash)
+                .await;
+            let Err(refusal) = answer else { return Ok(()) };
+            // What may change by itself is asked again; the rest is final.
+            let may_pass = matches!(refusal.kind, RefusalKind::Unavailable | RefusalKind::Busy);
+            if !may_pass || Instant::now() >= deadline {
+                self.printer
+                    .tenant(&self.id, "manifest refused", &refusal.message);
+                return Err(refusal).context("the manifest was refused");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn all_run(&self, leases: &[LeaseId], generation: u64) -> bool {
+        let status = self.world.handle.status().await;
+        leases.iter().all(|lease| {
+            let info = status.leases.iter().find(|l| l.lease == *lease);
+            info.is_some_and(|l| l.generation >= generation && l.health == Health::Good)
+        })
+    }
+
+    async fn update(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
+        let mut manifest = self.sdl.manifest.clone();
+        for service in manifest.groups.iter_mut().flat_map(|g| &mut g.services) {
+            service
+                .env
+                .get_or_insert_default()
+                .push("DEV_UPDATE=1".to_owned());
+        }
+        let hash = manifest::hash(&manifest);
+        let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment {
+            id: self.id.clone(),
+            hash,
+        });
+        updated.map_err(|e| anyhow!("the chain refuses the update: {e}"))?;
+        self.printer.tenant(
+            &self.id,
+            "updated",
+            "one more environment variable in every service",
+        );
+        self.send(&manifest, hash).await?;
+        self.until("the update running", || self.all_run(leases, 2)).await
+    }
+
+    async fn close(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
+        let closed = self
+            .world
+            .chain
+            .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
+        closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
+        self.printer.tenant(&self.id, "closed", "by the tenant");
+        self.until("everything released", || async {
+            let status = self.world.handle.status().await;
+            let contents = self.world.cluster.contents();
+            let gone = |l: &LeaseId| {
+                !status.leases.iter().any(|s| s.lease == *l) && !contents.running.contains_key(l)
+            };
+            leases.iter().all(gone)
+        })
+        .await
+    }
+
+    async fn until<F: Future<Output = bool>>(
+        &self,
+        what: &str,
+        mut done: impl FnMut() -> F,
+    ) -> anyhow::Result<()> {
+        let deadline = self.deadline();
+        while !done().await {
+            if Instant::now() >= deadline {
+                bail!(
+                    "{what}: not within {}",
+                    humantime::format_duration(self.patience())
+                );
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE.max(self.world.block_time.saturating_mul(PATIENCE_BLOCKS))
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.patience()
+    }
+}

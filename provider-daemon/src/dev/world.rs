@@ -1,0 +1,295 @@
+//! The embedded market with the provider in it.
+
+use super::{Printer, names};
+use crate::args::DevArgs;
+use akash_provider_core::bidding;
+use akash_provider_core::bus::{Bus, Delivery, LocalBus};
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
+use akash_provider_core::market::MarketConfig;
+use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{
+    Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg, Topic,
+};
+use akash_provider_core::{Config, Error};
+use anyhow::{Context, anyhow};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Chain, cluster and provider.
+#[derive(Debug)]
+pub struct World {
+    /// The market.
+    pub chain: MemoryChain,
+    /// The cluster.
+    pub cluster: MemoryCluster,
+    /// The provider.
+    pub handle: ProviderHandle,
+    /// Time between blocks.
+    pub block_time: Duration,
+    running: JoinHandle<Result<(), Error>>,
+    helpers: Vec<JoinHandle<()>>,
+    background: CancellationToken,
+}
+
+impl World {
+    /// Builds everything and starts it; returns when the provider is ready.
+    ///
+    /// # Errors
+    /// A setting makes no sense, or the provider did not become ready.
+    pub async fn start(
+        args: &DevArgs,
+        sdls: &[(String, Sdl)],
+        printer: &Arc<Printer>,
+        shutdown: CancellationToken,
+        abort: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let groups: Vec<GroupSpec> = sdls.iter().flat_map(|(_, sdl)| sdl.groups.clone()).collect();
+        let mut hardware = args.cluster.clone();
+        let (mut attributes, mut audits) = (hardware.attributes(), Vec::new());
+        if args.accept_any {
+            hardware.grow_for(&groups);
+            let (wanted, signed) = bidding::accepting_profile(&groups, names::AUDITOR);
+            // What the SDLs ask for comes first; a capability number must not be used twice.
+            attributes.retain(|a| !a.key.starts_with("capabilities/storage/"));
+            attributes.extend(wanted);
+            audits = signed;
+        }
+        let config = config(args, sdls)?;
+        let chain = market(&config, &attributes, &audits)?;
+        let cluster = MemoryCluster::new(Facets {
+            hostnames: true,
+            leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
+            shell: true,
+        });
+        let source = Arc::new(MemoryInventorySource::new());
+        let bus = Arc::new(LocalBus::new());
+        let inventory: Arc<NodeInventory> = Arc::new(NodeInventory::new(&hardware.spec()));
+        source.push(update(&inventory, &cluster).await);
+        let (provider, handle) = Provider::builder()
+            .config(config)
+            .cluster(Arc::new(cluster.clone()))
+            .chain(Arc::new(chain.clone()))
+            .bus(bus.clone())
+            .pricing(args.pricing.strategy(args.seed)?)
+            .inventory(source.clone())
+            .build()?;
+        let background = CancellationToken::new();
+        let mut helpers = vec![print_facts(&bus, printer, &background).await?];
+        helpers.push(make_blocks(
+            &chain,
+            &cluster,
+            &source,
+            &inventory,
+            args.block_time,
+            &background,
+        ));
+        let running = tokio::spawn(provider.run_until(shutdown, abort));
+        let block_time = args.block_time;
+        let world = Self {
+            chain,
+            cluster,
+            handle,
+            block_time,
+            running,
+            helpers,
+            background,
+        };
+        world.handle.wait_ready().await?;
+        Ok(world)
+    }
+
+    /// What is left of leases, bids, reservations, hostnames and workloads, one line each.
+    pub async fn leftovers(&self) -> Vec<String> {
+        let status = self.handle.status().await;
+        let mut left = Vec::new();
+        left.extend(
+            status
+                .leases
+                .iter()
+                .map(|l| format!("lease {} ({})", l.lease, l.phase)),
+        );
+        left.extend(
+            status
+                .orders
+                .iter()
+                .map(|o| format!("order {} ({})", o.order, o.phase)),
+        );
+        let held = status.inventory.active.iter().chain(&status.inventory.pending);
+        left.extend(held.map(|r| format!("reservation {}", r.order)));
+        left.extend(status.hostnames.keys().map(|name| format!("hostname {name}")));
+        let contents = self.cluster.contents();
+        left.extend(contents.running.keys().map(|lease| format!("workload {lease}")));
+        left.extend(
+            contents
+                .recorded
+                .keys()
+                .map(|lease| format!("recorded deployment {lease}")),
+        );
+        left.extend(
+            contents
+                .hostnames
+                .keys()
+                .map(|name| format!("declared hostname {name}")),
+        );
+        left.extend(
+            contents
+                .ips
+                .keys()
+                .map(|lease| format!("declared addresses of {lease}")),
+        );
+        self.chain.market(|market| {
+            let open = market.bids().filter(|b| b.state == BidState::Open);
+            left.extend(open.map(|b| format!("open bid {}", b.id)));
+            let live = market
+                .leases()
+                .filter(|l| matches!(l.lease.state, LeaseState::Active | LeaseState::Reclaiming));
+            left.extend(live.map(|l| format!("live lease {} on the chain", l.lease.id)));
+        });
+        left
+    }
+
+    /// True when the provider has ended by itself.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    /// Waits for the provider, which was told to stop, and ends the rest.
+    ///
+    /// # Errors
+    /// The provider's own error.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let result = self.running.await;
+        self.background.cancel();
+        for helper in self.helpers {
+            helper.await.context("a part of the embedded market")?;
+        }
+        Ok(result.context("the provider")??)
+    }
+}
+
+fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
+    let mut config = Config::new(names::provider()?, names::CHAIN_ID);
+    config.external_ports = args.cluster.cluster_node_port_quantity;
+    config.leased_ips = args.cluster.leased_ips > 0;
+    config.average_block_time = args.block_time;
+    let domain = &args.deployment_ingress_domain;
+    config.static_hosts_domain = (!domain.is_empty()).then(|| domain.clone());
+    if args.accept_any {
+        config.reclamation_window = sdls
+            .iter()
+            .filter_map(|(_, sdl)| sdl.reclamation_min_window)
+            .max();
+    }
+    Ok(config)
+}
+
+fn market(
+    config: &Config,
+    attributes: &[Attribute],
+    audits: &[AuditedAttributes],
+) -> anyhow::Result<MemoryChain> {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
+    let genesis = BlockTime(i64::try_from(since.as_millis())?);
+    let chain = MemoryChain::new(MarketConfig::new(names::CHAIN_ID, genesis));
+    let record = akash_provider_core::types::Provider {
+        owner: config.provider.clone(),
+        host_uri: "https://localhost:8443".to_owned(),
+        attributes: attributes.to_vec(),
+    };
+    chain.market(|market| {
+        for denom in ["uact", "uakt"] {
+            market.fund(
+                &config.provider,
+                &Coin {
+                    denom: denom.into(),
+                    amount: 1_000_000_000_000,
+                },
+            );
+        }
+        market
+            .execute(&Msg::CreateProvider(record))
+            .map_err(|e| anyhow!("registering the provider: {e}"))?;
+        for audit in audits {
+            market.sign_as(&audit.auditor, &config.provider, audit.attributes.clone());
+        }
+        Ok(chain.clone())
+    })
+}
+
+async fn update(inventory: &Arc<NodeInventory>, cluster: &MemoryCluster) -> InventoryUpdate {
+    let leased_ips = match cluster.leased_ips() {
+        Some(facet) => facet.usage().await.ok(),
+        None => None,
+    };
+    InventoryUpdate {
+        inventory: inventory.clone(),
+        placements: Vec::new(),
+        leased_ips,
+    }
+}
+
+async fn print_facts(
+    bus: &LocalBus,
+    printer: &Arc<Printer>,
+    background: &CancellationToken,
+) -> anyhow::Result<JoinHandle<()>> {
+    let mut facts = bus.subscribe(&[Topic::Facts]).await?;
+    let (printer, background) = (Arc::clone(printer), background.clone());
+    Ok(tokio::spawn(async move {
+        loop {
+            let delivery = tokio::select! {
+                biased;
+                delivery = facts.next() => delivery,
+                () = background.cancelled() => None,
+            };
+            match delivery {
+                Some(Delivery::Event { event, .. }) => printer.event(&event),
+                Some(Delivery::Lagged(lost)) => {
+                    printer.note(&format!("{lost} lines were skipped: too many at once"))
+                }
+                None => return,
+            }
+        }
+    }))
+}
+
+/// Makes blocks, lets workloads start, and tells how many addresses are taken.
+fn make_blocks(
+    chain: &MemoryChain,
+    cluster: &MemoryCluster,
+    source: &Arc<MemoryInventorySource>,
+    inventory: &Arc<NodeInventory>,
+    block_time: Duration,
+    background: &CancellationToken,
+) -> JoinHandle<()> {
+    let (chain, cluster, source) = (chain.clone(), cluster.clone(), Arc::clone(source));
+    let (inventory, background) = (Arc::clone(inventory), background.clone());
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(block_time);
+        let mut last = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = background.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            chain.advance(block_time);
+            cluster.tick();
+            let now = update(&inventory, &cluster).await;
+            if now.leased_ips != last {
+                last.clone_from(&now.leased_ips);
+                source.push(now);
+            }
+        }
+    })
+}
