@@ -49,12 +49,14 @@ impl Engine {
         self.lease_new(&new);
     }
 
-    /// A record says that a lease is ours; nothing happens when it is known.
+    /// A record says that a lease is ours; nothing happens when it is known. It is `adopted` when it was there
+    /// before us, and news when only its event is still to come.
     pub(super) fn lease_found(
         &mut self,
         record: &LeaseRecord,
         deployment: Option<&DeploymentRecord>,
         at: BlockTime,
+        adopted: bool,
     ) {
         let Lease {
             id,
@@ -69,7 +71,7 @@ impl Engine {
             created: at,
             payment: record.payment.as_ref(),
             settled_at: deployment.map(|d| d.escrow.settled_at),
-            adopted: true,
+            adopted,
         };
         self.lease_new(&new);
     }

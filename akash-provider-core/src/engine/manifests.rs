@@ -192,7 +192,7 @@ impl Engine {
             lease: lease.clone(),
             payment: None,
         };
-        self.lease_found(&known, Some(record), self.now.block_time);
+        self.lease_found(&known, Some(record), self.now.block_time, false);
     }
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {

@@ -75,7 +75,12 @@ impl Engine {
                 self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
             }
             self.drive_order(&id.order, order::Input::Won);
-            self.lease_found(record, deployment, snapshot.block_time(record.lease.created_at));
+            self.lease_found(
+                record,
+                deployment,
+                snapshot.block_time(record.lease.created_at),
+                true,
+            );
             self.reservations.mark_active(&id.order);
             self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
         }

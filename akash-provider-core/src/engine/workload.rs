@@ -394,15 +394,19 @@ impl Workload {
         if !self.health.see(cx.now.mono, health) {
             return;
         }
-        let word = match health {
-            Health::Unknown => "unknown",
-            Health::Good => "good",
-            Health::Bad => "bad",
-        };
-        out.push(Action::Publish(Event::HealthChanged {
-            lease: self.lease.clone(),
-            health: word.to_owned(),
-        }));
+        // What is being torn down is expected to stop; that is no news.
+        if self.heard.is_none() {
+            let word = match health {
+                Health::Unknown => "unknown",
+                Health::Good => "good",
+                Health::Bad => "bad",
+            };
+            let health = word.to_owned();
+            out.push(Action::Publish(Event::HealthChanged {
+                lease: self.lease.clone(),
+                health,
+            }));
+        }
         if health == Health::Good {
             self.call_off(CloseReason::Unstable, out);
         }

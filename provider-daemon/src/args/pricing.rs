@@ -53,8 +53,8 @@ pub struct PricingArgs {
     #[arg(long, default_value = "")]
     pub bid_price_gpu_scale: String,
     /// The program of the strategy shellScript.
-    #[arg(long, default_value = "")]
-    pub bid_price_script_path: PathBuf,
+    #[arg(long, required_if_eq("bid_price_strategy", "shellScript"))]
+    pub bid_price_script_path: Option<PathBuf>,
     /// Programs at once.
     #[arg(long, default_value_t = 32)]
     pub bid_price_script_process_limit: usize,
@@ -73,7 +73,7 @@ impl PricingArgs {
             Strategy::Scale => Arc::new(self.scale()?),
             Strategy::RandomRange => Arc::new(RandomRange::new(seed)),
             Strategy::ShellScript => Arc::new(ShellScript::new(ShellScriptConfig {
-                path: self.bid_price_script_path.clone(),
+                path: self.bid_price_script_path.clone().unwrap_or_default(),
                 process_limit: self.bid_price_script_process_limit,
                 timeout: self.bid_price_script_process_timeout,
             })?),

@@ -124,15 +124,15 @@ impl Tenant {
             denom: denom.unwrap_or_else(|| "uact".into()),
             amount: DEPOSIT,
         };
-        let created = self.world.chain.market(|market| {
-            market.fund(&self.id.owner, &coin);
-            market.tenant(TenantMsg::CreateDeployment {
-                id: self.id.clone(),
-                groups: self.sdl.groups.clone(),
-                hash: self.sdl.hash,
-                deposit: coin.clone(),
-                reclamation_min_window: self.sdl.reclamation_min_window,
-            })
+        self.world
+            .chain
+            .market(|market| market.fund(&self.id.owner, &coin));
+        let created = self.world.chain.tenant(TenantMsg::CreateDeployment {
+            id: self.id.clone(),
+            groups: self.sdl.groups.clone(),
+            hash: self.sdl.hash,
+            deposit: coin,
+            reclamation_min_window: self.sdl.reclamation_min_window,
         });
         created.map_err(|e| anyhow!("the chain refuses the deployment: {e}"))?;
         self.printer.tenant(

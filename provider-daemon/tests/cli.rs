@@ -1,0 +1,323 @@
+//! The binary as its users call it.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn daemon(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+    command.args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    daemon(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn samples() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
+    files(&folder)
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut all: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    all.sort();
+    assert!(!all.is_empty(), "{} has no SDL", folder.display());
+    all
+}
+
+fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("samples")
+        .join(name)
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A file of the test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("provider-daemon-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn every_sample_is_played_to_its_end_and_nothing_is_left() {
+    let samples = samples();
+    let mut args = vec![
+        "dev",
+        "--once",
+        "--accept-any",
+        "--block-time",
+        "50ms",
+        "--output",
+        "json",
+    ];
+    args.extend(samples.iter().map(String::as_str));
+    let output = run(&args);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", text(&output.stderr));
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let last = lines.last().unwrap();
+    assert_eq!(last["served"], samples.len(), "{last}");
+    assert_eq!(last["left_over"], serde_json::json!([]));
+    let of = |event: &str| lines.iter().filter(|l| l["event"] == event).count();
+    // two-regions has two groups; every lease is deployed twice: the manifest and its update.
+    let groups = samples.len() + 1;
+    assert_eq!(
+        (of("bid_placed"), of("lease_won"), of("lease_closed")),
+        (groups, groups, groups)
+    );
+    assert_eq!(of("deployed"), 2 * groups);
+    assert!(lines.iter().all(|l| l["event"].is_string()));
+}
+
+#[test]
+fn an_order_that_does_not_match_is_declined_with_the_reason() {
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sample("gpu.yaml")]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.contains("declined (gpu)") && stdout.contains("the node has none"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("0 of 1 served, 0 left over"), "{stdout}");
+}
+
+#[test]
+fn generated_tenants_are_all_served() {
+    let args = [
+        "dev",
+        "--once",
+        "--orders",
+        "40",
+        "--rate",
+        "200",
+        "--block-time",
+        "50ms",
+        "--output",
+        "json",
+    ];
+    let output = run(&args);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["served"], &last["failed"]),
+        (&Value::from(40), &Value::from(0))
+    );
+}
+
+fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = daemon(&["dev", "--block-time", "50ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("serving") {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    (child, stdout)
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+}
+
+#[test]
+fn the_first_signal_drains() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let (mut child, mut stdout) = serving();
+        assert!(child.try_wait().unwrap().is_none(), "it keeps serving");
+        let begun = Instant::now();
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{signal}: {status}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let mut rest = String::new();
+        while stdout.read_line(&mut rest).unwrap() > 0 {}
+        assert!(rest.contains("draining"), "{rest}");
+    }
+}
+
+#[test]
+fn an_sdl_has_a_manifest_groups_and_a_hash() {
+    let web = sample("web.yaml");
+    let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();
+    assert_eq!(manifest[0]["services"][0]["image"], "nginx:1.27");
+    let groups = text(&run(&["sdl", "groups", &web, "--output", "yaml"]).stdout);
+    assert!(groups.starts_with("- name: anywhere\n"), "{groups}");
+    let hash = text(&run(&["sdl", "hash", &web]).stdout);
+    assert_eq!(hash.trim().len(), 64);
+    let valid = text(&run(&["sdl", "validate", &web]).stdout);
+    assert_eq!(
+        valid,
+        format!(
+            "valid: 1 group(s), 1 service(s), 0 warning(s), hash {}\n",
+            hash.trim()
+        )
+    );
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let mut child = daemon(&["sdl", "hash", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&std::fs::read(sample("web.yaml")).unwrap())
+        .unwrap();
+    let piped = text(&child.wait_with_output().unwrap().stdout);
+    assert_eq!(piped, text(&run(&["sdl", "hash", &sample("web.yaml")]).stdout));
+}
+
+#[test]
+fn explain_says_the_price_or_why_not_node_by_node() {
+    let no = run(&["explain", &sample("gpu.yaml")]);
+    let stdout = text(&no.stdout);
+    assert_eq!(no.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.contains("would not bid") && stdout.contains("node1") && stdout.contains("node2"),
+        "{stdout}"
+    );
+    let yes = run(&[
+        "explain",
+        "--output",
+        "json",
+        "--node-gpus",
+        "nvidia/h100/80Gi/SXM5=1",
+        &sample("gpu.yaml"),
+    ]);
+    let verdict: Value = serde_json::from_slice(&yes.stdout).unwrap();
+    assert!(yes.status.success(), "{verdict}");
+    assert_eq!(verdict["would_bid"], true);
+    assert_eq!(verdict["price"]["amount"], "21.731600000000000000");
+}
+
+#[test]
+fn bad_files_get_a_clear_error_at_once() {
+    let huge = Scratch::new("huge.yaml", &vec![b'a'; 10 << 20]);
+    let deep = Scratch::new("deep.yaml", "[".repeat(100_000).as_bytes());
+    let garbage = Scratch::new("garbage.yaml", &[0xff, 0xfe, 0x00, 0x80]);
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e]\n";
+    let bomb = Scratch::new("bomb.yaml", bomb.as_bytes());
+    for (file, word) in [
+        (&huge, "larger than"),
+        (&deep, "deep"),
+        (&garbage, "no text"),
+        (&bomb, "line"),
+    ] {
+        let begun = Instant::now();
+        for command in [vec!["sdl", "validate"], vec!["explain"], vec!["dev", "--once"]] {
+            let path = file.path();
+            let output = run(&[command, vec![path.as_str()]].concat());
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{stderr}");
+            assert!(stderr.starts_with("error: ") && stderr.contains(word), "{stderr}");
+            assert!(!stderr.contains("panicked"), "{stderr}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{}", file.path());
+    }
+    let missing = run(&["sdl", "hash", "/nowhere/at/all.yaml"]);
+    assert!(text(&missing.stderr).contains("/nowhere/at/all.yaml: cannot be opened"));
+}
+
+#[test]
+fn bad_flags_say_what_is_wanted() {
+    for (args, word) in [
+        (vec!["dev", "--block-time", "0s"], "above zero"),
+        (vec!["dev", "--node-gpus", "a100=2"], "nvidia/a100"),
+        (vec!["dev", "--rate", "0"], "above 0"),
+        (
+            vec!["dev", "--bid-price-strategy", "shellScript"],
+            "--bid-price-script-path",
+        ),
+        (
+            vec!["dev", "--once", "--bid-price-storage-scale", "beta2=x"],
+            "beta2=x",
+        ),
+    ] {
+        let output = run(&args);
+        let stderr = text(&output.stderr);
+        assert!(
+            !output.status.success() && stderr.contains(word),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn version_and_completions_are_there() {
+    assert!(text(&run(&["version"]).stdout).starts_with("provider-daemon "));
+    assert!(text(&run(&["completions", "bash"]).stdout).contains("provider-daemon"));
+}
+
+#[test]
+fn the_networks_own_sdl_samples_are_served() {
+    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
+    let fixtures =
+        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
+    let folder = fixtures.join("sdl");
+    if !folder.is_dir() {
+        println!("skipped: fixtures folder {} is absent", folder.display());
+        return;
+    }
+    let mut inputs = Vec::new();
+    for version in ["v2.0", "v2.1"] {
+        for case in std::fs::read_dir(folder.join(version)).unwrap() {
+            inputs.push(
+                case.unwrap()
+                    .path()
+                    .join("input.yaml")
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+    }
+    assert!(inputs.len() >= 9, "{inputs:?}");
+    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "20ms"];
+    args.extend(inputs.iter().map(String::as_str));
+    let output = run(&args);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+}
