@@ -1,7 +1,7 @@
 //! The suite every [`ChainClient`] passes.
 //!
 //! The suite needs somebody who acts as the tenant and makes blocks: a [`Driver`]. On a live chain it signs the
-//! tenant's transactions and waits for blocks; [`MemoryDriver`] does it for [`MemoryChain`].
+//! tenant's transactions and waits for blocks; [`MemoryDriver`] does it for [`MemoryChain`](super::MemoryChain).
 //!
 //! ```
 //! use akash_provider_core::chain::conformance::{self, MemoryDriver};

@@ -2,7 +2,7 @@
 //!
 //! The protocol is that of today's provider, so a program written for it runs unchanged: one process for one
 //! price, no arguments, the whole environment of the provider with `AKASH_OWNER` (the tenant) and
-//! `AKASH_DENOM` (the denomination wanted), one line of JSON on standard input ([`input`]). It prints one
+//! `AKASH_DENOM` (the denomination wanted), one line of JSON on standard input (room `input`). It prints one
 //! decimal number and exits with 0.
 //!
 //! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
