@@ -421,6 +421,8 @@ impl World for OrderWorld {
             "no_reservation_without_owner: leaked"
         } else if done.is_none() && self.reserved != self.machine.holds_reservation() {
             "no_reservation_without_owner: machine and ledger disagree"
+        } else if done == Some(&End::Stopped) && self.bid_may_exist() {
+            "a bid in flight at shutdown is awaited"
         } else if self.open_bid_unowned() {
             "no_open_bid_without_machine"
         } else if self.bid == Some(BidState::Active) && done.is_some() && !won && !self.won_is_coming() {
@@ -442,6 +444,11 @@ impl OrderWorld {
             && self.order == OrderState::Open
             && !self.clock.stopping
             && self.done().is_some()
+    }
+
+    fn bid_may_exist(&self) -> bool {
+        let flying = self.flying.iter().any(|f| f.create);
+        self.owed == Some(Owed::Create) || flying || self.bid == Some(BidState::Open)
     }
 
     fn won_is_coming(&self) -> bool {

@@ -351,6 +351,15 @@ impl WorkloadWorld {
             };
             all.push(("full scan".to_owned(), scanned.feed(input)));
         }
+        if self.state.is_live() && self.budget > 0 {
+            let mut missed = self.clone();
+            missed.budget -= 1;
+            let heard = Input::Heard(self.heard(HeardBy::Scan));
+            all.push((
+                "a scan does not list the live lease".to_owned(),
+                missed.feed(heard),
+            ));
+        }
         self.own_doings(all);
     }
 
