@@ -161,7 +161,10 @@ impl Play {
         let lease = self.lease()?;
         let record = self.chain.market(|market| market.lease(&lease));
         let payment = record.and_then(|r| r.payment).ok_or("the lease has no payment")?;
-        println!("the tenant closes: everything is released, {} earned", payment.withdrawn);
+        println!(
+            "the tenant closes: everything is released, {} earned",
+            payment.withdrawn
+        );
         Ok(payment.withdrawn)
     }
 
@@ -177,11 +180,7 @@ impl Play {
     }
 
     /// Lets blocks pass until the status, or what the closure looks at, shows what is waited for.
-    async fn until<T>(
-        &self,
-        what: &str,
-        seen: impl AsyncFn(Status) -> Option<T>,
-    ) -> Result<T, Failed> {
+    async fn until<T>(&self, what: &str, seen: impl AsyncFn(Status) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..PATIENCE {
             self.chain.advance(BLOCK);
             tokio::time::sleep(PAUSE).await;

@@ -96,7 +96,11 @@ impl Log {
 fn create(folder: &Path, first: u64) -> io::Result<File> {
     // Where a file of this number is there, it has no whole line, and what it has must not be added to.
     let path = folder.join(format!("events-{first:020}.jsonl"));
-    OpenOptions::new().create(true).write(true).truncate(true).open(path)
+    OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(path)
 }
 
 /// The files by the number of their first line.
@@ -105,7 +109,9 @@ pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let number = name.strip_prefix("events-").and_then(|n| n.strip_suffix(".jsonl"));
+        let number = name
+            .strip_prefix("events-")
+            .and_then(|n| n.strip_suffix(".jsonl"));
         if let Some(number) = number.and_then(|n| n.parse().ok()) {
             found.insert(number, path);
         }

@@ -29,10 +29,20 @@ async fn play(folder: &Path) -> Result<(), Failed> {
 
     let story = facts(folder)?;
     println!("{}", story.join(" → "));
-    let milestones = ["order_seen", "bid_placed", "lease_won", "manifest_received", "deployed", "lease_closed"];
+    let milestones = [
+        "order_seen",
+        "bid_placed",
+        "lease_won",
+        "manifest_received",
+        "deployed",
+        "lease_closed",
+    ];
     let mut told = story.iter();
     for milestone in milestones {
-        assert!(told.any(|fact| fact == milestone), "{milestone} is missing or out of order: {story:?}");
+        assert!(
+            told.any(|fact| fact == milestone),
+            "{milestone} is missing or out of order: {story:?}"
+        );
     }
     let last = bus.last(Topic::ClusterStatus).await?;
     assert!(last.is_some(), "the last status is retained");

@@ -16,8 +16,12 @@ impl Folder {
     }
 
     fn files(&self) -> usize {
-        let names = std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name());
-        names.filter(|n| n.to_string_lossy().starts_with("events-")).count()
+        let names = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|e| e.unwrap().file_name());
+        names
+            .filter(|n| n.to_string_lossy().starts_with("events-"))
+            .count()
     }
 }
 

@@ -23,7 +23,9 @@ impl FixedPrice {
 impl PricingStrategy for FixedPrice {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         // The tenant's maximum tells the denomination. A group without units has none, and so no price.
-        let maximum = request.maximum().map_err(|e| e.into_error("price at a fixed rate"))?;
+        let maximum = request
+            .maximum()
+            .map_err(|e| e.into_error("price at a fixed rate"))?;
         Ok(DecCoin::new(&maximum.denom, self.amount))
     }
 }

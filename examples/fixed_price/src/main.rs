@@ -18,7 +18,10 @@ async fn main() -> Result<(), Failed> {
     play.run().await?;
     let earned = play.close().await?;
     // Whole blocks were paid at 12.5 each, and what is less than one uact stays in the account.
-    assert!(earned.amount >= 12 && matches!(earned.amount * 2 % 25, 0 | 24), "{earned}");
+    assert!(
+        earned.amount >= 12 && matches!(earned.amount * 2 % 25, 0 | 24),
+        "{earned}"
+    );
     play.stop().await?;
     Ok(())
 }

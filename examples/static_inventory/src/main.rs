@@ -38,7 +38,10 @@ async fn play(inventory: FileInventory) -> Result<(), Failed> {
         let explained = explained.ok_or("the capacity is not known")?;
         assert_eq!(explained.fits, fits, "{explained:?}");
         for verdict in explained.nodes {
-            println!("{}: fits {}, missing {:?}", verdict.node, explained.fits, verdict.missing);
+            println!(
+                "{}: fits {}, missing {:?}",
+                verdict.node, explained.fits, verdict.missing
+            );
         }
     }
 

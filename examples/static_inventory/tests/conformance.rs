@@ -26,13 +26,16 @@ async fn conformance_of_the_file_inventory() {
         std::fs::write(&draft, list(&update)).unwrap();
         std::fs::rename(&draft, &path).unwrap();
     };
-    push(&source, InventoryUpdate {
-        inventory: std::sync::Arc::new(akash_provider_core::inventory::NodeInventory::new(
-            &ClusterSpec::null(&["a", "b"]),
-        )),
-        placements: Vec::new(),
-        leased_ips: None,
-    });
+    push(
+        &source,
+        InventoryUpdate {
+            inventory: std::sync::Arc::new(akash_provider_core::inventory::NodeInventory::new(
+                &ClusterSpec::null(&["a", "b"]),
+            )),
+            placements: Vec::new(),
+            leased_ips: None,
+        },
+    );
     conformance::source_suite(source, push).await;
     std::fs::remove_file(&path).unwrap();
 }
