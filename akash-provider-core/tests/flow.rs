@@ -3,6 +3,11 @@
 //! Time is paused: it passes when everyone waits, so that minutes of the story take no time.
 
 #![cfg(feature = "runtime")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the world of the stories is test code outside of test functions"
+)]
 
 #[path = "flow/world.rs"]
 mod world;

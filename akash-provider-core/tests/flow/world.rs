@@ -104,11 +104,11 @@ impl World {
     pub(crate) async fn start(&self) -> Running {
         const GIB: i64 = 1 << 30;
         let nodes = ClusterSpec::of_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
-        let mut prices = ScaleConfig::default();
-        prices.cpu = "0.02".parse().unwrap();
-        prices
-            .storage
-            .insert("ephemeral".to_owned(), "0".parse().unwrap());
+        let prices = ScaleConfig {
+            cpu: "0.02".parse().unwrap(),
+            storage: [("ephemeral".to_owned(), "0".parse().unwrap())].into(),
+            ..ScaleConfig::default()
+        };
         let (provider, handle) = Provider::builder()
             .config(Config::new(account(PROVIDER), "story"))
             .chain(Arc::new(self.chain.clone()))

@@ -86,10 +86,12 @@ pub fn config() -> Result<Config, Failed> {
 /// # Errors
 /// None while the constants of this file are what they are.
 pub fn prices() -> Result<Scale, Failed> {
-    let mut config = ScaleConfig::default();
-    config.cpu = "0.01".parse()?;
-    config.memory = "0.01".parse()?;
-    config.storage.insert("ephemeral".to_owned(), "0.001".parse()?);
+    let config = ScaleConfig {
+        cpu: "0.01".parse()?,
+        memory: "0.01".parse()?,
+        storage: [("ephemeral".to_owned(), "0.001".parse()?)].into(),
+        ..ScaleConfig::default()
+    };
     Ok(Scale::new(config)?)
 }
 

@@ -1,5 +1,7 @@
 //! The bus of files against the suite of every bus, and what is its own: files that outlive the program.
 
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
 use akash_provider_core::bus::{Bus, Delivery, conformance};
 use akash_provider_core::types::{Event, Topic};
 use example_file_bus::FileBus;

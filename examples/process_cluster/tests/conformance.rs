@@ -1,5 +1,7 @@
 //! The cluster of processes against the suite of every cluster, and what is its own: processes.
 
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
 use akash_provider_core::ErrorKind;
 use akash_provider_core::cluster::{Cluster, ClusterChange, Deployment, Health, LogOptions, conformance};
 use example_embedded::{SDL, Tenant};

@@ -1,5 +1,7 @@
 //! The engine keeps to its promise that the same inputs give the same facts.
 
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
 use akash_provider_core::types::Event;
 use example_embedded::{SDL, Tenant};
 use example_sans_io::Hand;

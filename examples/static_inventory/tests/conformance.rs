@@ -1,5 +1,7 @@
 //! Capacity from a file against the suite of every inventory source.
 
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
 use akash_provider_core::inventory::{ClusterSpec, InventorySource, InventoryUpdate, conformance};
 use example_static_inventory::FileInventory;
 use futures::StreamExt;
