@@ -208,6 +208,13 @@ impl Facts {
         told
     }
 
+    /// The names of those about orders, bids, leases, manifests and deploys.
+    pub(crate) async fn milestones(self) -> Vec<String> {
+        let told = self.names().await.into_iter();
+        let aside = ["balance_checked", "health_changed"];
+        told.filter(|name| !aside.contains(&name.as_str())).collect()
+    }
+
     /// Their names.
     pub(crate) async fn names(self) -> Vec<String> {
         let name = |fact: &Arc<Event>| {

@@ -170,7 +170,10 @@ async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
         (refused.kind(), refused.is_transient()),
         (ErrorKind::Invalid, false)
     );
-    assert_eq!(cluster.deployments().await.unwrap(), [deployment.clone()]);
+    assert_eq!(
+        cluster.deployments().await.unwrap(),
+        std::slice::from_ref(&deployment)
+    );
     let mut older = deployment.clone();
     older.epoch = 0;
     assert_eq!(
