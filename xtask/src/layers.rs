@@ -7,6 +7,7 @@
 //!         │            ╲      │       ╱
 //!         └────────► akash-provider-core
 //! ```
+//! The examples share the tenant and the market of `example-embedded`.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,8 @@ use crate::workspace::{Package, Workspace};
 
 const CORE: &str = "akash-provider-core";
 const BACKENDS: [&str; 2] = ["akash-provider-k8s", "akash-provider-chain"];
+/// The example that the others are, but for one part: they take its tenant and its market.
+const CANONICAL: &str = "example-embedded";
 
 /// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
 const BANNED: [(&str, &str); 22] = [
@@ -139,7 +142,8 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
     match member.name.as_str() {
         "provider-daemon" => on == CORE || BACKENDS.contains(&on),
         name if BACKENDS.contains(&name) => on == CORE,
-        _ if is_example(workspace, member) => on == CORE || BACKENDS.contains(&on),
+        CANONICAL => on == CORE,
+        _ if is_example(workspace, member) => on == CORE || on == CANONICAL || BACKENDS.contains(&on),
         // The core and the tools stand alone; a new crate gets a line here and in the picture.
         _ => false,
     }
@@ -190,7 +194,12 @@ mod tests {
                     "provider-daemon",
                     &["akash-provider-core", "akash-provider-k8s"],
                 ),
-                ("examples/a", "example-a", &["akash-provider-core"]),
+                ("examples/embedded", "example-embedded", &["akash-provider-core"]),
+                (
+                    "examples/a",
+                    "example-a",
+                    &["akash-provider-core", "example-embedded"],
+                ),
             ],
             &[],
         );
@@ -210,9 +219,10 @@ mod tests {
                     "example-a",
                     &["akash-provider-k8s", "akash-provider-chain"],
                 ),
+                ("examples/embedded", "example-embedded", &["example-a"]),
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 4, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 5, "{:?}", misplaced(&workspace));
     }
 }

@@ -1,0 +1,185 @@
+//! The market, the tenant and the settings. Everything in here is pure.
+
+use crate::Failed;
+use akash_provider_core::Config;
+use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
+use akash_provider_core::manifest::Manifest;
+use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
+use akash_provider_core::pricing::{Scale, ScaleConfig};
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{
+    BidId, BlockTime, Coin, DeploymentId, GroupId, LeaseId, Msg, OrderId, Provider,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The chain's id.
+pub const CHAIN_ID: &str = "embedded";
+/// The provider's account.
+pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+/// The tenant's account.
+pub const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+/// What everything is paid in.
+pub const DENOM: &str = "uact";
+/// Time between two blocks, as the chain counts it; here they follow each other faster.
+pub const BLOCK: Duration = Duration::from_secs(6);
+
+/// A web server of half a core, for at most 50 a block.
+pub const SDL: &str = r#"
+version: "2.0"
+services:
+  web:
+    image: web-server:1
+    env: [GREETING=hello]
+    expose:
+      - port: 80
+        accept: [web.example.com]
+        to: [{global: true}]
+profiles:
+  compute:
+    small:
+      resources:
+        cpu: {units: 0.5}
+        memory: {size: 256Mi}
+        storage: {size: 512Mi}
+  placement:
+    anywhere:
+      pricing:
+        small: {denom: uact, amount: 50}
+deployment:
+  web:
+    anywhere: {profile: small, count: 1}
+"#;
+
+/// A chain on which the provider is registered and everyone has money.
+///
+/// # Errors
+/// None while the constants of this file are what they are.
+pub fn market() -> Result<Market, Failed> {
+    let mut market = Market::new(MarketConfig::new(CHAIN_ID, BlockTime(1_700_000_000_000)));
+    let coin = Coin {
+        denom: DENOM.into(),
+        amount: 100_000_000,
+    };
+    for account in [PROVIDER, TENANT] {
+        market.fund(&account.parse()?, &coin);
+    }
+    market.execute(&Msg::CreateProvider(Provider {
+        owner: PROVIDER.parse()?,
+        host_uri: "https://provider.example.com:8443".to_owned(),
+        attributes: Vec::new(),
+    }))?;
+    market.end_block(BLOCK);
+    Ok(market)
+}
+
+/// The provider's settings: its account and its chain; the rest as it comes.
+///
+/// # Errors
+/// None while the constants of this file are what they are.
+pub fn config() -> Result<Config, Failed> {
+    Ok(Config::new(PROVIDER.parse()?, CHAIN_ID))
+}
+
+/// Prices: a hundredth per thousandth of a core and per MiB of memory, a thousandth per MiB of storage.
+///
+/// # Errors
+/// None while the constants of this file are what they are.
+pub fn prices() -> Result<Scale, Failed> {
+    let config = ScaleConfig {
+        cpu: "0.01".parse()?,
+        memory: "0.01".parse()?,
+        storage: [("ephemeral".to_owned(), "0.001".parse()?)].into(),
+        ..ScaleConfig::default()
+    };
+    Ok(Scale::new(config)?)
+}
+
+/// Two nodes of four cores, 8 GiB of memory and 100 GiB of storage.
+#[must_use]
+pub fn cluster() -> ClusterSpec {
+    const GIB: i64 = 1 << 30;
+    let node = |name| NodeSpec::new(name, 4000, 8 * GIB, 100 * GIB);
+    ClusterSpec::of_nodes([node("node-1"), node("node-2")])
+}
+
+/// A tenant with one deployment of one group.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    id: DeploymentId,
+    sdl: Sdl,
+}
+
+impl Tenant {
+    /// The tenant who wants this SDL.
+    ///
+    /// # Errors
+    /// Says what is wrong with the SDL, and where.
+    pub fn new(sdl: &str) -> Result<Self, Failed> {
+        Ok(Self {
+            id: DeploymentId {
+                owner: TENANT.parse()?,
+                dseq: 1,
+            },
+            sdl: sdl::parse(sdl)?,
+        })
+    }
+
+    /// The deployment.
+    #[must_use]
+    pub const fn deployment(&self) -> &DeploymentId {
+        &self.id
+    }
+
+    /// The lease that the provider's bid becomes; the bid has the same id.
+    ///
+    /// # Errors
+    /// None while the constants of this file are what they are.
+    pub fn lease(&self) -> Result<LeaseId, Failed> {
+        let deployment = self.id.clone();
+        let group = GroupId { deployment, gseq: 1 };
+        Ok(LeaseId {
+            order: OrderId { group, oseq: 1 },
+            provider: PROVIDER.parse()?,
+        })
+    }
+
+    /// What runs, for the provider.
+    #[must_use]
+    pub fn manifest(&self) -> Arc<Manifest> {
+        Arc::new(self.sdl.manifest.clone())
+    }
+
+    /// Its hash, which is on the chain too.
+    #[must_use]
+    pub const fn hash(&self) -> [u8; 32] {
+        self.sdl.hash
+    }
+
+    /// Puts the deployment, and so the order, on the chain.
+    #[must_use]
+    pub fn create(&self) -> TenantMsg {
+        TenantMsg::CreateDeployment {
+            id: self.id.clone(),
+            groups: self.sdl.groups.clone(),
+            hash: self.sdl.hash,
+            deposit: Coin {
+                denom: DENOM.into(),
+                amount: 5_000_000,
+            },
+            reclamation_min_window: self.sdl.reclamation_min_window,
+        }
+    }
+
+    /// Takes a bid.
+    #[must_use]
+    pub const fn accept(bid: BidId) -> TenantMsg {
+        TenantMsg::CreateLease { bid }
+    }
+
+    /// Ends it all.
+    #[must_use]
+    pub fn close(&self) -> TenantMsg {
+        TenantMsg::CloseDeployment { id: self.id.clone() }
+    }
+}

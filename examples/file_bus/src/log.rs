@@ -1,0 +1,133 @@
+//! The writer's side: numbered lines in files of bounded size and number.
+
+use akash_provider_core::types::{Event, Topic};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Lines of a file.
+const LINES: u64 = 1024;
+/// Files that are kept: with some hundred bytes a line, about two megabytes.
+const FILES: usize = 4;
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// 0 for the first event of the folder.
+    pub(crate) number: u64,
+    /// Its topic.
+    pub(crate) topic: Topic,
+    /// The event.
+    pub(crate) event: Arc<Event>,
+}
+
+/// The end of the log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    folder: PathBuf,
+    file: File,
+    first: u64,
+    next: u64,
+}
+
+impl Log {
+    /// Goes on after the last whole line, in a new file: the old one may end in half a line.
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let next = match files(folder)?.last_key_value() {
+            None => 0,
+            Some((first, path)) => {
+                let text = fs::read(path)?;
+                let lines = text.iter().filter(|byte| **byte == b'\n').count();
+                first + u64::try_from(lines).unwrap_or(u64::MAX)
+            }
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            file: create(folder, next)?,
+            first: next,
+            next,
+        })
+    }
+
+    /// Number of the next event.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Writes an event; a retained one first where it is kept, so that nobody hears of it and finds an older.
+    pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
+        if topic.is_retained() {
+            let path = retained_path(&self.folder, topic);
+            let draft = path.with_extension("draft");
+            fs::write(&draft, serde_json::to_vec(event)?)?;
+            fs::rename(&draft, &path)?;
+        }
+        if self.next - self.first >= LINES {
+            self.turn_over()?;
+        }
+        let number = self.next;
+        let event = Arc::clone(event);
+        let mut line = serde_json::to_vec(&Line { number, topic, event })?;
+        line.push(b'\n');
+        if let Err(error) = self.file.write_all(&line) {
+            // Half a line may be there: the same number begins the next file.
+            self.turn_over()?;
+            return Err(error);
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    fn turn_over(&mut self) -> io::Result<()> {
+        self.file = create(&self.folder, self.next)?;
+        self.first = self.next;
+        let all = files(&self.folder)?;
+        for path in all.values().take(all.len().saturating_sub(FILES)) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+fn create(folder: &Path, first: u64) -> io::Result<File> {
+    // Where a file of this number is there, it has no whole line, and what it has must not be added to.
+    let path = folder.join(format!("events-{first:020}.jsonl"));
+    OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(path)
+}
+
+/// The files by the number of their first line.
+pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let number = name
+            .strip_prefix("events-")
+            .and_then(|n| n.strip_suffix(".jsonl"));
+        if let Some(number) = number.and_then(|n| n.parse().ok()) {
+            found.insert(number, path);
+        }
+    }
+    Ok(found)
+}
+
+fn retained_path(folder: &Path, topic: Topic) -> PathBuf {
+    folder.join(format!("{}.json", topic.name()))
+}
+
+/// The last event of a retained topic.
+pub(crate) fn retained(folder: &Path, topic: Topic) -> io::Result<Option<Arc<Event>>> {
+    match fs::read(retained_path(folder, topic)) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,27 @@
+//! The embedded example with a price of its own: 12.5 a block, whatever is ordered.
+
+use akash_provider_core::types::Dec;
+use example_embedded::{Failed, Play, Ports, SDL};
+use example_fixed_price::FixedPrice;
+use std::sync::Arc;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failed> {
+    let pricing = FixedPrice::new("12.5".parse::<Dec>()?).ok_or("the price must be above zero")?;
+    let ports = Ports {
+        pricing: Arc::new(pricing),
+        ..Ports::memory()?
+    };
+    let play = Play::start(ports, SDL).await?;
+    let price = play.order().await?;
+    assert_eq!(price.to_string(), "12.5uact");
+    play.run().await?;
+    let earned = play.close().await?;
+    // Whole blocks were paid at 12.5 each, and what is less than one uact stays in the account.
+    assert!(
+        earned.amount >= 12 && matches!(earned.amount * 2 % 25, 0 | 24),
+        "{earned}"
+    );
+    play.stop().await?;
+    Ok(())
+}

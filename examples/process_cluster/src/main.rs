@@ -1,0 +1,74 @@
+//! The embedded example with processes of this machine as its cluster: the tenant's service really runs.
+
+use akash_provider_core::cluster::{Cluster, LogOptions};
+use akash_provider_core::types::LeaseId;
+use example_embedded::{Failed, Play, Ports, SDL};
+use example_process_cluster::{Images, ProcessCluster};
+use futures::StreamExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Says its process id and what it was given, then goes on as a child of its own.
+const SCRIPT: &str = "echo $$; echo $GREETING from $PORT_80; sleep 1000 & wait";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failed> {
+    let folder = std::env::temp_dir().join(format!("processes-{}", std::process::id()));
+    let played = play(&folder).await;
+    std::fs::remove_dir_all(&folder)?;
+    played
+}
+
+async fn play(folder: &Path) -> Result<(), Failed> {
+    let script = ["sh", "-c", SCRIPT].map(str::to_owned).to_vec();
+    let images = Images::from([("web-server:1".to_owned(), script)]);
+    let cluster = ProcessCluster::open(folder, images).await?;
+    let ports = Ports {
+        cluster: Arc::new(cluster.clone()),
+        ..Ports::memory()?
+    };
+    let play = Play::start(ports, SDL).await?;
+    play.order().await?;
+    play.run().await?;
+
+    let lease = play.lease()?;
+    let status = cluster.service_status(&lease, "web").await?;
+    assert_eq!((status.available, status.total), (1, 1));
+    let lines = lines(&cluster, &lease).await?;
+    println!("it says {lines:?}");
+    assert_eq!(
+        lines[1], "hello from",
+        "port 80 belongs to an ingress, so the process is told of no port"
+    );
+    let process = &lines[0];
+    assert!(is_alive(process)?);
+
+    play.close().await?;
+    assert!(!is_alive(process)?);
+    assert_eq!(cluster.deployments().await?, []);
+    assert_eq!(std::fs::read_dir(folder)?.count(), 0);
+    play.stop().await?;
+    Ok(())
+}
+
+/// The first two lines of the workload.
+async fn lines(cluster: &ProcessCluster, lease: &LeaseId) -> Result<Vec<String>, Failed> {
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let mut lines = Vec::new();
+    let mut logs = cluster.lease_logs(lease, follow).await?.take(2);
+    while let Some(line) = logs.next().await {
+        lines.push(line?.message);
+    }
+    Ok(lines)
+}
+
+fn is_alive(process: &str) -> Result<bool, Failed> {
+    let asked = Command::new("sh")
+        .args(["-c", "kill -0 $0 2>/dev/null", process])
+        .status()?;
+    Ok(asked.success())
+}

@@ -1,0 +1,266 @@
+//! The cluster port.
+
+use crate::process::{News, Program, keep_running};
+use crate::records::Kept;
+use crate::workload::{Running, State, Workload};
+use crate::{ProcessCluster, lock, no_lease};
+use akash_provider_core::cluster::{
+    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
+    LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+};
+use akash_provider_core::manifest::{Group, Service};
+use akash_provider_core::types::LeaseId;
+use akash_provider_core::{Error, ErrorKind};
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+const DEPLOY: &str = "deploy";
+
+impl ProcessCluster {
+    /// Starts what is kept as deployed.
+    pub(crate) fn start(&self, deployment: &Deployment) -> Result<(), Error> {
+        let mut state = self.state();
+        let running = Running::new(deployment.clone(), state.ports(deployment));
+        for service in &deployment.group.services {
+            for replica in 0..service.count {
+                let program = self.program(&running, service, replica)?;
+                let (lease, name) = (deployment.lease.clone(), service.name.clone());
+                let state: Weak<Mutex<State>> = Arc::downgrade(&self.state);
+                let stop = running.stop.clone();
+                let told = running.stop.clone();
+                let tell = move |news: News| {
+                    // Going down as asked is no news; the lines said meanwhile are.
+                    let wanted = !told.is_cancelled() || matches!(news, News::Line(_));
+                    if let Some(state) = state.upgrade().filter(|_| wanted) {
+                        lock(&state).news(&lease, &name, replica, news);
+                    }
+                };
+                running.replicas.spawn(keep_running(program, tell, stop));
+            }
+        }
+        running.replicas.close();
+        state.run(running);
+        Ok(())
+    }
+
+    /// What a replica runs: the manifest's command, or the one its image stands for, and its arguments.
+    fn program(&self, running: &Running, service: &Service, replica: u32) -> Result<Program, Error> {
+        let command = service.command.as_ref().filter(|c| !c.is_empty());
+        let command = command.or_else(|| self.images.get(&service.image));
+        let Some((program, args)) = command.and_then(|c| c.split_first()) else {
+            let message = format!(
+                "service `{}` has no command and image `{}` stands for none; give it a command",
+                service.name, service.image
+            );
+            return Err(Error::new(ErrorKind::Invalid, DEPLOY, message));
+        };
+        let more = service.args.iter().flatten();
+        let given = service
+            .env
+            .iter()
+            .flatten()
+            .filter_map(|line| line.split_once('='));
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let ports = running.ports.get(&service.name).into_iter().flatten();
+        let ports = ports.map(|p| (format!("PORT_{}", p.port), p.external_port.to_string()));
+        let home = self.records.home(&running.deployment.lease);
+        Ok(Program {
+            program: program.clone(),
+            args: args.iter().chain(more).cloned().collect(),
+            env: given.chain(ports).collect(),
+            folder: home.join(format!("{}-{replica}", service.name)),
+        })
+    }
+
+    /// Ends what runs of a lease, and waits until it has.
+    async fn stop(&self, lease: &LeaseId) {
+        let replicas = {
+            let state = self.state();
+            let running = state.get(lease).and_then(|w| w.running.as_ref());
+            running.map(|running| {
+                running.stop.cancel();
+                running.replicas.clone()
+            })
+        };
+        if let Some(replicas) = replicas {
+            replicas.wait().await;
+        }
+    }
+
+    fn ask<T>(
+        &self,
+        operation: &'static str,
+        lease: &LeaseId,
+        question: impl FnOnce(&Workload) -> T,
+    ) -> Result<T, Error> {
+        let state = self.state();
+        state
+            .get(lease)
+            .map(question)
+            .ok_or_else(|| no_lease(operation, lease))
+    }
+}
+
+#[async_trait]
+impl Cluster for ProcessCluster {
+    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+        {
+            let state = self.state();
+            state.check_epoch(deployment, DEPLOY)?;
+            let running = state.get(&deployment.lease).and_then(|w| w.running.as_ref());
+            let same = |r: &Running| r.deployment == *deployment && !r.stop.is_cancelled();
+            if running.is_some_and(same) {
+                return Ok(());
+            }
+            // What cannot run is refused before anything that does run is stopped.
+            let plan = Running::new(deployment.clone(), BTreeMap::new());
+            for service in &deployment.group.services {
+                self.program(&plan, service, 0)?;
+            }
+        }
+        let kept = Kept {
+            recorded: deployment.clone(),
+            deployed: Some(deployment.clone()),
+        };
+        self.records.keep(kept.clone()).await?;
+        self.state().keep(kept);
+        self.stop(&deployment.lease).await;
+        self.start(deployment)
+    }
+
+    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+        let deployed = {
+            let state = self.state();
+            state.check_epoch(deployment, "record")?;
+            let there = state.get(&deployment.lease);
+            there.and_then(|w| w.kept.deployed.clone())
+        };
+        let kept = Kept {
+            recorded: deployment.clone(),
+            deployed,
+        };
+        self.records.keep(kept.clone()).await?;
+        self.state().keep(kept);
+        Ok(())
+    }
+
+    fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
+        let (first, changes) = self.state().watch();
+        let rest = stream::unfold((changes, Arc::downgrade(&self.state)), next_change);
+        stream::iter([Ok(first)]).chain(rest).boxed()
+    }
+
+    async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
+        if self.state().get(lease).is_some() {
+            self.stop(lease).await;
+            self.records.forget(lease).await?;
+            self.state().forget(lease);
+        }
+        Ok(Teardown::Done)
+    }
+
+    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+        Ok(self.state().all().map(|w| w.kept.recorded.clone()).collect())
+    }
+
+    async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
+        Ok(self
+            .state()
+            .get(lease)
+            .map(|w| Arc::clone(&w.kept.recorded.group)))
+    }
+
+    async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
+        self.ask("lease status", lease, Workload::status)
+    }
+
+    async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
+        let mut status = self.lease_status(lease).await?;
+        status.services.remove(service).ok_or_else(|| {
+            let message = format!("lease {lease} has no service `{service}`");
+            Error::new(ErrorKind::NotFound, "service status", message)
+        })
+    }
+
+    async fn forwarded_port_status(
+        &self,
+        lease: &LeaseId,
+    ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
+        Ok(self.lease_status(lease).await?.forwarded_ports)
+    }
+
+    async fn lease_logs(
+        &self,
+        lease: &LeaseId,
+        options: LogOptions,
+    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        self.ask("lease logs", lease, |workload| {
+            let lines = workload.logs.of(&options.services);
+            let lines = tail(lines, options.tail_lines);
+            workload
+                .logs
+                .stream(lines, options.follow, options.services.clone())
+        })
+    }
+
+    async fn lease_events(
+        &self,
+        lease: &LeaseId,
+        options: EventOptions,
+    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
+        self.ask("lease events", lease, |workload| {
+            let events = workload.events.of(&options.services).cloned().collect();
+            workload
+                .events
+                .stream(events, options.follow, options.services.clone())
+        })
+    }
+
+    async fn version(&self) -> Result<String, Error> {
+        Ok(concat!("processes ", env!("CARGO_PKG_VERSION")).to_owned())
+    }
+
+    fn hostnames(&self) -> Option<Arc<dyn Hostnames>> {
+        None
+    }
+
+    fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
+        None
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        None
+    }
+}
+
+/// The last `limit` lines of each replica, in order.
+fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u64>) -> Vec<LogLine> {
+    let limit = limit.unwrap_or(u64::MAX);
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    let newest_first = lines.rev().filter(|line| {
+        let seen = seen.entry(&line.name).or_default();
+        *seen += 1;
+        *seen <= limit
+    });
+    let mut kept: Vec<LogLine> = newest_first.cloned().collect();
+    kept.reverse();
+    kept
+}
+
+type Watcher = (Receiver<ClusterChange>, Weak<Mutex<State>>);
+
+/// The next change; who was too slow for some gets a snapshot instead.
+async fn next_change((mut changes, state): Watcher) -> Option<(Result<ClusterChange, Error>, Watcher)> {
+    match changes.recv().await {
+        Ok(change) => Some((Ok(change), (changes, state))),
+        Err(RecvError::Lagged(_)) => {
+            let (snapshot, changes) = lock(&*state.upgrade()?).watch();
+            Some((Ok(snapshot), (changes, state)))
+        }
+        Err(RecvError::Closed) => None,
+    }
+}

@@ -1,0 +1,172 @@
+//! One replica: a process group that is kept running until it is told to stop.
+
+use crate::records;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A process that has lived so long counts as up.
+const SETTLED: Duration = Duration::from_millis(50);
+/// Wait before a process that ended by itself is started again.
+const RESTART: Duration = Duration::from_secs(1);
+/// Time to end by itself when asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time for a killed group to be gone.
+const GONE: Duration = Duration::from_secs(2);
+/// Longest line of output in bytes; a longer one is told in pieces.
+const LINE: u64 = 16 * 1024;
+/// The signal that asks a process to end.
+const SIGTERM: i32 = 15;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) program: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    /// Where; made when it is missing.
+    pub(crate) folder: PathBuf,
+}
+
+/// What becomes of a replica.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// It runs.
+    Up,
+    /// It does not, and why.
+    Down(String),
+    /// It says something.
+    Line(String),
+}
+
+/// Keeps a program running and tells how it goes, until it is to stop; then nothing of it runs any more.
+pub(crate) async fn keep_running(
+    program: Program,
+    tell: impl Fn(News) + Send + Sync,
+    stop: CancellationToken,
+) {
+    while !stop.is_cancelled() {
+        match Group::start(&program) {
+            Ok(mut group) => {
+                let why = group.live(&tell, &stop).await;
+                group.end().await;
+                if stop.is_cancelled() {
+                    return;
+                }
+                tell(News::Down(why));
+            }
+            Err(error) => tell(News::Down(format!(
+                "`{}` does not start: {error}",
+                program.program
+            ))),
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = sleep(RESTART) => {}
+        }
+    }
+}
+
+/// A process group; killed when it is dropped.
+#[derive(Debug)]
+struct Group {
+    child: Box<dyn ChildWrapper>,
+    ended: bool,
+}
+
+impl Group {
+    fn start(program: &Program) -> io::Result<Self> {
+        records::make(&program.folder)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut command = CommandWrap::with_new(&program.program, |command| {
+            command
+                .args(&program.args)
+                .env_clear()
+                .env("PATH", path)
+                .envs(program.env.iter().cloned())
+                .current_dir(&program.folder)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        });
+        let child = command.wrap(ProcessGroup::leader()).spawn()?;
+        Ok(Self { child, ended: false })
+    }
+
+    /// Tells what it says until it ends or is asked to; returns how it ended.
+    async fn live(&mut self, tell: &(impl Fn(News) + Sync), stop: &CancellationToken) -> String {
+        let (out, err) = (self.child.stdout().take(), self.child.stderr().take());
+        let killed = CancellationToken::new();
+        let life = async {
+            let how = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                how = self.end_by_itself(tell) => Some(how),
+            };
+            if how.is_none() {
+                let _ = self.child.signal(SIGTERM);
+                let _ = timeout(GRACE, self.child.wait()).await;
+            }
+            // What the process has started goes too; with it go the last holders of its outputs.
+            let _ = self.child.start_kill();
+            killed.cancel();
+            how.unwrap_or_default()
+        };
+        let told = async { tokio::join!(tell_lines(out, tell), tell_lines(err, tell)) };
+        let told = async {
+            tokio::select! {
+                _ = told => {}
+                () = async { killed.cancelled().await; sleep(GONE).await } => {}
+            }
+        };
+        tokio::join!(life, told).0
+    }
+
+    async fn end_by_itself(&mut self, tell: &impl Fn(News)) -> String {
+        tokio::select! {
+            biased;
+            status = self.child.wait() => return how(status),
+            () = sleep(SETTLED) => tell(News::Up),
+        }
+        how(self.child.wait().await)
+    }
+
+    /// Waits until the killed process is gone.
+    async fn end(mut self) {
+        let _ = self.child.start_kill();
+        self.ended = timeout(GONE, self.child.wait()).await.is_ok();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.child.start_kill();
+        }
+    }
+}
+
+fn how(status: io::Result<std::process::ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| format!("ended with {status}"))
+}
+
+async fn tell_lines(pipe: Option<impl AsyncRead + Unpin>, tell: &impl Fn(News)) {
+    let Some(pipe) = pipe else { return };
+    let mut reader = BufReader::new(pipe);
+    loop {
+        let mut line = Vec::new();
+        match (&mut reader).take(LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let text = String::from_utf8_lossy(&line);
+                tell(News::Line(text.trim_end_matches(['\r', '\n']).to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Every lease's workload: what is kept of it, what runs of it, how it is.
+
+use crate::journal::Journal;
+use crate::process::News;
+use crate::records::Kept;
+use akash_provider_core::cluster::{
+    ClusterChange, Deployment, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus,
+};
+use akash_provider_core::manifest::Proto;
+use akash_provider_core::types::{BlockTime, LeaseId};
+use akash_provider_core::{Error, ErrorKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// First of the ports handed out; they lie where a Kubernetes has its node ports.
+const FIRST_PORT: u16 = 30_000;
+/// Changes that wait for a watcher; a slower one gets a snapshot.
+const WAITING: usize = 1024;
+
+/// Random ports by service.
+pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
+
+/// All workloads.
+#[derive(Debug)]
+pub(crate) struct State {
+    workloads: BTreeMap<LeaseId, Workload>,
+    changes: broadcast::Sender<ClusterChange>,
+}
+
+/// One lease's.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) kept: Kept,
+    pub(crate) running: Option<Running>,
+    pub(crate) logs: Journal<LogLine>,
+    pub(crate) events: Journal<LeaseEvent>,
+}
+
+/// What runs. Dropping it stops it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) deployment: Deployment,
+    pub(crate) ports: Ports,
+    /// Whether each replica of each service is up.
+    up: BTreeMap<(String, u32), bool>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) replicas: TaskTracker,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            workloads: BTreeMap::new(),
+            changes: broadcast::Sender::new(WAITING),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Running {
+    pub(crate) fn new(deployment: Deployment, ports: Ports) -> Self {
+        let replicas = deployment.group.services.iter();
+        let replicas = replicas.flat_map(|s| (0..s.count).map(|n| ((s.name.clone(), n), false)));
+        Self {
+            up: replicas.collect(),
+            deployment,
+            ports,
+            stop: CancellationToken::new(),
+            replicas: TaskTracker::new(),
+        }
+    }
+
+    fn health(&self) -> Health {
+        if self.up.values().all(|up| *up) {
+            Health::Good
+        } else {
+            Health::Bad
+        }
+    }
+
+    fn available(&self, service: &str) -> u32 {
+        let up = self.up.iter().filter(|((of, _), up)| of == service && **up);
+        u32::try_from(up.count()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Workload {
+    pub(crate) fn event(&mut self, severity: &str, service: &str, reason: &str, message: String) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let event = LeaseEvent {
+            time: BlockTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX)),
+            service: service.to_owned(),
+            severity: severity.to_owned(),
+            reason: reason.to_owned(),
+            message,
+        };
+        self.events.push(service, event);
+    }
+
+    pub(crate) fn status(&self) -> LeaseStatus {
+        let running = self.running.as_ref();
+        let services = self.kept.recorded.group.services.iter().map(|service| {
+            let available = running.map_or(0, |r| r.available(&service.name));
+            let status = ServiceStatus {
+                name: service.name.clone(),
+                available,
+                total: service.count,
+                uris: Vec::new(),
+                updated_replicas: available,
+                ready_replicas: available,
+            };
+            (service.name.clone(), status)
+        });
+        LeaseStatus {
+            services: services.collect(),
+            forwarded_ports: running.map(|r| r.ports.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn get(&self, lease: &LeaseId) -> Option<&Workload> {
+        self.workloads.get(lease)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.values()
+    }
+
+    /// An older epoch writes nothing any more.
+    pub(crate) fn check_epoch(&self, deployment: &Deployment, operation: &'static str) -> Result<(), Error> {
+        let there = self.get(&deployment.lease).map(|w| w.kept.recorded.epoch);
+        if there.is_none_or(|epoch| epoch <= deployment.epoch) {
+            return Ok(());
+        }
+        let message = format!("a later leader has written lease {}", deployment.lease);
+        Err(Error::new(ErrorKind::Conflict, operation, message))
+    }
+
+    /// Remembers what is kept of a lease; what runs of it goes on.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        let lease = kept.recorded.lease.clone();
+        match self.workloads.get_mut(&lease) {
+            Some(workload) => workload.kept = kept,
+            None => {
+                let workload = Workload {
+                    kept,
+                    running: None,
+                    logs: Journal::default(),
+                    events: Journal::default(),
+                };
+                self.workloads.insert(lease, workload);
+            }
+        }
+    }
+
+    /// From here on this runs of a lease that is kept.
+    pub(crate) fn run(&mut self, running: Running) {
+        let lease = running.deployment.lease.clone();
+        let health = running.health();
+        if let Some(workload) = self.workloads.get_mut(&lease) {
+            workload.running = Some(running);
+            workload.event("Normal", "", "Deployed", String::new());
+            self.tell(ClusterChange::Health { lease, health });
+        }
+    }
+
+    /// Nothing is left of a lease. Whoever follows its logs and events reads their end.
+    pub(crate) fn forget(&mut self, lease: &LeaseId) {
+        self.workloads.remove(lease);
+        let snapshot = self.snapshot();
+        self.tell(snapshot);
+    }
+
+    /// How a replica goes.
+    pub(crate) fn news(&mut self, lease: &LeaseId, service: &str, replica: u32, news: News) {
+        let Some(workload) = self.workloads.get_mut(lease) else {
+            return;
+        };
+        let name = format!("{service}-{replica}");
+        let is_up = match news {
+            News::Line(message) => return workload.logs.push(service, LogLine { name, message }),
+            News::Up => {
+                workload.event("Normal", service, "Started", name);
+                true
+            }
+            News::Down(why) => {
+                workload.event("Warning", service, "Ended", format!("{name}: {why}"));
+                false
+            }
+        };
+        let Some(running) = &mut workload.running else {
+            return;
+        };
+        let before = running.health();
+        running.up.insert((service.to_owned(), replica), is_up);
+        let health = running.health();
+        if health != before {
+            let lease = lease.clone();
+            self.tell(ClusterChange::Health { lease, health });
+        }
+    }
+
+    /// The whole present, and everything after it.
+    pub(crate) fn watch(&self) -> (ClusterChange, broadcast::Receiver<ClusterChange>) {
+        (self.snapshot(), self.changes.subscribe())
+    }
+
+    fn snapshot(&self) -> ClusterChange {
+        let running = self
+            .workloads
+            .iter()
+            .filter_map(|(id, w)| Some((id, w.running.as_ref()?)));
+        ClusterChange::Snapshot {
+            health: running.map(|(id, r)| (id.clone(), r.health())).collect(),
+        }
+    }
+
+    fn tell(&self, change: ClusterChange) {
+        // Nobody watches: that is no failure.
+        let _ = self.changes.send(change);
+    }
+
+    /// Free ports of this machine for the exposes that need one; those the lease has stay.
+    pub(crate) fn ports(&self, deployment: &Deployment) -> Ports {
+        let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
+        let of_all = self
+            .all()
+            .filter_map(|w| w.running.as_ref())
+            .flat_map(|r| r.ports.values().flatten());
+        let mut taken: BTreeSet<u16> = of_all.map(|p| p.external_port).collect();
+        let mut ports = Ports::new();
+        for service in &deployment.group.services {
+            let exposes = service
+                .expose
+                .iter()
+                .filter(|e| e.global && e.ip.is_empty() && !e.is_ingress());
+            for expose in exposes {
+                let before = mine
+                    .and_then(|r| r.ports.get(&service.name))
+                    .into_iter()
+                    .flatten();
+                let mut before = before.filter(|p| (p.port, p.proto) == (expose.port, expose.proto));
+                let free = |port: &u16| !taken.contains(port) && is_free(*port, expose.proto);
+                let port = before.next().map(|p| p.external_port);
+                let Some(external_port) = port.or_else(|| (FIRST_PORT..=u16::MAX).find(free)) else {
+                    continue;
+                };
+                taken.insert(external_port);
+                ports
+                    .entry(service.name.clone())
+                    .or_default()
+                    .push(ForwardedPort {
+                        host: "localhost".to_owned(),
+                        port: expose.port,
+                        external_port,
+                        proto: expose.proto,
+                        name: service.name.clone(),
+                    });
+            }
+        }
+        ports
+    }
+}
+
+fn is_free(port: u16, proto: Proto) -> bool {
+    match proto {
+        Proto::Tcp => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),
+        Proto::Udp => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),
+    }
+}

@@ -1,0 +1,184 @@
+//! The cluster of processes against the suite of every cluster, and what is its own: processes.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+use akash_provider_core::ErrorKind;
+use akash_provider_core::cluster::{Cluster, ClusterChange, Deployment, Health, LogOptions, conformance};
+use example_embedded::{SDL, Tenant};
+use example_process_cluster::{Images, ProcessCluster};
+use futures::{FutureExt, StreamExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn images() -> Images {
+    let command = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+    let talk = "echo one; echo two; echo three >&2; sleep 1000 & wait";
+    Images::from([
+        ("sleeper".to_owned(), command(&["sleep", "1000"])),
+        ("talker".to_owned(), command(&["sh", "-c", talk])),
+        (
+            "stubborn".to_owned(),
+            command(&["sh", "-c", "trap '' TERM; echo $$; sleep 1000 & echo $!; wait"]),
+        ),
+        (
+            "mortal".to_owned(),
+            command(&["sh", "-c", "echo born; sleep 0.2"]),
+        ),
+    ])
+}
+
+fn setup(image: &str) -> conformance::Setup {
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+    let mut setup = conformance::Setup::new(provider.parse().unwrap());
+    setup.image = image.to_owned();
+    setup.patience = std::time::Duration::from_secs(20);
+    setup
+}
+
+#[tokio::test]
+async fn conformance_of_the_process_cluster() {
+    let folder = Folder::new("processes");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    conformance::suite(&cluster, &setup("sleeper")).await;
+    let left = std::fs::read_dir(&folder.0).unwrap().count();
+    assert_eq!(left, 0, "nothing is left in the folder");
+}
+
+#[tokio::test]
+async fn conformance_of_the_process_cluster_over_a_restart() {
+    let folder = Folder::new("restarts");
+    let path = folder.0.clone();
+    let open = move || {
+        let path = path.clone();
+        async move { Arc::new(ProcessCluster::open(path, images()).await.unwrap()) as Arc<dyn Cluster> }
+            .boxed()
+    };
+    conformance::a_restart_forgets_nothing(&open, &setup("sleeper")).await;
+}
+
+/// The tenant's lease with one replica of an image.
+fn deployment(image: &str) -> Deployment {
+    let tenant = Tenant::new(&SDL.replace("web-server:1", image)).unwrap();
+    Deployment {
+        lease: tenant.lease().unwrap(),
+        group: Arc::new(tenant.manifest().groups[0].clone()),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 1,
+    }
+}
+
+async fn first_lines(cluster: &ProcessCluster, count: usize) -> Vec<String> {
+    let lease = deployment("any").lease;
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let logs = cluster.lease_logs(&lease, follow).await.unwrap();
+    logs.take(count).map(|line| line.unwrap().message).collect().await
+}
+
+fn is_alive(process: &str) -> bool {
+    let asked = std::process::Command::new("sh")
+        .args(["-c", "kill -0 $0 2>/dev/null", process])
+        .status();
+    asked.unwrap().success()
+}
+
+#[tokio::test]
+async fn output_is_captured_and_its_tail_can_be_asked_for() {
+    let folder = Folder::new("talker");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("talker");
+    cluster.deploy(&deployment).await.unwrap();
+    let mut said = first_lines(&cluster, 3).await;
+    said.sort();
+    assert_eq!(said, ["one", "three", "two"]);
+    let tail = LogOptions {
+        tail_lines: Some(1),
+        ..LogOptions::default()
+    };
+    let logs = cluster.lease_logs(&deployment.lease, tail).await.unwrap();
+    assert_eq!(logs.count().await, 1);
+    cluster.teardown_lease(&deployment.lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_teardown_ends_the_whole_group_also_when_it_does_not_want_to() {
+    let folder = Folder::new("stubborn");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("stubborn");
+    cluster.deploy(&deployment).await.unwrap();
+    let processes = first_lines(&cluster, 2).await;
+    assert!(processes.iter().all(|p| is_alive(p)));
+    cluster.teardown_lease(&deployment.lease).await.unwrap();
+    // The child's parent is gone; whoever inherits it takes a moment to collect it.
+    for _ in 0..100 {
+        if !processes.iter().any(|p| is_alive(p)) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("{processes:?} still run");
+}
+
+#[tokio::test]
+async fn a_process_that_ends_by_itself_is_told_as_bad_and_started_again() {
+    let folder = Folder::new("mortal");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("mortal");
+    let mut changes = cluster.changes();
+    cluster.deploy(&deployment).await.unwrap();
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        if let ClusterChange::Health { health, .. } = changes.next().await.unwrap().unwrap() {
+            told.push(health);
+        }
+    }
+    assert_eq!(told, [Health::Bad, Health::Good, Health::Bad, Health::Good]);
+    assert_eq!(first_lines(&cluster, 2).await, ["born", "born"]);
+    cluster.teardown_lease(&deployment.lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
+    let folder = Folder::new("unknown");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("sleeper");
+    cluster.deploy(&deployment).await.unwrap();
+    let refused = cluster
+        .deploy(&self::deployment("nobody-knows:1"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.kind(), refused.is_transient()),
+        (ErrorKind::Invalid, false)
+    );
+    assert_eq!(
+        cluster.deployments().await.unwrap(),
+        std::slice::from_ref(&deployment)
+    );
+    let mut older = deployment.clone();
+    older.epoch = 0;
+    assert_eq!(
+        cluster.record(&older).await.unwrap_err().kind(),
+        ErrorKind::Conflict
+    );
+    cluster.teardown_lease(&deployment.lease).await.unwrap();
+}

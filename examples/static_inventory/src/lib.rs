@@ -1,0 +1,74 @@
+//! An inventory source of one's own: capacity is what a file says.
+//!
+//! For machines that do not come and go. An operator lists them once, in the JSON of
+//! [`ClusterSpec`]; who edits the file changes the capacity while the provider runs. What the leases take is
+//! no concern of the file: the provider subtracts its own reservations.
+
+use akash_provider_core::inventory::{ClusterSpec, InventorySource, InventoryUpdate, NodeInventory};
+use akash_provider_core::{Error, ErrorKind};
+use futures::stream::{self, BoxStream, StreamExt};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the file is looked at.
+const POLL: Duration = Duration::from_millis(100);
+/// Longest file in bytes; a node takes some hundred.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Capacity from a file.
+#[derive(Debug, Clone)]
+pub struct FileInventory {
+    path: PathBuf,
+}
+
+impl FileInventory {
+    /// Capacity as this file says.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+}
+
+impl InventorySource for FileInventory {
+    fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
+        let (path, last) = (self.path.clone(), None);
+        stream::unfold((path, last), |(path, last)| async move {
+            loop {
+                let file = path.clone();
+                // Reading may wait for a disk, so it is not done on the thread of everyone else.
+                let text = tokio::task::spawn_blocking(move || read(&file)).await.ok()?;
+                // The same text, or the same trouble, is no news.
+                let news = text.map_err(|e| e.to_string());
+                if last.as_ref() != Some(&news) {
+                    let item = news.clone().map_err(unknown).and_then(|t| update(&t));
+                    return Some((item, (path, Some(news))));
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .boxed()
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn update(text: &str) -> Result<InventoryUpdate, Error> {
+    let spec: ClusterSpec = serde_json::from_str(text).map_err(|e| unknown(e.to_string()))?;
+    Ok(InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&spec)),
+        placements: Vec::new(),
+        leased_ips: None,
+    })
+}
+
+/// "Not known at the moment": the provider goes on with what it knew.
+fn unknown(why: String) -> Error {
+    Error::new(ErrorKind::Unavailable, "read the list of nodes", why)
+}
