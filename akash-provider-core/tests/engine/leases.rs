@@ -24,16 +24,30 @@ fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() 
     world.wait(HOUR + MINUTE);
     assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
-    world.restart();
     world.blocks(119, MINUTE);
     assert_eq!(world.closes(), [], "the deadline has not come");
-    // What was decided before the restart is decided anew from what is known of the workload.
-    world.health(&lease, Health::Bad);
-    world.wait(HOUR + MINUTE);
     world.blocks(3, MINUTE);
-    assert_eq!(world.count(is_reclaim), 0, "it is announced once");
+    assert_eq!(world.count(is_reclaim), 1, "it is announced once");
     assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unstable)]);
     world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadline() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    world.request(Request::EndLease {
+        lease: lease.clone(),
+        reason: CloseReason::Decommission,
+    });
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    world.restart();
+    world.blocks(118, MINUTE);
+    assert_eq!((world.count(is_reclaim), world.closes()), (0, vec![]));
+    world.blocks(4, MINUTE);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unspecified)]);
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&lease));
 }

@@ -64,6 +64,33 @@ fn a_lease_that_the_node_does_not_know_is_not_torn_down() {
 }
 
 #[test]
+fn a_second_endpoint_that_stays_away_no_longer_counts_after_its_grace() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.agreement = akash_provider_core::types::Agreement::Unreachable;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.wait(9 * MINUTE);
+    assert!(world.cluster.contains_key(&lease));
+    let waiting = world.status().leases[0].waiting_for.clone();
+    assert_eq!(waiting.as_deref(), Some("evidence from the chain"));
+    world.wait(3 * MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_provider_that_is_not_registered_follows_and_does_not_bid() {
+    let mut config = settings();
+    config.provider = tenant(9);
+    let mut world = World::with(config);
+    world.order(1, &web());
+    assert_eq!(world.count(is_write), 0);
+    let status = world.status();
+    assert_eq!(status.lifecycle, "running");
+    assert!(status.recent_declines[0].message.contains("not registered"));
+}
+
+#[test]
 fn w2_a_lease_without_manifest_keeps_its_reservation_over_a_restart() {
     let mut world = World::new();
     let lease = world.lease(1, &web());

@@ -221,7 +221,7 @@ impl World {
     }
 
     pub(crate) fn resync(&mut self) {
-        let snapshot = Arc::new(self.market.snapshot(&us()));
+        let snapshot = Arc::new(self.market.snapshot(&self.config.provider));
         self.feed(Input::Chain(ChainEvent::Resync(snapshot)));
         self.settle();
     }
@@ -293,7 +293,7 @@ impl World {
         match call {
             Call::FetchOrder(id) => Completion::Order(answer().map(|()| self.market.order(id).cloned())),
             Call::FetchProvider => {
-                Completion::Provider(answer().map(|()| self.market.provider(&us()).cloned()))
+                Completion::Provider(answer().map(|()| self.market.provider(&self.config.provider).cloned()))
             }
             Call::FetchAudit(auditor) => {
                 Completion::Audit(answer().map(|()| self.market.auditor_attributes(auditor, &us())))
@@ -308,7 +308,7 @@ impl World {
                 Completion::Deployment(answer().map(|()| self.market.deployment(id)))
             }
             Call::FetchSnapshot => {
-                Completion::Snapshot(answer().map(|()| Arc::new(self.market.snapshot(&us()))))
+                Completion::Snapshot(answer().map(|()| Arc::new(self.market.snapshot(&self.config.provider))))
             }
             Call::CalculatePrice(_) => Completion::Price(answer().and_then(|()| self.price.clone())),
             Call::Broadcast(_) if fails => Completion::Tx(Err(failure(true))),
