@@ -5,6 +5,7 @@ use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
+use std::slice::from_ref;
 
 fn is_reclaim(call: &Call) -> bool {
     matches!(call, Call::Broadcast(Msg::StartReclaim { .. }))
@@ -111,7 +112,7 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
     world.fail = Some(is_deploy);
     world.hold = None;
     world.settle();
-    assert_eq!(world.active(), [lease.order.clone()]);
+    assert_eq!(world.active(), from_ref(&lease.order));
     let status = world.status();
     assert_eq!(
         status.leases[0].last_error.as_deref(),
@@ -200,7 +201,7 @@ fn w39_a_teardown_is_never_given_up_and_holds_the_capacity() {
         "{} tries",
         world.count(is_teardown)
     );
-    assert_eq!(world.active(), [lease.order.clone()]);
+    assert_eq!(world.active(), from_ref(&lease.order));
     assert!(world.cluster.contains_key(&lease));
     world.fail = None;
     world.wait(2 * MINUTE);
