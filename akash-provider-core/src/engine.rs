@@ -55,6 +55,7 @@ use orders::Orders;
 use reservations::Reservations;
 use rustc_hash::FxHashMap;
 use scan::Scan;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use timers::{Key, Timers};
 
@@ -118,8 +119,8 @@ pub struct Engine {
     escrows: FxHashMap<DeploymentId, Slot<escrow::Escrow>>,
     reservations: Reservations,
     hostnames: Hostnames,
-    /// Names a lease wants that another lease of the same tenant still holds.
-    withheld: FxHashMap<String, LeaseId>,
+    /// Names that another lease of the same tenant still holds, with those that wait, the longest waiting first.
+    withheld: BTreeMap<String, Vec<LeaseId>>,
     facts: Facts,
     breaker: Breaker,
     scan: Scan,
@@ -153,7 +154,7 @@ impl Engine {
             escrows: FxHashMap::default(),
             reservations: Reservations::new(&config),
             hostnames: Hostnames::new(&config.blocked_hostnames),
-            withheld: FxHashMap::default(),
+            withheld: BTreeMap::new(),
             facts: Facts::default(),
             breaker: Breaker::new(config.breaker_tripped),
             scan: Scan::default(),

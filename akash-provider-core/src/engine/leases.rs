@@ -239,12 +239,14 @@ impl Engine {
                 .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
         }
         self.breaker.cancel(id);
-        self.withheld.retain(|_, lease| lease != id);
+        self.withheld.retain(|_, waiting| {
+            waiting.retain(|lease| lease != id);
+            !waiting.is_empty()
+        });
         self.reservations.unreserve(&id.order);
         self.orders.capacity_freed();
-        for name in self.hostnames.release(id) {
-            self.hostname_freed(&name);
-        }
+        let freed = self.hostnames.release(id);
+        self.hostnames_freed(&freed);
         let lease = id.clone();
         self.drive_deployment(id.deployment(), deployment::Input::LeaseRemoved(lease.clone()));
         self.drive_escrow(id.deployment(), escrow::Input::LeaseRemoved(lease.clone()));

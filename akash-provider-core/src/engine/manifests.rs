@@ -1,6 +1,7 @@
 //! The engine's side of manifests: checks that need the ledgers, hostname claims, and hand-over to workloads.
 
 use super::deployment::{Accepted, Action, Deployment as Machine, Input, Phase, Submission};
+use super::hostnames::HostnameError;
 use super::input::{Refusal, RefusalKind, Reply, RequestId};
 use super::timers::Key;
 use super::workload::{self, Workload};
@@ -8,6 +9,7 @@ use super::{EffectId, Engine, Slot, Target};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Manifest, hosts};
 use crate::types::{DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
@@ -58,7 +60,9 @@ impl Engine {
                 Action::Reply(request, result) => self.reply(request, result.map(|()| Reply::Done)),
                 Action::Deliver { deployment, purge } => {
                     let lease = deployment.lease.clone();
-                    self.drive_workload(&lease, workload::Input::Desire(deployment, purge));
+                    self.drive_workload(&lease, workload::Input::Desire(deployment, purge.clone()));
+                    self.hostnames_freed(&purge);
+                    self.claim_freed(&lease);
                 }
                 Action::EndLease(lease, reason) => {
                     self.drive_workload(
@@ -197,22 +201,44 @@ impl Engine {
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
         let names = hosts::custom_hosts(&group);
-        let reserved = self.hostnames.reserve(lease, &names).map_err(|error| Refusal {
+        let released = self.claim_names(lease, &names).map_err(|error| Refusal {
             kind: RefusalKind::Hostname,
             message: error.to_string(),
         })?;
-        self.withheld.retain(|_, waiting| waiting != lease);
-        for name in &reserved.withheld {
-            self.withheld.insert(name.clone(), lease.clone());
+        Ok((self.deployment_of(lease, group), released))
+    }
+
+    /// Claims names and remembers which of them the tenant's other leases hold. Returns the names given up.
+    fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
+        let reserved = self.hostnames.reserve(lease, names)?;
+        self.withheld.retain(|name, waiting| {
+            waiting.retain(|l| l != lease || reserved.withheld.contains(name));
+            !waiting.is_empty()
+        });
+        for name in reserved.withheld {
+            self.wait_for(name, lease);
         }
-        Ok((self.deployment_of(lease, group), reserved.released))
+        Ok(reserved.released)
+    }
+
+    fn wait_for(&mut self, name: String, lease: &LeaseId) {
+        let waiting = self.withheld.entry(name).or_default();
+        if !waiting.contains(lease) {
+            waiting.push(lease.clone());
+        }
+    }
+
+    fn holds_name(&self, lease: &LeaseId, name: &str) -> bool {
+        let holder = self.hostnames.holder(name);
+        holder.is_some_and(|h| h.order.group == lease.order.group)
     }
 
     /// What a lease is to run, with the hostnames it holds now.
     fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
-        hostnames.retain(|h| self.withheld.get(&h.hostname) != Some(lease));
+        let asked_for = hosts::custom_hosts(&group);
+        hostnames.retain(|h| !asked_for.contains(&h.hostname) || self.holds_name(lease, &h.hostname));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);
         let config = Arc::clone(&self.config);
@@ -237,18 +263,46 @@ impl Engine {
                 .and_then(Workload::deployment);
             let before = running.map(|d| hosts::custom_hosts(&d.group)).unwrap_or_default();
             // Names of the running version were free a moment ago, so this cannot be refused.
-            if self.hostnames.reserve(id, &before).is_err() {
+            if self.claim_names(id, &before).is_err() {
                 self.unexpected += 1;
             }
         }
     }
 
-    /// A name was given up: the tenant's other lease that wanted it gets it.
-    pub(super) fn hostname_freed(&mut self, name: &str) {
-        let Some(lease) = self.withheld.remove(name) else {
-            return;
+    /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
+    pub(super) fn hostnames_freed(&mut self, names: &[String]) {
+        for name in names {
+            for lease in self.withheld.get(name).cloned().unwrap_or_default() {
+                if self.hostnames.holder(name).is_none() {
+                    self.redeploy(&lease);
+                }
+            }
+        }
+    }
+
+    /// Names may have been given up while the manifest that wants them was being recorded, or we were down.
+    fn claim_freed(&mut self, lease: &LeaseId) {
+        let free = |(name, waiting): (&String, &Vec<LeaseId>)| {
+            waiting.contains(lease) && self.hostnames.holder(name).is_none()
         };
-        self.redeploy(&lease);
+        if self.withheld.iter().any(free) {
+            self.redeploy(lease);
+        }
+    }
+
+    /// After a start: claims the names of a manifest that was recorded and not declared yet, and those that
+    /// other leases gave up meanwhile; waits for the rest.
+    pub(super) fn adopt_names(&mut self, deployment: &Deployment) {
+        let lease = &deployment.lease;
+        for name in hosts::custom_hosts(&deployment.group) {
+            let wanted = deployment.hostnames.iter().any(|h| h.hostname == name);
+            if wanted && self.hostnames.holder(&name).is_none() {
+                self.hostnames.adopt(&name, lease);
+            } else if !self.holds_name(lease, &name) {
+                self.wait_for(name, lease);
+            }
+        }
+        self.claim_freed(lease);
     }
 
     /// Deploys what a lease runs anew, with the hostnames it holds now.
@@ -262,8 +316,14 @@ impl Engine {
             return;
         };
         let mut names = hosts::custom_hosts(&group);
-        names.retain(|n| self.withheld.get(n) != Some(lease));
-        if self.hostnames.reserve(lease, &names).is_err() {
+        // What was blocked or taken by another tenant meanwhile is not worth losing the others for.
+        let free = |n: &String| {
+            self.hostnames
+                .can_reserve(std::slice::from_ref(n), lease.owner())
+                .is_ok()
+        };
+        names.retain(|n| self.holds_name(lease, n) || free(n));
+        if self.claim_names(lease, &names).is_err() {
             return;
         }
         let deployment = Arc::new(self.deployment_of(lease, group));
@@ -299,19 +359,14 @@ impl Engine {
                 message,
             });
         }
-        let refuse = |e: super::hostnames::HostnameError| Refusal {
+        let refuse = |e: HostnameError| Refusal {
             kind: RefusalKind::Hostname,
             message: e.to_string(),
         };
         let moved = self.hostnames.transfer(lease, names).map_err(refuse)?;
-        for name in names {
-            self.withheld.remove(name);
-        }
-        for (name, from) in moved {
-            if let Some(from) = from.filter(|f| f != lease) {
-                self.withheld.insert(name, from.clone());
-                self.redeploy(&from);
-            }
+        let from: BTreeSet<LeaseId> = moved.into_iter().filter_map(|(_, from)| from).collect();
+        for from in from.iter().filter(|f| *f != lease) {
+            self.redeploy(from);
         }
         self.redeploy(lease);
         Ok(())

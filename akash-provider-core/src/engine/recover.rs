@@ -156,7 +156,10 @@ impl Engine {
             .filter(|h| ours(&h.lease))
             .collect();
         for declared in hostnames {
-            if self.hostnames.holder(&declared.hostname).is_none() {
+            // An update may have given it up while the cluster was asked.
+            let desired = self.workload(&declared.lease).and_then(Workload::deployment);
+            let gone = desired.is_some_and(|d| !d.hostnames.iter().any(|h| h.hostname == declared.hostname));
+            if !gone && self.hostnames.holder(&declared.hostname).is_none() {
                 self.hostnames.adopt(&declared.hostname, &declared.lease);
             }
         }
@@ -169,6 +172,9 @@ impl Engine {
         }
         for deployment in &deployments {
             self.workload_found(deployment);
+        }
+        if !self.cluster_known {
+            deployments.iter().for_each(|d| self.adopt_names(d));
         }
         self.cluster_known = true;
         for id in sorted(self.deployments.keys()) {

@@ -178,7 +178,7 @@ async fn w4_the_end_touches_no_workload_and_no_bid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_does_not_become_ready_is_an_error_of_its_own_after_its_limit() {
+async fn w49_a_cluster_that_does_not_become_ready_is_an_error_of_its_own_after_its_limit() {
     let silent = |what: &str| {
         let setup = Setup::default();
         match what {

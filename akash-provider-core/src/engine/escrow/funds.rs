@@ -55,3 +55,144 @@ pub fn blocks_as_time(blocks: u64, average_block_time: Duration) -> Duration {
     let millis = u64::try_from(average_block_time.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(millis.saturating_mul(blocks))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{
+        Address, DecCoin, Deployment, DeploymentId, EscrowAccount, GroupId, Lease, LeaseId, LeaseState,
+        OrderId,
+    };
+    use std::collections::BTreeMap;
+
+    fn config() -> Config {
+        Config::new(Address::from_bytes(&[7; 20]).unwrap(), "funds")
+    }
+
+    /// A lease of the group with this number: its price, and whose it is.
+    fn lease(gseq: u32, denom: &str, price: &str, state: LeaseState, provider: u8) -> Lease {
+        let owner = Address::from_bytes(&[1; 20]).unwrap();
+        let group = GroupId {
+            deployment: DeploymentId { owner, dseq: 1 },
+            gseq,
+        };
+        Lease {
+            id: LeaseId {
+                order: OrderId { group, oseq: 1 },
+                provider: Address::from_bytes(&[provider; 20]).unwrap(),
+            },
+            state,
+            price: DecCoin::new(&denom.into(), price.parse().unwrap()),
+            created_at: 1,
+            closed_on: 0,
+            reason: None,
+            reclamation: None,
+        }
+    }
+
+    fn record(funds: &[(&str, &str)], settled_at: Height, leases: Vec<Lease>) -> DeploymentRecord {
+        let funds: BTreeMap<_, _> = funds
+            .iter()
+            .map(|(d, a)| ((*d).into(), a.parse().unwrap()))
+            .collect();
+        let deployment = Deployment {
+            id: DeploymentId {
+                owner: Address::from_bytes(&[1; 20]).unwrap(),
+                dseq: 1,
+            },
+            active: true,
+            hash: [0; 32],
+            created_at: 1,
+            reclamation_min_window: None,
+        };
+        DeploymentRecord {
+            deployment,
+            groups: Vec::new(),
+            escrow: EscrowAccount { funds, settled_at },
+            leases,
+        }
+    }
+
+    fn one(balance: &str, settled_at: Height, rate: &str) -> DeploymentRecord {
+        let lease = lease(1, "uact", rate, LeaseState::Active, 7);
+        record(&[("uact", balance)], settled_at, vec![lease])
+    }
+
+    fn seconds(blocks: Option<i128>, config: &Config) -> f64 {
+        let blocks = blocks.map(|b| u64::try_from(b).unwrap_or(0));
+        next_check(blocks, config).as_secs_f64()
+    }
+
+    #[test]
+    fn the_networks_vectors_hold() {
+        let mut config = config();
+        let full = blocks_left(&one("5000000", 900, "100"), 1000);
+        assert_eq!((full, seconds(full, &config)), (Some(49_900), 598.0));
+        let short = blocks_left(&one("5000", 990, "100"), 1000);
+        assert_eq!((short, seconds(short, &config)), (Some(40), 260.0));
+        let empty = blocks_left(&one("1000", 990, "100"), 1000);
+        assert_eq!(empty, Some(0));
+        config.balance_check_interval = Duration::from_secs(60);
+        assert_eq!(seconds(full, &config), 58.5);
+    }
+
+    #[test]
+    fn an_overdrawn_account_is_below_zero_and_not_above() {
+        assert_eq!(blocks_left(&one("1000", 900, "100"), 1000), Some(-90));
+        assert_eq!(blocks_left(&one("0", 1000, "100"), 1000), Some(0));
+    }
+
+    #[test]
+    fn w24_money_is_looked_up_in_the_leases_own_denomination() {
+        let uakt = lease(1, "uakt", "100", LeaseState::Active, 7);
+        let paid = record(&[("uakt", "5000")], 1000, vec![uakt.clone()]);
+        assert_eq!(blocks_left(&paid, 1000), Some(50));
+        let unpaid = record(&[], 1000, vec![uakt.clone()]);
+        assert_eq!(blocks_left(&unpaid, 1000), Some(0));
+        let uact = lease(2, "uact", "1", LeaseState::Active, 7);
+        let both = record(&[("uakt", "5000"), ("uact", "20")], 1000, vec![uakt, uact]);
+        assert_eq!(
+            blocks_left(&both, 1000),
+            Some(20),
+            "the denomination that ends first counts"
+        );
+    }
+
+    #[test]
+    fn w45_every_live_lease_counts_of_any_provider_and_while_it_is_reclaimed() {
+        let leases = vec![
+            lease(1, "uact", "10", LeaseState::Active, 7),
+            lease(2, "uact", "10", LeaseState::Reclaiming, 7),
+            lease(3, "uact", "30", LeaseState::Active, 8),
+            lease(4, "uact", "1000", LeaseState::Closed, 7),
+        ];
+        assert_eq!(
+            blocks_left(&record(&[("uact", "5000")], 1000, leases), 1000),
+            Some(100)
+        );
+    }
+
+    #[test]
+    fn w45_a_rate_of_zero_is_neither_an_end_nor_a_division() {
+        let closed = lease(1, "uact", "100", LeaseState::Closed, 7);
+        let free = lease(2, "uact", "0", LeaseState::Active, 7);
+        for leases in [vec![], vec![closed], vec![free]] {
+            let left = blocks_left(&record(&[("uact", "0")], 1, leases), 1_000_000);
+            assert_eq!((left, seconds(left, &config())), (None, 598.0));
+        }
+    }
+
+    #[test]
+    fn fractions_of_a_token_are_exact_and_absurd_amounts_are_no_panic() {
+        assert_eq!(
+            blocks_left(&one("1", 1, "0.000000000000000003"), 1),
+            Some(333_333_333_333_333_333)
+        );
+        let rate = "100000000000000000000";
+        assert_eq!(blocks_left(&one("1", 1, rate), Height::MAX), Some(0));
+        assert_eq!(
+            blocks_as_time(u64::MAX, Duration::MAX),
+            Duration::from_millis(u64::MAX)
+        );
+    }
+}

@@ -6,7 +6,9 @@ use crate::engine::backoff;
 use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
 use crate::error::Failure;
-use crate::types::{BlockTime, LeaseRecord, Mono, Msg, Observed, Reclamation, TxError, TxOutcome};
+use crate::types::{
+    BlockTime, CloseReason, LeaseRecord, Mono, Msg, Observed, Reclamation, TxError, TxOutcome,
+};
 use std::time::Duration;
 
 /// How long after our close or reclaim landed we look at the record, should its event not come.
@@ -119,8 +121,18 @@ impl Workload {
         }
     }
 
+    /// Only we can have announced an end, perhaps before a restart, and nobody else closes the lease at the
+    /// deadline. The record does not keep the reason.
+    fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
+        let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
+        if announced && self.price.is_some() && self.heard.is_none() && self.ending.is_none() {
+            self.end(CloseReason::Unspecified, true, out);
+        }
+    }
+
     /// Starts the next thing on the chain lane that is due and allowed.
     pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+        self.take_up_announced_end(out);
         let due = |at: Mono| at <= cx.now.mono;
         match self.chain {
             ChainLane::Sending | ChainLane::Looking { retry_at: None } | ChainLane::Confirmed { .. } => {}

@@ -236,7 +236,7 @@ async fn s5_a_script_that_hangs_is_killed_with_everything_it_started() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_output_does_not_defeat_the_limit() {
+async fn w33_a_grandchild_that_holds_the_output_does_not_defeat_the_limit() {
     let scripts = Scripts::new();
     let strategy = strategy(
         scripts.add("sleep 300 & echo $! > $DIR/grandchild; echo 5; exit 0"),
@@ -296,7 +296,7 @@ async fn s5_giving_up_a_call_kills_the_script_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn s5_waiting_for_a_free_process_can_be_given_up() {
+async fn w33_s5_waiting_for_a_free_process_can_be_given_up() {
     let scripts = Scripts::new();
     let strategy = strategy(scripts.add("echo run >> $DIR/log; sleep 300"), 1, LONG);
     let request = request(vec![base_unit()]);

@@ -261,7 +261,7 @@ async fn a_leased_ip_held_by_another_lease_of_the_tenant_does_not_fail_the_deplo
 }
 
 #[tokio::test(start_paused = true)]
-async fn teardown_tries_every_part_and_is_done_only_if_all_are() {
+async fn w39_a_teardown_tries_every_part_and_is_done_only_if_all_are() {
     let parts = ["teardown", "purge-hostnames", "purge-ips"];
     for failing in parts {
         let script = Arc::new(Script::default());

@@ -47,7 +47,7 @@ fn asking(rounds: u64) -> Reaction {
 }
 
 #[tokio::test]
-async fn a_flood_of_chain_events_delays_neither_completions_nor_requests_nor_shutdown() {
+async fn w27_a_flood_of_events_swallows_neither_completions_nor_requests_nor_the_shutdown() {
     let world = Setup {
         chain: FakeChain {
             flood: true,

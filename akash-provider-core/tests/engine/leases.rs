@@ -1,0 +1,245 @@
+//! Leases and their workloads.
+
+use crate::world::*;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::engine::{Call, Input, Request};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
+use std::slice::from_ref;
+
+fn is_reclaim(call: &Call) -> bool {
+    matches!(call, Call::Broadcast(Msg::StartReclaim { .. }))
+}
+
+fn offering_reclamation() -> World {
+    let mut config = settings();
+    config.reclamation_window = Some(2 * HOUR);
+    World::with(config)
+}
+
+#[test]
+fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(HOUR + MINUTE);
+    assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    world.blocks(119, MINUTE);
+    assert_eq!(world.closes(), [], "the deadline has not come");
+    world.blocks(3, MINUTE);
+    assert_eq!(world.count(is_reclaim), 1, "it is announced once");
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unstable)]);
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadline() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    world.request(Request::EndLease {
+        lease: lease.clone(),
+        reason: CloseReason::Decommission,
+    });
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    world.restart();
+    world.blocks(118, MINUTE);
+    assert_eq!((world.count(is_reclaim), world.closes()), (0, vec![]));
+    world.blocks(4, MINUTE);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unspecified)]);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn w5_a_manifest_that_never_came_ends_a_lease_with_terms_too() {
+    let mut world = offering_reclamation();
+    let lease = world.lease(1, &web());
+    world.blocks(60, BLOCK);
+    assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
+    world.blocks(123, MINUTE);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::ManifestTimeout)]);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+    world.wait(MINUTE);
+    assert_eq!(world.active(), []);
+}
+
+#[test]
+fn w5_a_lease_being_reclaimed_is_still_served() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    let reason = CloseReason::Decommission;
+    world.request(Request::EndLease {
+        lease: lease.clone(),
+        reason,
+    });
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
+    let checked = world.told(|e| matches!(e, Event::BalanceChecked { .. }));
+    world.blocks(15, MINUTE);
+    assert!(
+        world.told(|e| matches!(
+            e,
+            Event::BalanceChecked {
+                blocks_left: Some(1..),
+                ..
+            }
+        )) > 0
+    );
+    assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > checked);
+}
+
+#[test]
+fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.hold = Some(is_deploy);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    world.fail = Some(is_deploy);
+    world.hold = None;
+    world.settle();
+    assert_eq!(world.active(), from_ref(&lease.order));
+    let status = world.status();
+    assert_eq!(
+        status.leases[0].last_error.as_deref(),
+        Some("away"),
+        "anyone can see it"
+    );
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.status().leases[0].last_error, None);
+    assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
+    assert_eq!(world.status().leases[0].generation, 2);
+}
+
+#[test]
+fn w16_a_deploy_that_fails_is_tried_until_it_succeeds() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.fail = Some(is_deploy);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    world.wait(6 * HOUR);
+    assert_eq!(world.closes(), [], "what never ran is not known to be unhealthy");
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.told(|e| matches!(e, Event::Deployed { .. })), 1);
+    assert!(world.engine.has_lease(&lease));
+}
+
+#[test]
+fn w35_an_outage_of_the_cluster_closes_nothing() {
+    let mut world = World::new();
+    let leases: Vec<_> = (1..=3).map(|dseq| world.running(dseq, &web())).collect();
+    world.fail = Some(|c| {
+        matches!(
+            c,
+            Call::ListWorkloads | Call::Deploy { .. } | Call::Record(_) | Call::Teardown(_)
+        )
+    });
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(48 * HOUR);
+    world.blocks(10, HOUR);
+    assert_eq!(world.closes(), []);
+    for lease in &leases {
+        assert_eq!(world.lease_state(lease), Some(LeaseState::Active));
+    }
+}
+
+#[test]
+fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(30 * MINUTE);
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(10 * HOUR);
+    world.health(&lease, Health::Bad);
+    world.wait(29 * MINUTE);
+    assert_eq!(world.closes(), []);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_a_close_that_failed_is_sent_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.fail = Some(is_close);
+    world.wait(3 * HOUR);
+    assert!(world.closes().len() > 3);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+}
+
+#[test]
+fn w39_a_teardown_is_never_given_up_and_holds_the_capacity() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.fail = Some(is_teardown);
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(1, BLOCK);
+    world.wait(24 * HOUR);
+    assert!(
+        world.count(is_teardown) > 100,
+        "{} tries",
+        world.count(is_teardown)
+    );
+    assert_eq!(world.active(), from_ref(&lease.order));
+    assert!(world.cluster.contains_key(&lease));
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+    assert_eq!(world.status().hostnames.len(), 0);
+}
+
+#[test]
+fn a_lease_that_ends_gives_everything_back() {
+    let mut world = World::new();
+    world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.wait(10 * MINUTE);
+    let status = world.status();
+    assert_eq!((status.orders, status.leases), (vec![], vec![]));
+    assert_eq!((status.deployments, status.hostnames.len()), (vec![], 0));
+    assert_eq!(
+        (status.inventory.active, status.inventory.pending),
+        (vec![], vec![])
+    );
+    assert_eq!((world.cluster.len(), world.engine.is_idle()), (0, true));
+}
+
+#[test]
+fn a_tenants_close_brings_a_new_order_and_a_resumed_group_runs_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
+    world.blocks(2, BLOCK);
+    assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+    world.tenant(TenantMsg::StartGroup { id: group_id(1, 1) });
+    let mut order = lease.order.clone();
+    order.oseq = 2;
+    let bid = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
+    assert!(
+        world.cluster.contains_key(&bid),
+        "the manifest from before is still the current one"
+    );
+}

@@ -1,0 +1,588 @@
+//! The world around an engine: every call is answered from a market and a map, at once or when the test says.
+
+use akash_provider_core::Config;
+use akash_provider_core::cluster::{ClusterChange, DeclaredHostname, Deployment, Health, Teardown};
+use akash_provider_core::engine::{
+    Call, Completion, Effect, EffectId, Engine, Input, Leadership, Request, RequestId, Response, Status,
+    Workloads,
+};
+use akash_provider_core::error::{ErrorKind, Failure};
+use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{
+    Address, Agreement, Bid, BidId, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin, DeploymentId,
+    Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, Provider, TxOutcome,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const BLOCK: Duration = Duration::from_secs(6);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+const CHAIN: &str = "tests";
+const TI: i64 = 1 << 40;
+
+/// Which calls a fault concerns.
+pub(crate) type Which = fn(&Call) -> bool;
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) market: Market,
+    pub(crate) engine: Engine,
+    pub(crate) config: Config,
+    pub(crate) mono: Mono,
+    pub(crate) owed: VecDeque<(EffectId, Call)>,
+    /// Everything this engine asked for.
+    pub(crate) calls: Vec<Call>,
+    /// Everything this engine told.
+    pub(crate) facts: Vec<Event>,
+    pub(crate) replies: BTreeMap<u64, Response>,
+    pub(crate) cluster: BTreeMap<LeaseId, Arc<Deployment>>,
+    /// Calls that are not answered.
+    pub(crate) hold: Option<Which>,
+    /// Calls that fail and may succeed later.
+    pub(crate) fail: Option<Which>,
+    pub(crate) price: Result<DecCoin, Failure>,
+    /// What readings of single records are worth.
+    pub(crate) agreement: Agreement,
+    /// The chain goes on and the engine hears nothing of it.
+    pub(crate) deaf: bool,
+    /// The cluster has declared no hostname yet.
+    pub(crate) undeclared: bool,
+    /// The next transactions, so many, do not land and nobody knows.
+    pub(crate) lost_txs: u32,
+    asked: u64,
+}
+
+pub(crate) fn us() -> Address {
+    Address::from_bytes(&[7; 20]).unwrap()
+}
+
+pub(crate) fn rival() -> Address {
+    Address::from_bytes(&[8; 20]).unwrap()
+}
+
+pub(crate) fn auditor() -> Address {
+    Address::from_bytes(&[5; 20]).unwrap()
+}
+
+pub(crate) fn tenant(number: u8) -> Address {
+    Address::from_bytes(&[100 + number; 20]).unwrap()
+}
+
+pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
+    DeploymentId {
+        owner: tenant(1),
+        dseq,
+    }
+}
+
+pub(crate) fn group_id(dseq: u64, gseq: u32) -> GroupId {
+    GroupId {
+        deployment: deployment_id(dseq),
+        gseq,
+    }
+}
+
+pub(crate) fn order_id(dseq: u64) -> OrderId {
+    OrderId {
+        group: group_id(dseq, 1),
+        oseq: 1,
+    }
+}
+
+pub(crate) fn bid_of(order: &OrderId, provider: Address) -> BidId {
+    BidId {
+        order: order.clone(),
+        provider,
+    }
+}
+
+pub(crate) fn lease_id(dseq: u64) -> LeaseId {
+    bid_of(&order_id(dseq), us())
+}
+
+pub(crate) fn uact(amount: u128) -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount,
+    }
+}
+
+pub(crate) fn price(amount: i64) -> DecCoin {
+    DecCoin::new(&"uact".into(), Dec::from_int(amount))
+}
+
+pub(crate) fn failure(transient: bool) -> Failure {
+    Failure {
+        kind: ErrorKind::Unavailable,
+        transient,
+        message: "away".to_owned(),
+    }
+}
+
+/// One web service in each of these placements.
+pub(crate) fn sdl_of(service: &str, image: &str, hosts: &[&str], placements: &[&str]) -> Sdl {
+    let accept = if hosts.is_empty() {
+        String::new()
+    } else {
+        format!("\n        accept: [{}]", hosts.join(", "))
+    };
+    let pricing =
+        |p: &&str| format!("    {p}:\n      pricing:\n        {service}: {{denom: uact, amount: 100}}\n");
+    let deployed = |p: &&str| format!("    {p}: {{profile: {service}, count: 1}}\n");
+    let text = format!(
+        "version: \"2.0\"\nservices:\n  {service}:\n    image: {image}\n    expose:\n      - port: 80\n        as: 80{accept}\n        \
+         to: [{{global: true}}]\nprofiles:\n  compute:\n    {service}:\n      resources:\n        cpu: {{units: 100m}}\n        \
+         memory: {{size: 128Mi}}\n        storage: {{size: 512Mi}}\n  placement:\n{}deployment:\n  {service}:\n{}",
+        placements.iter().map(pricing).collect::<String>(),
+        placements.iter().map(deployed).collect::<String>(),
+    );
+    sdl::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+pub(crate) fn web() -> Sdl {
+    sdl_of("web", "nginx:1", &[], &["east"])
+}
+
+pub(crate) fn settings() -> Config {
+    let mut config = Config::new(us(), CHAIN);
+    config.static_hosts_domain = Some("ingress.example".to_owned());
+    config.unhealthy_limit = Some(HOUR);
+    config
+}
+
+impl World {
+    /// A registered provider that has seen an empty market and an empty cluster.
+    pub(crate) fn new() -> Self {
+        Self::with(settings())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let mut world = Self::unstarted(config);
+        world.start();
+        world
+    }
+
+    pub(crate) fn unstarted(config: Config) -> Self {
+        let mut market = Market::new(MarketConfig::new(CHAIN, BlockTime(1_000_000)));
+        for provider in [us(), rival()] {
+            market.fund(&provider, &uact(1 << 60));
+            let record = Provider {
+                owner: provider,
+                host_uri: "https://provider.example:8443".to_owned(),
+                attributes: Vec::new(),
+            };
+            market.execute(&Msg::CreateProvider(record)).unwrap();
+        }
+        for number in 1..=3 {
+            market.fund(&tenant(number), &uact(1 << 60));
+        }
+        Self {
+            market,
+            engine: Engine::new(config.clone()).unwrap(),
+            config,
+            mono: Mono(1_000),
+            owed: VecDeque::new(),
+            calls: Vec::new(),
+            facts: Vec::new(),
+            replies: BTreeMap::new(),
+            cluster: BTreeMap::new(),
+            hold: None,
+            fail: None,
+            price: Ok(price(10)),
+            agreement: Agreement::Single,
+            deaf: false,
+            undeclared: false,
+            lost_txs: 0,
+            asked: 0,
+        }
+    }
+
+    /// Capacity and the chain's present become known.
+    pub(crate) fn start(&mut self) {
+        self.feed_capacity();
+        self.resync();
+    }
+
+    pub(crate) fn feed_capacity(&mut self) {
+        let node = NodeSpec::new("node-1", 1_000_000, 4 * TI, 40 * TI);
+        let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
+        self.feed(Input::Inventory(InventoryUpdate {
+            inventory,
+            placements: Vec::new(),
+            leased_ips: None,
+        }));
+        self.settle();
+    }
+
+    pub(crate) fn resync(&mut self) {
+        let snapshot = Arc::new(self.market.snapshot(&self.config.provider));
+        self.feed(Input::Chain(ChainEvent::Resync(snapshot)));
+        self.settle();
+    }
+
+    /// The process ends as it is and another begins; chain and cluster stay.
+    pub(crate) fn restart(&mut self) {
+        self.crash();
+        self.start();
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.engine = Engine::new(self.config.clone()).unwrap();
+        self.owed.clear();
+        self.calls.clear();
+        self.facts.clear();
+        self.deaf = false;
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            mono: self.mono,
+            block_time: self.market.time(),
+        }
+    }
+
+    pub(crate) fn feed(&mut self, input: Input) {
+        let now = Now {
+            mono: self.mono,
+            ..Now::default()
+        };
+        let effects = self.engine.step(now, input);
+        self.take(effects);
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Call(id, call) => {
+                    self.calls.push(call.clone());
+                    self.owed.push_back((id, call));
+                }
+                Effect::Publish(event) => self.facts.push((*event).clone()),
+                Effect::Reply(RequestId(id), response) => {
+                    let before = self.replies.insert(id, response);
+                    assert!(before.is_none(), "request {id} was answered twice");
+                }
+            }
+        }
+    }
+
+    /// Answers what is owed until nothing is but what is held.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let held = self.hold;
+            let free = |(_, call): &(EffectId, Call)| !held.is_some_and(|which| which(call));
+            let Some(at) = self.owed.iter().position(free) else {
+                return;
+            };
+            let (id, call) = self.owed.remove(at).unwrap();
+            let completion = self.answer(&call);
+            self.feed(Input::Completed(id, completion));
+        }
+        panic!("the engine never comes to rest");
+    }
+
+    fn answer(&mut self, call: &Call) -> Completion {
+        let fails = self.fail.is_some_and(|which| which(call));
+        let answer = || if fails { Err(failure(true)) } else { Ok(()) };
+        match call {
+            Call::FetchOrder(id) => Completion::Order(answer().map(|()| self.market.order(id).cloned())),
+            Call::FetchProvider => {
+                Completion::Provider(answer().map(|()| self.market.provider(&self.config.provider).cloned()))
+            }
+            Call::FetchAudit(auditor) => {
+                Completion::Audit(answer().map(|()| self.market.auditor_attributes(auditor, &us())))
+            }
+            Call::FetchBid(id) => {
+                Completion::Bid(answer().map(|()| self.observed(self.market.bid(id).cloned())))
+            }
+            Call::FetchLease(id) => {
+                Completion::Lease(answer().map(|()| self.observed(self.market.lease(id))))
+            }
+            Call::FetchDeployment(id) => {
+                Completion::Deployment(answer().map(|()| self.market.deployment(id)))
+            }
+            Call::FetchSnapshot => {
+                Completion::Snapshot(answer().map(|()| Arc::new(self.market.snapshot(&self.config.provider))))
+            }
+            Call::CalculatePrice(_) => Completion::Price(answer().and_then(|()| self.price.clone())),
+            Call::Broadcast(_) if fails => Completion::Tx(Err(failure(true))),
+            Call::Broadcast(msg) => Completion::Tx(Ok(self.broadcast(msg))),
+            Call::Record(deployment) | Call::Deploy { deployment, .. } => {
+                if !fails {
+                    self.cluster
+                        .insert(deployment.lease.clone(), Arc::clone(deployment));
+                }
+                Completion::Cluster(answer())
+            }
+            Call::Teardown(lease) => {
+                if !fails {
+                    self.cluster.remove(lease);
+                }
+                Completion::Teardown(answer().map(|()| Teardown::Done))
+            }
+            Call::ListWorkloads => Completion::Workloads(answer().map(|()| self.workloads())),
+        }
+    }
+
+    fn observed<T>(&self, value: Option<T>) -> Observed<T> {
+        Observed {
+            value,
+            height: self.market.height(),
+            agreement: self.agreement,
+        }
+    }
+
+    fn workloads(&self) -> Workloads {
+        let names = |d: &Arc<Deployment>| {
+            let lease = d.lease.clone();
+            let names = d.hostnames.clone().into_iter();
+            names.map(move |h| DeclaredHostname {
+                hostname: h.hostname,
+                lease: lease.clone(),
+            })
+        };
+        Workloads {
+            deployments: self.cluster.values().map(|d| (**d).clone()).collect(),
+            hostnames: self
+                .cluster
+                .values()
+                .filter(|_| !self.undeclared)
+                .flat_map(names)
+                .collect(),
+        }
+    }
+
+    fn broadcast(&mut self, msg: &Msg) -> TxOutcome {
+        if self.lost_txs > 0 {
+            self.lost_txs -= 1;
+            let expires = self.market.time().plus(MINUTE);
+            return TxOutcome::Unknown { expires };
+        }
+        match self.market.execute(msg) {
+            Ok(events) => {
+                self.tell(events);
+                self.end_block(BLOCK);
+                let height = self.market.height();
+                TxOutcome::Committed { height }
+            }
+            Err(refused) => TxOutcome::Rejected {
+                error: refused.error,
+                code: refused.code,
+                log: refused.log,
+            },
+        }
+    }
+
+    pub(crate) fn tell(&mut self, events: Vec<ChainEvent>) {
+        if !self.deaf {
+            events
+                .into_iter()
+                .for_each(|event| self.feed(Input::Chain(event)));
+        }
+    }
+
+    fn end_block(&mut self, elapsed: Duration) {
+        let block = self.market.end_block(elapsed);
+        self.mono = self.mono.plus(elapsed);
+        self.tell(vec![block]);
+    }
+
+    /// So many blocks, each with its time.
+    pub(crate) fn blocks(&mut self, count: u32, each: Duration) {
+        for _ in 0..count {
+            self.end_block(each);
+            self.settle();
+        }
+    }
+
+    /// Time passes and the chain stands still.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.mono.plus(time);
+        while let Some(due) = self.engine.next_deadline().filter(|due| *due < end) {
+            self.mono = due.max(self.mono.plus(Duration::from_secs(1))).min(end);
+            self.pass();
+            if self.mono == end {
+                return;
+            }
+        }
+        self.mono = end;
+        self.pass();
+    }
+
+    fn pass(&mut self) {
+        let now = Now {
+            mono: self.mono,
+            ..Now::default()
+        };
+        let effects = self.engine.handle_timeout(now);
+        self.take(effects);
+        self.settle();
+    }
+
+    /// A tenant's transaction in a block of its own.
+    pub(crate) fn tenant(&mut self, msg: TenantMsg) {
+        let events = self.market.tenant(msg).unwrap();
+        self.tell(events);
+        self.blocks(1, BLOCK);
+    }
+
+    /// A provider's transaction that the engine did not send.
+    pub(crate) fn outside(&mut self, msg: &Msg) {
+        let events = self.market.execute(msg).unwrap();
+        self.tell(events);
+        self.blocks(1, BLOCK);
+    }
+
+    /// A tenant orders what an SDL says.
+    pub(crate) fn order(&mut self, dseq: u64, sdl: &Sdl) -> OrderId {
+        self.tenant(TenantMsg::CreateDeployment {
+            id: deployment_id(dseq),
+            groups: sdl.groups.clone(),
+            hash: sdl.hash,
+            deposit: uact(50_000_000),
+            reclamation_min_window: None,
+        });
+        order_id(dseq)
+    }
+
+    /// An order, our bid, and the tenant's choice of it.
+    pub(crate) fn lease(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
+        self.order(dseq, sdl);
+        self.take_bids(dseq, sdl);
+        lease_id(dseq)
+    }
+
+    /// The tenant takes our bid on each group.
+    pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
+        for gseq in (1..).take(sdl.groups.len()) {
+            let order = OrderId {
+                group: group_id(dseq, gseq),
+                oseq: 1,
+            };
+            let bid = bid_of(&order, us());
+            self.tenant(TenantMsg::CreateLease { bid });
+        }
+    }
+
+    /// A lease whose manifest was accepted and deployed, and which is healthy.
+    pub(crate) fn running(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
+        let lease = self.lease(dseq, sdl);
+        assert_eq!(self.submit(dseq, sdl).map(|_| ()), Ok(()));
+        self.health(&lease, Health::Good);
+        lease
+    }
+
+    pub(crate) fn health(&mut self, lease: &LeaseId, health: Health) {
+        let lease = lease.clone();
+        self.feed(Input::Cluster(ClusterChange::Health { lease, health }));
+        self.settle();
+    }
+
+    /// Hands a manifest in and returns the answer.
+    pub(crate) fn submit(&mut self, dseq: u64, sdl: &Sdl) -> Response {
+        let id = self.submit_later(dseq, sdl);
+        self.replies
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| panic!("no answer"))
+    }
+
+    pub(crate) fn submit_later(&mut self, dseq: u64, sdl: &Sdl) -> u64 {
+        self.request(Request::SubmitManifest {
+            deployment: deployment_id(dseq),
+            manifest: Arc::new(sdl.manifest.clone()),
+            hash: sdl.hash,
+        })
+    }
+
+    pub(crate) fn request(&mut self, request: Request) -> u64 {
+        self.asked += 1;
+        self.feed(Input::Request(RequestId(self.asked), request));
+        self.settle();
+        self.asked
+    }
+
+    pub(crate) fn lead(&mut self, leadership: Leadership) {
+        self.feed(Input::Leadership(leadership));
+        self.settle();
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.engine.status(self.now())
+    }
+
+    /// Orders with a reservation that no lease holds.
+    pub(crate) fn pending(&self) -> Vec<OrderId> {
+        let pending = self.status().inventory.pending;
+        pending.into_iter().map(|r| r.order).collect()
+    }
+
+    /// Orders with a reservation that a lease holds.
+    pub(crate) fn active(&self) -> Vec<OrderId> {
+        let active = self.status().inventory.active;
+        active.into_iter().map(|r| r.order).collect()
+    }
+
+    pub(crate) fn bid(&self, order: &OrderId) -> Option<&Bid> {
+        self.market.bid(&bid_of(order, us()))
+    }
+
+    pub(crate) fn lease_state(&self, lease: &LeaseId) -> Option<LeaseState> {
+        self.market.lease(lease).map(|record| record.lease.state)
+    }
+
+    pub(crate) fn count(&self, which: Which) -> usize {
+        self.calls.iter().filter(|call| which(call)).count()
+    }
+
+    /// What this engine tried to end, and why.
+    pub(crate) fn closes(&self) -> Vec<(BidId, CloseReason)> {
+        let close = |call: &Call| match call {
+            Call::Broadcast(Msg::CloseBid { id, reason }) => Some((id.clone(), *reason)),
+            _ => None,
+        };
+        self.calls.iter().filter_map(close).collect()
+    }
+
+    pub(crate) fn told(&self, which: fn(&Event) -> bool) -> usize {
+        self.facts.iter().filter(|event| which(event)).count()
+    }
+}
+
+pub(crate) fn is_bid(call: &Call) -> bool {
+    matches!(call, Call::Broadcast(Msg::CreateBid { .. }))
+}
+
+pub(crate) fn is_close(call: &Call) -> bool {
+    matches!(call, Call::Broadcast(Msg::CloseBid { .. }))
+}
+
+pub(crate) fn is_withdrawal(call: &Call) -> bool {
+    matches!(call, Call::Broadcast(Msg::WithdrawLease { .. }))
+}
+
+pub(crate) fn is_teardown(call: &Call) -> bool {
+    matches!(call, Call::Teardown(_))
+}
+
+pub(crate) fn is_deploy(call: &Call) -> bool {
+    matches!(call, Call::Deploy { .. })
+}
+
+pub(crate) fn is_record(call: &Call) -> bool {
+    matches!(call, Call::Record(_))
+}
+
+pub(crate) fn is_price(call: &Call) -> bool {
+    matches!(call, Call::CalculatePrice(_))
+}
+
+pub(crate) fn is_write(call: &Call) -> bool {
+    call.is_write()
+}

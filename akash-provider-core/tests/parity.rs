@@ -1,0 +1,70 @@
+//! `docs/parity.md` names tests: each of them exists, and every test named after a weakness is in it.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn read_all(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Names of all functions under `src` and `tests`.
+fn functions() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut text = String::new();
+    read_all(&root.join("src"), &mut text);
+    read_all(&root.join("tests"), &mut text);
+    let name = |rest: &str| rest.split(['(', '<']).next().unwrap_or_default().to_owned();
+    let after_fn = text
+        .lines()
+        .filter_map(|line| line.split_once("fn "))
+        .map(|(_, rest)| rest);
+    after_fn.map(name).collect()
+}
+
+/// Words in backquotes that read like the name of a test.
+fn named(page: &str) -> BTreeSet<String> {
+    let words = page.split('`').skip(1).step_by(2);
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    words.filter(is_name).map(str::to_owned).collect()
+}
+
+fn is_of_a_weakness(name: &str) -> bool {
+    let number = name.strip_prefix('w').and_then(|rest| rest.split_once('_'));
+    number.is_some_and(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[test]
+fn the_page_and_the_tests_agree() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/parity.md");
+    let Ok(page) = std::fs::read_to_string(&path) else {
+        println!("skipped: {} is absent", path.display());
+        return;
+    };
+    let (named, functions) = (named(&page), functions());
+    let missing: Vec<_> = named.difference(&functions).collect();
+    assert!(missing.is_empty(), "named on the page and not there: {missing:?}");
+    let forgotten: Vec<_> = functions
+        .iter()
+        .filter(|f| is_of_a_weakness(f) && !named.contains(*f))
+        .collect();
+    assert!(
+        forgotten.is_empty(),
+        "there and not named on the page: {forgotten:?}"
+    );
+    let entries: Vec<_> = (1..=50)
+        .filter(|n| !page.contains(&format!("| W-{n} |")))
+        .collect();
+    assert!(entries.is_empty(), "entries without a row: {entries:?}");
+    assert!(named.len() > 100, "{} names were read", named.len());
+}
