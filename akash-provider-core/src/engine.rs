@@ -225,6 +225,12 @@ impl Engine {
             .is_some_and(workload::Workload::is_live)
     }
 
+    /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.
+    #[must_use]
+    pub fn recount_matches(&self) -> bool {
+        self.reservations.recount_matches()
+    }
+
     fn take_time(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.now.block_time = self.now.block_time.max(now.block_time);
