@@ -186,6 +186,10 @@ pub struct Order {
     attempts: u32,
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
+    /// An earlier transaction for the bid, of unknown outcome, may land until then.
+    may_land: Option<BlockTime>,
+    /// The clock of an open bid starts with the first block after this time, which is the bid's own or later.
+    opened: Option<BlockTime>,
 }
 
 impl Order {
@@ -245,6 +249,8 @@ impl Order {
             price: None,
             attempts: 0,
             landed: false,
+            may_land: None,
+            opened: None,
         }
     }
 
@@ -579,8 +585,11 @@ impl Order {
         match (result, ending) {
             (Ok(TxOutcome::Committed { .. }), None) => self.opened(cx, out),
             (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
+            // An earlier transaction has landed, whatever became of this one.
+            (_, ending) if self.landed => self.check_landed(cx, ending, out),
             (Ok(TxOutcome::Unknown { expires }), ending) => {
                 self.attempts += 1;
+                self.may_land = self.may_land.max(Some(expires));
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
                 self.goto(Phase::Unsure {
@@ -596,6 +605,16 @@ impl Order {
                 }),
                 ending,
             ) => self.check_landed(cx, ending, out),
+            // This one is nothing, but an earlier one may still land.
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_may_land(cx).is_some() => {
+                let expires = self.earlier_may_land(cx).unwrap_or_default();
+                let again_after = expires;
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after,
+                })
+            }
             (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
             (
                 Ok(TxOutcome::Rejected {
@@ -626,6 +645,10 @@ impl Order {
         }
     }
 
+    fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        self.may_land.filter(|expires| *expires >= cx.now.block_time)
+    }
+
     /// The bid is on the chain since about now.
     fn opened(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         if let Some(price) = &self.price {
@@ -636,10 +659,9 @@ impl Order {
         }
         self.attempts = 0;
         self.landed = true;
-        let deadline = cx
-            .config
-            .bid_timeout
-            .map(|timeout| cx.now.block_time.plus(timeout));
+        let now = cx.now.block_time;
+        self.opened = cx.config.bid_timeout.map(|_| now);
+        let deadline = self.opened.map(|_| now.plus(Duration::from_millis(1)));
         self.goto(Phase::Open { deadline })
     }
 
@@ -728,7 +750,7 @@ impl Order {
         match self.phase.clone() {
             // Its own completion follows.
             Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
-                self
+                Self { landed: true, ..self }
             }
             Phase::Unsure { ending: None, .. } => self.opened(cx, out),
             Phase::Unsure {
@@ -846,7 +868,7 @@ impl Order {
             }
             Phase::Open {
                 deadline: Some(deadline),
-            } if deadline <= cx.now.block_time => self.close(cx, End::BidTimeout, out),
+            } if deadline <= cx.now.block_time => self.open_due(cx, out),
             Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
             Phase::Looking { .. }
             | Phase::Judging
@@ -860,6 +882,15 @@ impl Order {
             | Phase::Closing { .. }
             | Phase::Done(_) => self,
         }
+    }
+
+    fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if self.opened.take().is_none() {
+            return self.close(cx, End::BidTimeout, out);
+        }
+        let now = cx.now.block_time;
+        let deadline = cx.config.bid_timeout.map(|timeout| now.plus(timeout));
+        self.goto(Phase::Open { deadline })
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
