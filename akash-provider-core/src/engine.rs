@@ -29,6 +29,7 @@ pub mod workload;
 
 mod backoff;
 mod facts;
+mod lanes;
 mod leases;
 mod manifests;
 mod orders;
@@ -55,6 +56,7 @@ use orders::Orders;
 use reservations::Reservations;
 use rustc_hash::FxHashMap;
 use scan::Scan;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use timers::{Key, Timers};
 
@@ -120,11 +122,16 @@ pub struct Engine {
     hostnames: Hostnames,
     /// Names a lease wants that another lease of the same tenant still holds.
     withheld: FxHashMap<String, LeaseId>,
+    /// Leases won in the block that is being told.
+    won: Vec<LeaseId>,
     facts: Facts,
     breaker: Breaker,
     scan: Scan,
     timers: Timers,
     pending: FxHashMap<EffectId, (Target, bool)>,
+    /// Leases with a call to the cluster under way, and the calls that wait for its end.
+    busy: FxHashMap<LeaseId, VecDeque<(EffectId, Call)>>,
+    lane_of: FxHashMap<EffectId, LeaseId>,
     writes_in_flight: u64,
     next_effect: u64,
     unexpected: u64,
@@ -154,6 +161,9 @@ impl Engine {
             reservations: Reservations::new(&config),
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: FxHashMap::default(),
+            won: Vec::new(),
+            busy: FxHashMap::default(),
+            lane_of: FxHashMap::default(),
             facts: Facts::default(),
             breaker: Breaker::new(config.breaker_tripped),
             scan: Scan::default(),
@@ -274,7 +284,9 @@ impl Engine {
         let write = call.is_write();
         self.writes_in_flight += u64::from(write);
         self.pending.insert(id, (target, write));
-        self.out.push(Effect::Call(id, call));
+        if let Some(call) = self.wait_in_lane(id, call) {
+            self.out.push(Effect::Call(id, call));
+        }
         id
     }
 

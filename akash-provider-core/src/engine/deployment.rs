@@ -82,7 +82,8 @@ pub enum Input {
     LeaseAdded {
         /// The lease.
         lease: LeaseId,
-        /// When its manifest is due; `None` for never.
+        /// When its manifest is due; `None` for never, or while the block it is in has no time yet: then
+        /// the lease is added once more.
         deadline: Option<BlockTime>,
         /// The cluster has its manifest.
         has_manifest: bool,
@@ -233,7 +234,7 @@ impl Deployment {
                 deadline,
                 has_manifest,
             } => self.lease_added(cx, lease, deadline, has_manifest, out),
-            Input::LeaseRemoved(lease) => self.lease_removed(&lease, out),
+            Input::LeaseRemoved(lease) => self.lease_removed(&lease),
             Input::Closed => Self {
                 closed: true,
                 accepted: None,
@@ -429,6 +430,7 @@ impl Deployment {
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
                 entry.has_manifest |= has_manifest;
+                entry.deadline = entry.deadline.or(deadline);
             }
             None => {
                 self.leases.push(Entry {
@@ -453,14 +455,10 @@ impl Deployment {
         self
     }
 
-    fn lease_removed(mut self, lease: &LeaseId, out: &mut Vec<Action>) -> Self {
-        let before = self.leases.len();
+    /// A workload without a known lease is none of ours to count, so it may be missing here.
+    fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
-        if self.leases.len() == before {
-            self.unexpected(out)
-        } else {
-            self
-        }
+        self
     }
 
     fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {

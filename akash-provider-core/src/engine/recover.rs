@@ -32,6 +32,7 @@ impl Engine {
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }
+        self.start_manifest_clocks();
         self.apply_snapshot(snapshot);
         self.scan.after_resync();
     }
@@ -151,6 +152,10 @@ impl Engine {
             .filter(|h| ours(&h.lease))
             .collect();
         for declared in hostnames {
+            // Automatic names follow from their lease and are claimed by nobody.
+            if self.is_automatic(&declared.hostname) {
+                continue;
+            }
             if self.hostnames.holder(&declared.hostname).is_none() {
                 self.hostnames.adopt(&declared.hostname, &declared.lease);
             }
@@ -169,6 +174,12 @@ impl Engine {
         for id in sorted(self.deployments.keys()) {
             self.drive_deployment(&id, deployment::Input::Wake);
         }
+    }
+
+    fn is_automatic(&self, name: &str) -> bool {
+        let domain = self.config.static_hosts_domain.as_deref();
+        let label = domain.and_then(|d| name.strip_suffix(d));
+        label.is_some_and(|label| label.ends_with('.'))
     }
 
     /// Deployed, at rest, and yet not in the cluster.

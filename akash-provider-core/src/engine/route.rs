@@ -79,6 +79,7 @@ impl Engine {
         }
         self.height = height;
         self.now.block_time = self.now.block_time.max(time);
+        self.start_manifest_clocks();
     }
 
     pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
@@ -87,6 +88,14 @@ impl Engine {
             return;
         };
         self.writes_in_flight -= u64::from(write);
+        let lane = self.lane_of.remove(&id);
+        self.route_completion(id, target, completion);
+        if let Some(lease) = lane {
+            self.next_in_lane(&lease);
+        }
+    }
+
+    fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         match (target, completion) {
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
