@@ -13,8 +13,6 @@ use std::time::Instant;
 const REGRESSIONS: &str = include_str!("seeds.txt");
 /// Seeds of a plain run of the tests.
 const SEEDS: u64 = 300;
-/// Failures reported in full; the rest is counted.
-const REPORTED: usize = 5;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(name) else {
@@ -79,17 +77,15 @@ fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
     if failures.is_empty() {
         return;
     }
+    // One of each kind, with its log; the others are counted.
     let mut rules: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (seed, broken) in failures {
         rules.entry(broken.rule).or_insert((*seed, 0)).1 += 1;
     }
-    for (seed, broken) in failures.iter().take(REPORTED) {
-        println!("seed {seed} breaks {}: {}", broken.rule, broken.what);
+    for (rule, (seed, count)) in &rules {
+        println!("seed {seed} breaks {rule} (one of {count}): {}", failures[seed].what);
         println!("    {}", log(*seed));
         println!("    cargo xtask sim --seed {seed} --seeds 1");
-    }
-    for (rule, (seed, count)) in &rules {
-        println!("{rule}: broken by {count} seeds, the first is {seed}");
     }
     panic!("{} of {ran} histories break a rule", failures.len());
 }

@@ -1,12 +1,13 @@
 //! One history from its first to its last step: faults, then rest, then the end.
 
 use crate::faults::Faults;
-use crate::invariants::{Essence, Rest};
+use crate::invariants::{Rest, essence};
 use crate::oracle::{Broken, Checked, ensure};
 use crate::replay::Trace;
 use crate::world::World;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Effect, Input, Leadership, Reply, Request};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Things that happen while there are faults.
@@ -302,15 +303,16 @@ impl World {
             format!("{findings:?}")
         })?;
         self.settle()?;
-        let before = Essence::of(&self.engine.status(self.now()));
+        let before = essence(&self.engine.status(self.now()));
         self.trace.line(|| "rebuilt".to_owned());
         self.start()?;
         self.inventory()?;
         self.chain.connect(0);
         self.drain()?;
-        let after = Essence::of(&self.engine.status(self.now()));
+        let after = essence(&self.engine.status(self.now()));
         ensure("recover_equals_continue", before == after, || {
-            format!("went on: {before:#?}\nrebuilt: {after:#?}")
+            let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
+            format!("only went on: {:?}, only rebuilt: {:?}", only(&before, &after), only(&after, &before))
         })?;
         self.end_faults()?;
         self.settle()
@@ -331,14 +333,14 @@ impl World {
             && status.deployments.is_empty()
             && status.hostnames.is_empty()
             && self.rack.runs.is_empty();
-        ensure("nothing_is_left_over", nothing, || format!("{status:#?}"))
+        ensure("nothing_is_left_over", nothing, || format!("{status:?}"))
     }
 
     fn idle_after_shutdown(&mut self) -> Checked {
         self.feed(Input::Shutdown)?;
         self.drain()?;
         ensure("idle_after_shutdown", self.engine.is_idle(), || {
-            format!("{:#?}", self.engine.status(self.now()))
+            format!("{:?}", self.engine.status(self.now()))
         })
     }
 

@@ -98,7 +98,9 @@ impl Deed<'_> {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
         let lease = self.market.lease(id).filter(|r| r.lease.state.is_live());
-        let (created, limit) = match (bid, lease) {
+        // A tenant may have taken a bid that is being taken back for its age.
+        let taken = self.market.bid(id).filter(|_| !self.told.leases.contains(id));
+        let (created, limit) = match (bid.or(taken), lease) {
             (Some(bid), _) => (bid.created_at, self.config.bid_timeout),
             (None, Some(record)) if reason == CloseReason::ManifestTimeout => {
                 (record.lease.created_at, self.config.manifest_timeout)
@@ -129,7 +131,8 @@ impl Deed<'_> {
                     let limit = self.config.unhealthy_limit;
                     unwell.zip(limit).is_some_and(|(unwell, limit)| unwell >= limit)
                 }
-                _ => false,
+                // Of a bid: see halted_chain_expires_nothing.
+                _ => !self.told.leases.contains(id),
             };
         ensure("no_close_because_a_query_failed", justified, || {
             let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
@@ -390,32 +393,19 @@ impl Rest<'_> {
         let names = |name: &&String| NAMES.contains(&&***name);
         let declared: BTreeMap<&String, &LeaseId> =
             self.rack.hostnames.iter().filter(|(n, _)| names(n)).collect();
-        let claimed: BTreeMap<&String, &LeaseId> = self.status.hostnames.iter().collect();
+        let claimed: BTreeMap<&String, &LeaseId> =
+            self.status.hostnames.iter().filter(|(n, _)| names(n)).collect();
         ensure("hostname_has_one_owner", declared == claimed, || {
             format!("declared {declared:?}, claimed {claimed:?}, live {live:?}")
         })
     }
 }
 
-/// What two engines that know the same world must agree on.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Essence {
-    orders: Vec<(OrderId, String)>,
-    leases: Vec<(LeaseId, String)>,
-    reserved: BTreeMap<OrderId, u64>,
-    hostnames: BTreeMap<String, LeaseId>,
-}
-
-impl Essence {
-    pub(crate) fn of(status: &Status) -> Self {
-        let reserved = reservations(status).map(|r| (r.order.clone(), r.cpu));
-        let orders = status.orders.iter();
-        let leases = status.leases.iter();
-        Self {
-            orders: orders.map(|o| (o.order.clone(), o.phase.clone())).collect(),
-            leases: leases.map(|l| (l.lease.clone(), l.phase.clone())).collect(),
-            reserved: reserved.collect(),
-            hostnames: status.hostnames.clone(),
-        }
-    }
+/// What two engines that know the same world must agree on, one line each.
+pub(crate) fn essence(status: &Status) -> BTreeSet<String> {
+    let orders = status.orders.iter().map(|o| format!("order {} {}", o.order, o.phase));
+    let leases = status.leases.iter().map(|l| format!("lease {} {}", l.lease, l.phase));
+    let reserved = reservations(status).map(|r| format!("reserved {} {}", r.order, r.cpu));
+    let names = status.hostnames.iter().map(|(n, l)| format!("hostname {n} {l}"));
+    orders.chain(leases).chain(reserved).chain(names).collect()
 }

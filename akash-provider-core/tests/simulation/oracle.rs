@@ -62,6 +62,8 @@ pub(crate) struct Told {
     pub(crate) block_time: BlockTime,
     /// Orders it knows to have a bid of ours.
     pub(crate) bids: BTreeSet<OrderId>,
+    /// Leases it has heard of.
+    pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
     pub(crate) lost: BTreeSet<BidId>,
     /// Leases of which it knows that the cluster has the manifest.
@@ -86,6 +88,7 @@ impl Told {
             height: 0,
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
+            leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -122,6 +125,8 @@ impl Told {
                     self.block_time = self.block_time.max(snapshot.time);
                     self.bids
                         .extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                    self.leases
+                        .extend(snapshot.leases.iter().map(|r| r.lease.id.clone()));
                 }
             }
             ChainEvent::Block { height, time } => {
@@ -134,7 +139,10 @@ impl Told {
                     self.bids.insert(id.order.clone());
                 }
             }
-            ChainEvent::LeaseCreated { id, .. } if id.provider != *OURS => {
+            ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
+                self.leases.insert(id.clone());
+            }
+            ChainEvent::LeaseCreated { id, .. } => {
                 let provider = OURS.clone();
                 let order = id.order.clone();
                 self.lost.insert(BidId { order, provider });
