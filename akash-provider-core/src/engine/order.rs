@@ -758,8 +758,8 @@ impl Order {
             } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
             Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
-            // Likewise; judging and reserving go on, and the chain refuses a second bid.
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self,
+            // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }

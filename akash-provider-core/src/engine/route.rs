@@ -26,6 +26,10 @@ impl Engine {
             ChainEvent::BidCreated { id, .. } => {
                 if id.provider == self.config.provider {
                     self.drive_order(&id.order, order::Input::BidSeen);
+                    if self.orders.get(&id.order).is_none() {
+                        // Sent before a restart, or by another instance.
+                        self.scan.soon();
+                    }
                 }
             }
             ChainEvent::BidClosed { id } => {
