@@ -169,6 +169,11 @@ impl Chain {
         std::mem::take(&mut self.landed)
     }
 
+    /// True when no transaction waits to land, or for the end of its block.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.mempool.is_empty() && self.landed.is_empty()
+    }
+
     /// The next block comes that much later.
     pub(crate) fn halt(&mut self, duration: Duration) {
         self.elapsed += duration;

@@ -1,7 +1,8 @@
 //! One history from its first to its last step: faults, then rest, then the end.
 
+use crate::calls::Pending;
 use crate::faults::Faults;
-use crate::invariants::{Rest, essence};
+use crate::invariants::Rest;
 use crate::oracle::{Broken, Checked, ensure};
 use crate::replay::Trace;
 use crate::world::World;
@@ -52,19 +53,23 @@ impl World {
         let disasters = self.faults.disasters / 4;
         match self.random.below(100 + disasters) {
             0..22 => {
-                let index = self.random.index(self.pending.len());
-                let unmade = |p: &crate::calls::Pending| p.answer.is_none() && !p.sent;
-                if self.pending.get(index).is_some_and(unmade) {
-                    self.make(index);
+                for _ in 0..self.random.between(1, 4) {
+                    let index = self.random.index(self.pending.len());
+                    let unmade = |p: &Pending| p.answer.is_none() && !p.sent;
+                    if self.pending.get(index).is_some_and(unmade) {
+                        self.make(index);
+                    }
                 }
                 Ok(())
             }
             22..42 => {
-                if self.pending.is_empty() {
-                    return Ok(());
+                for _ in 0..self.random.between(1, 4) {
+                    if !self.pending.is_empty() {
+                        let index = self.random.index(self.pending.len());
+                        self.deliver(index)?;
+                    }
                 }
-                let index = self.random.index(self.pending.len());
-                self.deliver(index)
+                Ok(())
             }
             42..60 => {
                 for _ in 0..self.random.between(1, 8) {
@@ -237,7 +242,7 @@ impl World {
                 self.make(index);
             } else if let Some(index) = self.index_of_answered() {
                 self.deliver(index)?;
-            } else if self.chain.mempool.is_empty() {
+            } else if self.chain.is_settled() {
                 break;
             } else {
                 while !self.chain.mempool.is_empty() {
@@ -252,16 +257,15 @@ impl World {
         })
     }
 
-    fn rest(&mut self) -> Checked {
+    fn rest<T>(&self, look: impl Fn(&Rest<'_>) -> T) -> T {
         let status = self.engine.status(self.now());
-        Rest {
+        look(&Rest {
             config: &self.config,
             status: &status,
             told: &self.told,
             market: &self.chain.market,
             rack: &self.rack,
-        }
-        .check()
+        })
     }
 
     /// Lets time pass until everything is as it should be.
@@ -269,7 +273,7 @@ impl World {
         let mut result = Ok(());
         for round in 0..ROUNDS {
             self.drain()?;
-            result = self.rest();
+            result = self.rest(|r| r.check());
             if result.is_ok() {
                 return self.check_now();
             }
@@ -303,13 +307,13 @@ impl World {
             format!("{findings:?}")
         })?;
         self.settle()?;
-        let before = essence(&self.engine.status(self.now()));
+        let before = self.rest(|r| r.essence());
         self.trace.line(|| "rebuilt".to_owned());
         self.start()?;
         self.inventory()?;
         self.chain.connect(0);
         self.drain()?;
-        let after = essence(&self.engine.status(self.now()));
+        let after = self.rest(|r| r.essence());
         ensure("recover_equals_continue", before == after, || {
             let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
             format!("only went on: {:?}, only rebuilt: {:?}", only(&before, &after), only(&after, &before))
