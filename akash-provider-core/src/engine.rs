@@ -111,6 +111,8 @@ pub struct Engine {
     closes_from: Mono,
     now: Now,
     height: Height,
+    /// Facts of the block after that were told.
+    within_block: bool,
     chain_known: bool,
     cluster_known: bool,
     orders: Orders,
@@ -151,6 +153,7 @@ impl Engine {
             closes_from: Mono(0),
             now: Now::default(),
             height: 0,
+            within_block: false,
             chain_known: false,
             cluster_known: false,
             orders: Orders::default(),

@@ -228,7 +228,7 @@ impl Deployment {
             Input::Submit(submission) => self.submit(cx, submission, out),
             Input::Fetched(result) => self.fetched(cx, result, out),
             Input::Checked(result) => self.checked(result, out),
-            Input::Recorded(result) => self.recorded(result, out),
+            Input::Recorded(result) => self.recorded(cx, result, out),
             Input::LeaseAdded {
                 lease,
                 deadline,
@@ -257,10 +257,7 @@ impl Deployment {
                 "the provider is stopping; submit again in a minute",
             ))
         } else if cx.is_standby() {
-            Some(refuse(
-                RefusalKind::NotLeader,
-                "this instance is a standby; submit to the leading one",
-            ))
+            Some(not_leader())
         } else if self.waiting() >= cx.config.manifest_queue_limit {
             Some(refuse(
                 RefusalKind::Busy,
@@ -305,6 +302,7 @@ impl Deployment {
             return self.settle_line(out);
         };
         match result {
+            Ok(Some(_)) if cx.is_standby() => self.answer(Err(not_leader()), out),
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
                 self.phase = Phase::Checking;
@@ -359,7 +357,7 @@ impl Deployment {
         }
     }
 
-    fn recorded(mut self, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
+    fn recorded(mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
         let Phase::Recording { accepted, at } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return self.unexpected(out);
         };
@@ -374,6 +372,10 @@ impl Deployment {
             return self.answer(Err(Refusal { kind, message }), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
+            if cx.is_standby() {
+                out.push(Action::Undo(accepted));
+                return self.answer(Err(not_leader()), out);
+            }
             out.push(Action::Call(Call::Record(Arc::clone(next))));
             self.phase = Phase::Recording { accepted, at: at + 1 };
             return self;
@@ -524,6 +526,13 @@ impl Deployment {
     fn unexpected(self, out: &mut Vec<Action>) -> Self {
         out.push(Action::Unexpected);
         self
+    }
+}
+
+fn not_leader() -> Refusal {
+    Refusal {
+        kind: RefusalKind::NotLeader,
+        message: "this instance is a standby; submit to the leading one".to_owned(),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::bidding::{self, Decline};
 use crate::error::Failure;
 use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{
-    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Mono, Msg, Observed, OrderId,
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed, OrderId,
     OrderState, ResourceUnit, TxError, TxOutcome,
 };
 use std::sync::Arc;
@@ -188,8 +188,8 @@ pub struct Order {
     landed: bool,
     /// An earlier transaction for the bid, of unknown outcome, may land until then.
     may_land: Option<BlockTime>,
-    /// The clock of an open bid starts with the first block after this time, which is the bid's own or later.
-    opened: Option<BlockTime>,
+    /// The clock of an open bid starts when this height, which is that of its block or later, is processed.
+    clock_from: Option<Height>,
 }
 
 impl Order {
@@ -250,7 +250,7 @@ impl Order {
             attempts: 0,
             landed: false,
             may_land: None,
-            opened: None,
+            clock_from: None,
         }
     }
 
@@ -583,7 +583,7 @@ impl Order {
         out: &mut Vec<Action>,
     ) -> Self {
         match (result, ending) {
-            (Ok(TxOutcome::Committed { .. }), None) => self.opened(cx, out),
+            (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
             (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
             // An earlier transaction has landed, whatever became of this one.
             (_, ending) if self.landed => self.check_landed(cx, ending, out),
@@ -650,7 +650,7 @@ impl Order {
     }
 
     /// The bid is on the chain since about now.
-    fn opened(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
         if let Some(price) = &self.price {
             out.push(Action::Publish(Event::BidPlaced {
                 bid: self.bid_id(cx),
@@ -659,9 +659,8 @@ impl Order {
         }
         self.attempts = 0;
         self.landed = true;
-        let now = cx.now.block_time;
-        self.opened = cx.config.bid_timeout.map(|_| now);
-        let deadline = self.opened.map(|_| now.plus(Duration::from_millis(1)));
+        self.clock_from = cx.config.bid_timeout.map(|_| height);
+        let deadline = self.bid_deadline(cx);
         self.goto(Phase::Open { deadline })
     }
 
@@ -697,7 +696,7 @@ impl Order {
         match (bid.as_ref().map(|b| b.state), ending) {
             (Some(BidState::Open), None) => {
                 self.price = bid.map(|b| b.price);
-                self.opened(cx, out)
+                self.opened(cx, height, out)
             }
             (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
@@ -752,7 +751,7 @@ impl Order {
             Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
                 Self { landed: true, ..self }
             }
-            Phase::Unsure { ending: None, .. } => self.opened(cx, out),
+            Phase::Unsure { ending: None, .. } => self.check_landed(cx, None, out),
             Phase::Unsure {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
@@ -885,12 +884,21 @@ impl Order {
     }
 
     fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        if self.opened.take().is_none() {
+        if self.clock_from.is_none() {
             return self.close(cx, End::BidTimeout, out);
         }
-        let now = cx.now.block_time;
-        let deadline = cx.config.bid_timeout.map(|timeout| now.plus(timeout));
+        let deadline = self.bid_deadline(cx);
         self.goto(Phase::Open { deadline })
+    }
+
+    /// When an open bid is taken back, or is looked at again because its block has no time yet.
+    fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
+        let now = cx.now.block_time;
+        let timeout = cx.config.bid_timeout?;
+        if self.clock_from.take_if(|from| *from <= cx.height).is_some() {
+            return Some(now.plus(timeout));
+        }
+        Some(now.plus(Duration::from_millis(1)))
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {

@@ -9,6 +9,11 @@ use std::sync::Arc;
 impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
+            ChainEvent::Resync(_) => {}
+            ChainEvent::Block { .. } => self.within_block = false,
+            _ => self.within_block = true,
+        }
+        match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
             _ if !self.chain_known => {}
