@@ -403,17 +403,19 @@ impl Rest<'_> {
 
 impl Rest<'_> {
     /// What two engines that know the same world must agree on, one line each. A bid whose time is up may be
-    /// seen a block earlier by one than by the other.
-    pub(crate) fn essence(&self) -> BTreeSet<String> {
+    /// seen a block earlier by one than by the other; what finds room (`full`: what does not) depends on the
+    /// order in which the others were placed.
+    pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let limit = self.config.bid_timeout;
         let is_due = |b: &&Bid| {
             let at = self.market.block_time(b.created_at).zip(limit);
             at.is_some_and(|(at, limit)| at.plus(limit) <= self.told.block_time)
         };
-        let due: BTreeSet<&OrderId> = self.open_bids().filter(is_due).map(|b| &b.id.order).collect();
+        let due = self.open_bids().filter(is_due).map(|b| &b.id.order);
+        let left_out: BTreeSet<&OrderId> = due.chain(full).collect();
         let status = self.status;
-        let orders = status.orders.iter().filter(|o| !due.contains(&o.order));
-        let reserved = reservations(status).filter(|r| !due.contains(&r.order));
+        let orders = status.orders.iter().filter(|o| !left_out.contains(&o.order));
+        let reserved = reservations(status).filter(|r| !left_out.contains(&r.order));
         let orders = orders.map(|o| format!("order {} {}", o.order, o.phase));
         let leases = status.leases.iter().map(|l| format!("lease {} {}", l.lease, l.phase));
         let reserved = reserved.map(|r| format!("reserved {} {}", r.order, r.cpu));
