@@ -29,6 +29,7 @@ pub mod workload;
 
 mod backoff;
 mod facts;
+mod lanes;
 mod leases;
 mod manifests;
 mod orders;
@@ -55,7 +56,7 @@ use orders::Orders;
 use reservations::Reservations;
 use rustc_hash::FxHashMap;
 use scan::Scan;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timers::{Key, Timers};
 
@@ -110,6 +111,8 @@ pub struct Engine {
     closes_from: Mono,
     now: Now,
     height: Height,
+    /// Facts of the block after that were told.
+    within_block: bool,
     chain_known: bool,
     cluster_known: bool,
     orders: Orders,
@@ -121,11 +124,16 @@ pub struct Engine {
     hostnames: Hostnames,
     /// Names that another lease of the same tenant still holds, with those that wait, the longest waiting first.
     withheld: BTreeMap<String, Vec<LeaseId>>,
+    /// Leases won in the block that is being told.
+    won: Vec<LeaseId>,
     facts: Facts,
     breaker: Breaker,
     scan: Scan,
     timers: Timers,
     pending: FxHashMap<EffectId, (Target, bool)>,
+    /// Leases with a call to the cluster under way, and the calls that wait for its end.
+    busy: FxHashMap<LeaseId, VecDeque<(EffectId, Call)>>,
+    lane_of: FxHashMap<EffectId, LeaseId>,
     writes_in_flight: u64,
     next_effect: u64,
     unexpected: u64,
@@ -145,6 +153,7 @@ impl Engine {
             closes_from: Mono(0),
             now: Now::default(),
             height: 0,
+            within_block: false,
             chain_known: false,
             cluster_known: false,
             orders: Orders::default(),
@@ -155,6 +164,9 @@ impl Engine {
             reservations: Reservations::new(&config),
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: BTreeMap::new(),
+            won: Vec::new(),
+            busy: FxHashMap::default(),
+            lane_of: FxHashMap::default(),
             facts: Facts::default(),
             breaker: Breaker::new(config.breaker_tripped),
             scan: Scan::default(),
@@ -226,6 +238,12 @@ impl Engine {
             .is_some_and(workload::Workload::is_live)
     }
 
+    /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.
+    #[must_use]
+    pub fn recount_matches(&self) -> bool {
+        self.reservations.recount_matches()
+    }
+
     fn take_time(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.now.block_time = self.now.block_time.max(now.block_time);
@@ -269,7 +287,9 @@ impl Engine {
         let write = call.is_write();
         self.writes_in_flight += u64::from(write);
         self.pending.insert(id, (target, write));
-        self.out.push(Effect::Call(id, call));
+        if let Some(call) = self.wait_in_lane(id, call) {
+            self.out.push(Effect::Call(id, call));
+        }
         id
     }
 

@@ -82,7 +82,8 @@ pub enum Input {
     LeaseAdded {
         /// The lease.
         lease: LeaseId,
-        /// When its manifest is due; `None` for never.
+        /// When its manifest is due; `None` for never, or while the block it is in has no time yet: then
+        /// the lease is added once more.
         deadline: Option<BlockTime>,
         /// The cluster has its manifest.
         has_manifest: bool,
@@ -227,13 +228,13 @@ impl Deployment {
             Input::Submit(submission) => self.submit(cx, submission, out),
             Input::Fetched(result) => self.fetched(cx, result, out),
             Input::Checked(result) => self.checked(result, out),
-            Input::Recorded(result) => self.recorded(result, out),
+            Input::Recorded(result) => self.recorded(cx, result, out),
             Input::LeaseAdded {
                 lease,
                 deadline,
                 has_manifest,
             } => self.lease_added(cx, lease, deadline, has_manifest, out),
-            Input::LeaseRemoved(lease) => self.lease_removed(&lease, out),
+            Input::LeaseRemoved(lease) => self.lease_removed(&lease),
             Input::Closed => Self {
                 closed: true,
                 accepted: None,
@@ -256,10 +257,7 @@ impl Deployment {
                 "the provider is stopping; submit again in a minute",
             ))
         } else if cx.is_standby() {
-            Some(refuse(
-                RefusalKind::NotLeader,
-                "this instance is a standby; submit to the leading one",
-            ))
+            Some(not_leader())
         } else if self.waiting() >= cx.config.manifest_queue_limit {
             Some(refuse(
                 RefusalKind::Busy,
@@ -304,6 +302,7 @@ impl Deployment {
             return self.settle_line(out);
         };
         match result {
+            Ok(Some(_)) if cx.is_standby() => self.answer(Err(not_leader()), out),
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
                 self.phase = Phase::Checking;
@@ -358,7 +357,7 @@ impl Deployment {
         }
     }
 
-    fn recorded(mut self, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
+    fn recorded(mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
         let Phase::Recording { accepted, at } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return self.unexpected(out);
         };
@@ -373,6 +372,10 @@ impl Deployment {
             return self.answer(Err(Refusal { kind, message }), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
+            if cx.is_standby() {
+                out.push(Action::Undo(accepted));
+                return self.answer(Err(not_leader()), out);
+            }
             out.push(Action::Call(Call::Record(Arc::clone(next))));
             self.phase = Phase::Recording { accepted, at: at + 1 };
             return self;
@@ -429,6 +432,7 @@ impl Deployment {
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
                 entry.has_manifest |= has_manifest;
+                entry.deadline = entry.deadline.or(deadline);
             }
             None => {
                 self.leases.push(Entry {
@@ -453,14 +457,10 @@ impl Deployment {
         self
     }
 
-    fn lease_removed(mut self, lease: &LeaseId, out: &mut Vec<Action>) -> Self {
-        let before = self.leases.len();
+    /// A workload without a known lease is none of ours to count, so it may be missing here.
+    fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
-        if self.leases.len() == before {
-            self.unexpected(out)
-        } else {
-            self
-        }
+        self
     }
 
     fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
@@ -526,6 +526,13 @@ impl Deployment {
     fn unexpected(self, out: &mut Vec<Action>) -> Self {
         out.push(Action::Unexpected);
         self
+    }
+}
+
+fn not_leader() -> Refusal {
+    Refusal {
+        kind: RefusalKind::NotLeader,
+        message: "this instance is a standby; submit to the leading one".to_owned(),
     }
 }
 

@@ -47,6 +47,28 @@ impl Engine {
             adopted: false,
         };
         self.lease_new(&new);
+        self.won.push(id.clone());
+    }
+
+    /// The block that leases were won in is complete: the time they have for a manifest starts with it.
+    pub(super) fn start_manifest_clocks(&mut self) {
+        let Some(timeout) = self.config.manifest_timeout else {
+            return self.won.clear();
+        };
+        let deadline = Some(self.now.block_time.plus(timeout));
+        for lease in std::mem::take(&mut self.won) {
+            if !self.has_lease(&lease) {
+                continue;
+            }
+            let deployment = lease.deployment().clone();
+            let has_manifest = self.has_manifest(&lease);
+            let added = deployment::Input::LeaseAdded {
+                lease,
+                deadline,
+                has_manifest,
+            };
+            self.drive_deployment(&deployment, added);
+        }
     }
 
     /// A record says that a lease is ours; nothing happens when it is known. It is `adopted` when it was there
@@ -115,6 +137,7 @@ impl Engine {
         let deadline = self
             .config
             .manifest_timeout
+            .filter(|_| new.adopted)
             .map(|timeout| new.created.plus(timeout));
         let lease = id.clone();
         self.drive_deployment(

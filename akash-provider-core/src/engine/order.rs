@@ -16,7 +16,7 @@ use crate::bidding::{self, Decline};
 use crate::error::Failure;
 use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{
-    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Mono, Msg, Observed, OrderId,
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed, OrderId,
     OrderState, ResourceUnit, TxError, TxOutcome,
 };
 use std::sync::Arc;
@@ -186,6 +186,10 @@ pub struct Order {
     attempts: u32,
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
+    /// An earlier transaction for the bid, of unknown outcome, may land until then.
+    may_land: Option<BlockTime>,
+    /// The clock of an open bid starts when this height, which is that of its block or later, is processed.
+    clock_from: Option<Height>,
 }
 
 impl Order {
@@ -245,6 +249,8 @@ impl Order {
             price: None,
             attempts: 0,
             landed: false,
+            may_land: None,
+            clock_from: None,
         }
     }
 
@@ -577,10 +583,13 @@ impl Order {
         out: &mut Vec<Action>,
     ) -> Self {
         match (result, ending) {
-            (Ok(TxOutcome::Committed { .. }), None) => self.opened(cx, out),
+            (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
             (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
+            // An earlier transaction has landed, whatever became of this one.
+            (_, ending) if self.landed => self.check_landed(cx, ending, out),
             (Ok(TxOutcome::Unknown { expires }), ending) => {
                 self.attempts += 1;
+                self.may_land = self.may_land.max(Some(expires));
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
                 self.goto(Phase::Unsure {
@@ -596,6 +605,16 @@ impl Order {
                 }),
                 ending,
             ) => self.check_landed(cx, ending, out),
+            // This one is nothing, but an earlier one may still land.
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_may_land(cx).is_some() => {
+                let expires = self.earlier_may_land(cx).unwrap_or_default();
+                let again_after = expires;
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after,
+                })
+            }
             (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
             (
                 Ok(TxOutcome::Rejected {
@@ -626,8 +645,12 @@ impl Order {
         }
     }
 
+    fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        self.may_land.filter(|expires| *expires >= cx.now.block_time)
+    }
+
     /// The bid is on the chain since about now.
-    fn opened(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
         if let Some(price) = &self.price {
             out.push(Action::Publish(Event::BidPlaced {
                 bid: self.bid_id(cx),
@@ -636,10 +659,8 @@ impl Order {
         }
         self.attempts = 0;
         self.landed = true;
-        let deadline = cx
-            .config
-            .bid_timeout
-            .map(|timeout| cx.now.block_time.plus(timeout));
+        self.clock_from = cx.config.bid_timeout.map(|_| height);
+        let deadline = self.bid_deadline(cx);
         self.goto(Phase::Open { deadline })
     }
 
@@ -675,7 +696,7 @@ impl Order {
         match (bid.as_ref().map(|b| b.state), ending) {
             (Some(BidState::Open), None) => {
                 self.price = bid.map(|b| b.price);
-                self.opened(cx, out)
+                self.opened(cx, height, out)
             }
             (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
@@ -731,16 +752,16 @@ impl Order {
         match self.phase.clone() {
             // Its own completion follows.
             Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
-                self
+                Self { landed: true, ..self }
             }
-            Phase::Unsure { ending: None, .. } => self.opened(cx, out),
+            Phase::Unsure { ending: None, .. } => self.check_landed(cx, None, out),
             Phase::Unsure {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
             Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
-            // Likewise; judging and reserving go on, and the chain refuses a second bid.
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self,
+            // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }
@@ -849,7 +870,7 @@ impl Order {
             }
             Phase::Open {
                 deadline: Some(deadline),
-            } if deadline <= cx.now.block_time => self.close(cx, End::BidTimeout, out),
+            } if deadline <= cx.now.block_time => self.open_due(cx, out),
             Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
             Phase::Looking { .. }
             | Phase::Judging
@@ -863,6 +884,24 @@ impl Order {
             | Phase::Closing { .. }
             | Phase::Done(_) => self,
         }
+    }
+
+    fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if self.clock_from.is_none() {
+            return self.close(cx, End::BidTimeout, out);
+        }
+        let deadline = self.bid_deadline(cx);
+        self.goto(Phase::Open { deadline })
+    }
+
+    /// When an open bid is taken back, or is looked at again because its block has no time yet.
+    fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
+        let now = cx.now.block_time;
+        let timeout = cx.config.bid_timeout?;
+        if self.clock_from.take_if(|from| *from <= cx.height).is_some() {
+            return Some(now.plus(timeout));
+        }
+        Some(now.plus(Duration::from_millis(1)))
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {

@@ -126,12 +126,13 @@ impl Orders {
         (!self.retry_queue.is_empty()).then_some(self.retry_at)
     }
 
-    fn remember_end(&mut self, id: &OrderId, end: &End, had_bid: bool) {
+    fn remember_end(&mut self, id: &OrderId, end: &End) {
         let memory = match end {
             End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
             End::BidClosed | End::BidTimeout => Some(Ended::Spent),
             End::Declined(decline) if **decline == Decline::AlreadyBid => Some(Ended::Spent),
-            End::Declined(decline) if decline.may_pass() && !had_bid => Some(Ended::MayPass),
+            // A bid that could not land is none.
+            End::Declined(decline) if decline.may_pass() => Some(Ended::MayPass),
             End::Declined(_) => Some(Ended::Declined),
         };
         let Some(memory) = memory else {
@@ -240,7 +241,7 @@ impl Engine {
         if self.order_of_group.get(&id.group) == Some(id) {
             self.order_of_group.remove(&id.group);
         }
-        self.orders.remember_end(id, end, had_bid);
+        self.orders.remember_end(id, end);
         match end {
             End::Declined(decline) => {
                 if !self.orders.count_decline(id, decline) {

@@ -6,7 +6,7 @@
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
 use super::{Engine, Lifecycle, Workloads, deployment, sorted};
-use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, LeaseId, OrderId, Snapshot};
+use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,18 +22,26 @@ impl Engine {
             return self.report_findings(vec![finding]);
         }
         // A node that lags behind what was processed shows the past, not the present.
-        if self.chain_known && snapshot.height < self.height {
+        if self.chain_known && self.is_past(snapshot.height) {
             self.scan.soon();
             return;
         }
         self.height = snapshot.height;
+        self.within_block = false;
         self.now.block_time = self.now.block_time.max(snapshot.time);
         self.chain_known = true;
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }
+        self.start_manifest_clocks();
         self.apply_snapshot(snapshot);
         self.scan.after_resync();
+    }
+
+    /// A reading of this height shows less than what was processed: facts of the block after
+    /// [`height`](Self::height) may have been told already.
+    pub(super) const fn is_past(&self, height: Height) -> bool {
+        height < self.height || (self.within_block && height == self.height)
     }
 
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
@@ -156,6 +164,10 @@ impl Engine {
             .filter(|h| ours(&h.lease))
             .collect();
         for declared in hostnames {
+            // Automatic names follow from their lease and are claimed by nobody.
+            if self.is_automatic(&declared.hostname) {
+                continue;
+            }
             // An update may have given it up while the cluster was asked.
             let desired = self.workload(&declared.lease).and_then(Workload::deployment);
             let gone = desired.is_some_and(|d| !d.hostnames.iter().any(|h| h.hostname == declared.hostname));
@@ -180,6 +192,12 @@ impl Engine {
         for id in sorted(self.deployments.keys()) {
             self.drive_deployment(&id, deployment::Input::Wake);
         }
+    }
+
+    fn is_automatic(&self, name: &str) -> bool {
+        let domain = self.config.static_hosts_domain.as_deref();
+        let label = domain.and_then(|d| name.strip_suffix(d));
+        label.is_some_and(|label| label.ends_with('.'))
     }
 
     /// Deployed, at rest, and yet not in the cluster.

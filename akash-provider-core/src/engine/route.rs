@@ -9,6 +9,11 @@ use std::sync::Arc;
 impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
+            ChainEvent::Resync(_) => {}
+            ChainEvent::Block { .. } => self.within_block = false,
+            _ => self.within_block = true,
+        }
+        match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
             _ if !self.chain_known => {}
@@ -26,6 +31,10 @@ impl Engine {
             ChainEvent::BidCreated { id, .. } => {
                 if id.provider == self.config.provider {
                     self.drive_order(&id.order, order::Input::BidSeen);
+                    if self.orders.get(&id.order).is_none() {
+                        // Sent before a restart, or by another instance.
+                        self.scan.soon();
+                    }
                 }
             }
             ChainEvent::BidClosed { id } => {
@@ -79,6 +88,7 @@ impl Engine {
         }
         self.height = height;
         self.now.block_time = self.now.block_time.max(time);
+        self.start_manifest_clocks();
     }
 
     pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
@@ -87,6 +97,14 @@ impl Engine {
             return;
         };
         self.writes_in_flight -= u64::from(write);
+        let lane = self.lane_of.remove(&id);
+        self.route_completion(id, target, completion);
+        if let Some(lease) = lane {
+            self.next_in_lane(&lease);
+        }
+    }
+
+    fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         match (target, completion) {
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),

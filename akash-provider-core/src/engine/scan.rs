@@ -152,8 +152,7 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        let old = snapshot.height < self.height;
-        old.then(|| {
+        self.is_past(snapshot.height).then(|| {
             format!(
                 "the node is at height {}, {} is processed",
                 snapshot.height, self.height

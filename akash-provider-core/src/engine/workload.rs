@@ -63,6 +63,8 @@ pub struct Ending {
     pub reason: CloseReason,
     /// The circuit breaker, or the operator, let it pass.
     pub granted: bool,
+    /// The operator wants it, whatever the lease does now.
+    pub commanded: bool,
 }
 
 /// What happens to a workload.
@@ -330,11 +332,13 @@ impl Workload {
         self.call_off(CloseReason::ManifestTimeout, out);
     }
 
-    /// The reason to end it is gone, and nothing was sent yet.
+    /// The reason to end it is gone: what was not sent yet is not sent, nor sent again.
     fn call_off(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
-        if self.ending.is_some_and(|e| e.reason == reason && !e.granted) {
+        if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;
-            out.push(Action::CancelBreaker);
+            if !ending.granted {
+                out.push(Action::CancelBreaker);
+            }
             if let ChainLane::Planned { .. } = self.chain {
                 self.chain = ChainLane::Idle;
             }
@@ -434,13 +438,23 @@ impl Workload {
             return;
         }
         match &mut self.ending {
-            Some(ending) if granted && !ending.granted => {
-                *ending = Ending { reason, granted };
-                out.push(Action::CancelBreaker);
+            Some(ending) if granted => {
+                if !ending.granted {
+                    out.push(Action::CancelBreaker);
+                }
+                *ending = Ending {
+                    reason,
+                    granted,
+                    commanded: true,
+                };
             }
             Some(_) => {}
             None => {
-                self.ending = Some(Ending { reason, granted });
+                self.ending = Some(Ending {
+                    reason,
+                    granted,
+                    commanded: granted,
+                });
                 out.push(Action::Publish(Event::LeaseEnding {
                     lease: self.lease.clone(),
                     reason,

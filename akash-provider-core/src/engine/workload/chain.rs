@@ -273,7 +273,6 @@ impl Workload {
                 if record.lease.reclamation.is_some() {
                     self.reclamation = record.lease.reclamation.clone();
                 }
-                self.price.get_or_insert_with(|| record.lease.price.clone());
                 // What was refused before is not sent again at once.
                 self.chain = match self.ending {
                     Some(_) => ChainLane::SendRetry(cx.now.mono.plus(backoff::after(self.chain_attempts))),

@@ -1,0 +1,183 @@
+//! What becomes of a call: it is done, or not, or nobody knows, and its answer may be old or wrong.
+
+use crate::chain::{TX_LIFE, Tx, View};
+use crate::faults::{self, Faults};
+use crate::ids::{OURS, uact};
+use crate::random::Random;
+use crate::world::World;
+use akash_provider_core::engine::{Call, Completion, EffectId};
+use akash_provider_core::error::{ErrorKind, Failure};
+use akash_provider_core::pricing::PriceRequest;
+use akash_provider_core::types::{Agreement, Dec, DecCoin, Msg, Observed, TxOutcome};
+
+/// A call on its way.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub(crate) id: EffectId,
+    pub(crate) call: Call,
+    /// Its answer, once it was made.
+    pub(crate) answer: Option<Completion>,
+    /// A transaction on its way; its answer comes when it lands, or is given up.
+    pub(crate) sent: bool,
+}
+
+fn agreement(random: &mut Random, faults: &Faults) -> Agreement {
+    if random.percent(faults.disagreeing) {
+        return [Agreement::Disputed, Agreement::Unreachable][random.index(2)];
+    }
+    [Agreement::Single, Agreement::Confirmed][random.index(2)]
+}
+
+fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<T>) -> Observed<T> {
+    let found = !random.percent(faults.not_found);
+    Observed {
+        value: value.filter(|_| found),
+        height: view.height,
+        agreement: agreement(random, faults),
+    }
+}
+
+/// Below the maximum, as a rule; some tenants pay too little.
+fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
+    let maximum = request.maximum().map_err(|e| Failure {
+        kind: ErrorKind::Invalid,
+        transient: false,
+        message: e.to_string(),
+    })?;
+    let share = maximum.amount.checked_mul_int(3);
+    let share = share.and_then(|s| s.div_floor_int(Dec::from_int(4))).unwrap_or(0);
+    Ok(uact(i64::try_from(share).unwrap().max(5)))
+}
+
+impl World {
+    /// Makes one call: what it does is done, and its answer is kept until it is delivered.
+    pub(crate) fn make(&mut self, index: usize) {
+        let Pending { id, call, .. } = self.pending[index].clone();
+        if let Call::Broadcast(msg) = call {
+            return self.send(index, id, msg);
+        }
+        let away = self.outage && is_cluster(&call);
+        let fails = away || self.random.percent(self.faults.failing);
+        let done = !fails || (!away && self.random.percent(self.faults.done_and_failed));
+        if fails {
+            if done && is_cluster(&call) {
+                self.answer(&call);
+            }
+            let failure = faults::failure(&mut self.random);
+            self.pending[index].answer = Some(failed(&call, failure));
+            return;
+        }
+        self.pending[index].answer = Some(self.answer(&call));
+    }
+
+    fn send(&mut self, index: usize, effect: EffectId, msg: Msg) {
+        if self.random.percent(self.faults.failing) {
+            let failure = faults::failure(&mut self.random);
+            self.pending[index].answer = Some(Completion::Tx(Err(failure)));
+            return;
+        }
+        self.pending[index].sent = true;
+        let lost = self.random.percent(self.faults.lost_tx);
+        self.chain.mempool.push(Tx {
+            effect,
+            life: self.life,
+            msg,
+            expires: self.chain.newest().time.plus(TX_LIFE),
+            lost,
+            told: false,
+        });
+        if self.random.percent(self.faults.unknown_tx) {
+            self.give_up(self.chain.mempool.len() - 1);
+        }
+    }
+
+    /// The sender stops waiting: the outcome is unknown, and the transaction stays where it is.
+    pub(crate) fn give_up(&mut self, tx: usize) {
+        let tx = &mut self.chain.mempool[tx];
+        if tx.told || tx.life != self.life {
+            return;
+        }
+        tx.told = true;
+        let (effect, expires) = (tx.effect, tx.expires);
+        self.told_of_tx(effect, TxOutcome::Unknown { expires });
+    }
+
+    /// The outcome of a transaction is on its way to the engine.
+    pub(crate) fn told_of_tx(&mut self, effect: EffectId, outcome: TxOutcome) {
+        if let Some(pending) = self.pending.iter_mut().find(|p| p.id == effect && p.sent) {
+            pending.answer = Some(Completion::Tx(Ok(outcome)));
+        }
+    }
+
+    fn lag(&mut self) -> usize {
+        if self.random.percent(self.faults.stale) {
+            return self.random.index(8);
+        }
+        0
+    }
+
+    fn answer(&mut self, call: &Call) -> Completion {
+        let lag = self.lag();
+        let view = self.chain.view(lag);
+        let (random, faults) = (&mut self.random, &self.faults);
+        match call {
+            Call::FetchOrder(id) => Completion::Order(Ok(view.market.order(id).cloned())),
+            Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&OURS).cloned())),
+            Call::FetchAudit(auditor) => {
+                Completion::Audit(Ok(view.market.auditor_attributes(auditor, &OURS)))
+            }
+            Call::FetchBid(id) => {
+                let bid = view.market.bid(id).cloned();
+                Completion::Bid(Ok(observed(random, faults, view, bid)))
+            }
+            Call::FetchLease(id) => {
+                let lease = view.market.lease(id);
+                Completion::Lease(Ok(observed(random, faults, view, lease)))
+            }
+            Call::FetchDeployment(id) => Completion::Deployment(Ok(view.market.deployment(id))),
+            Call::FetchSnapshot => Completion::Snapshot(Ok(view.snapshot())),
+            Call::CalculatePrice(request) => Completion::Price(price(request)),
+            Call::Record(deployment) => {
+                self.rack.record(deployment);
+                Completion::Cluster(Ok(()))
+            }
+            Call::Deploy {
+                deployment,
+                purge_hostnames,
+            } => {
+                self.rack.deploy(deployment, purge_hostnames);
+                Completion::Cluster(Ok(()))
+            }
+            Call::Teardown(lease) => {
+                let patience = random.below(3);
+                Completion::Teardown(Ok(self.rack.teardown(lease, patience)))
+            }
+            Call::ListWorkloads => Completion::Workloads(Ok(self.rack.list())),
+            Call::Broadcast(_) => unreachable!("transactions are sent"),
+        }
+    }
+}
+
+const fn is_cluster(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Record(_) | Call::Deploy { .. } | Call::Teardown(_) | Call::ListWorkloads
+    )
+}
+
+fn failed(call: &Call, failure: Failure) -> Completion {
+    match call {
+        Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::FetchProvider => Completion::Provider(Err(failure)),
+        Call::FetchAudit(_) => Completion::Audit(Err(failure)),
+        Call::FetchBid(_) => Completion::Bid(Err(failure)),
+        Call::FetchLease(_) => Completion::Lease(Err(failure)),
+        Call::FetchDeployment(_) => Completion::Deployment(Err(failure)),
+        Call::FetchSnapshot => Completion::Snapshot(Err(failure)),
+        Call::CalculatePrice(_) => Completion::Price(Err(failure)),
+        Call::Broadcast(_) => Completion::Tx(Err(failure)),
+        Call::Record(_) | Call::Deploy { .. } => Completion::Cluster(Err(failure)),
+        Call::Teardown(_) => Completion::Teardown(Err(failure)),
+        Call::ListWorkloads => Completion::Workloads(Err(failure)),
+    }
+}

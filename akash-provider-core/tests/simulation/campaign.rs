@@ -1,0 +1,130 @@
+//! Many seeds, shared among threads; what becomes of a failure, and the figures at the end.
+
+use crate::history;
+use crate::oracle::Broken;
+use crate::replay::Trace;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Seeds that once broke a rule, run before all others: one a line, `#` starts a comment.
+const REGRESSIONS: &str = include_str!("seeds.txt");
+/// Seeds of a plain run of the tests.
+const SEEDS: u64 = 300;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let Ok(text) = std::env::var(name) else {
+        return otherwise;
+    };
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
+}
+
+fn regressions() -> impl Iterator<Item = u64> {
+    let lines = REGRESSIONS
+        .lines()
+        .map(|l| l.split('#').next().unwrap_or("").trim());
+    lines.filter(|l| !l.is_empty()).map(|l| l.parse().unwrap())
+}
+
+/// Runs the seeds that the environment asks for.
+pub(crate) fn run() {
+    let first = number("SIM_SEED", 1);
+    let count = number("SIM_SEEDS", SEEDS);
+    let threads = number("SIM_THREADS", 1).max(1);
+    let seeds: Vec<u64> = regressions().chain(first..first + count).collect();
+    let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures: Mutex<BTreeMap<u64, Broken>> = Mutex::default();
+    let seen: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
+                    let Some(seed) = seeds.get(index) else { return };
+                    let (trace, result) = history::run(*seed, Trace::default());
+                    if let Err(broken) = result {
+                        failures.lock().unwrap().insert(*seed, broken);
+                    }
+                    for (what, n) in trace.seen {
+                        *seen.lock().unwrap().entry(what).or_default() += n;
+                    }
+                    ran.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let ran = ran.into_inner();
+    figures(ran, start.elapsed().as_secs_f64(), &seen.into_inner().unwrap());
+    report(&failures.into_inner().unwrap(), ran);
+}
+
+fn figures(ran: u64, seconds: f64, seen: &BTreeMap<&'static str, u64>) {
+    let line = |name: &str, value: f64, unit: &str| {
+        println!(r#"{{"name": "{name}", "value": {value:.0}, "unit": "{unit}"}}"#);
+    };
+    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 seeds")]
+    let (ran, per) = (ran as f64, |n: u64| n as f64);
+    line("sim_histories", ran, "histories");
+    line("sim_histories_per_s", ran / seconds.max(0.001), "histories/s");
+    for (what, n) in seen {
+        line(&format!("sim_seen_{what}"), per(*n), "looks");
+    }
+}
+
+fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
+    if failures.is_empty() {
+        return;
+    }
+    // One of each kind, with its log; the others are counted.
+    let mut rules: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (seed, broken) in failures {
+        rules.entry(broken.rule).or_insert((*seed, 0)).1 += 1;
+    }
+    for (rule, (seed, count)) in &rules {
+        println!(
+            "seed {seed} breaks {rule} (one of {count}): {}",
+            failures[seed].what
+        );
+        println!("    {}", log(*seed));
+        println!("    cargo xtask sim --seed {seed} --seeds 1");
+    }
+    panic!("{} of {ran} histories break a rule", failures.len());
+}
+
+/// Runs a failed seed once more and keeps every event.
+fn log(seed: u64) -> String {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
+    let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(beside, PathBuf::from);
+    let (trace, result) = history::run(seed, Trace::in_words());
+    let path = folder.join(format!("{seed}.log"));
+    let text = format!("seed {seed}\n{}{result:?}\n", trace.words());
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));
+    match written {
+        Ok(()) => format!("event log: {}", path.display()),
+        Err(error) => format!("event log {}: {error}", path.display()),
+    }
+}
+
+/// Runs the history of an event log again, shows it, and says where it goes another way now.
+pub(crate) fn replay(file: &Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let head = text.lines().next().and_then(|l| l.strip_prefix("seed "));
+    let seed: u64 = head
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| panic!("{}: the first line is not `seed N`", file.display()));
+    let (trace, result) = history::run(seed, Trace::in_words());
+    println!("{}", trace.words());
+    let then = text.lines().skip(1);
+    let parts = then.zip(trace.words().lines()).enumerate();
+    let other = parts.into_iter().find(|(_, (then, now))| then != now);
+    if let Some((line, (then, _))) = other {
+        println!("another way since line {}, where it was: {then}", line + 2);
+    }
+    if let Err(broken) = result {
+        panic!("seed {seed} breaks {}: {}", broken.rule, broken.what);
+    }
+}

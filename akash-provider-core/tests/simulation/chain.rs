@@ -1,0 +1,207 @@
+//! The chain: the market's blocks, what nodes show of them, the stream of facts, and transactions under way.
+
+use crate::ids::OURS;
+use akash_provider_core::engine::EffectId;
+use akash_provider_core::market::{Market, Rejection, TenantMsg};
+use akash_provider_core::types::{BlockTime, ChainEvent, Height, Msg, Snapshot, TxOutcome};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks a node may lag behind.
+const VIEWS: usize = 8;
+/// Block time a transaction stays valid.
+pub(crate) const TX_LIFE: Duration = Duration::from_secs(60);
+
+/// The chain after one block, as a node shows it.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) height: Height,
+    pub(crate) time: BlockTime,
+    pub(crate) market: Rc<Market>,
+    /// Facts of the block, the block itself last.
+    events: Rc<Vec<ChainEvent>>,
+}
+
+impl View {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        let mut snapshot = self.market.snapshot(&OURS);
+        // A block without transactions shares the market of the one before.
+        snapshot.height = self.height;
+        snapshot.time = self.time;
+        Arc::new(snapshot)
+    }
+}
+
+/// A transaction of ours that may still land.
+#[derive(Debug, Clone)]
+pub(crate) struct Tx {
+    pub(crate) effect: EffectId,
+    /// Engine that sent it.
+    pub(crate) life: u64,
+    pub(crate) msg: Msg,
+    pub(crate) expires: BlockTime,
+    /// It will never be put into a block, though nobody knows.
+    pub(crate) lost: bool,
+    /// The engine has been told that its outcome is unknown.
+    pub(crate) told: bool,
+}
+
+/// A transaction that landed, until its block is complete.
+#[derive(Debug, Clone)]
+pub(crate) struct Landed {
+    pub(crate) tx: Tx,
+    pub(crate) outcome: TxOutcome,
+}
+
+/// The chain.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    pub(crate) market: Market,
+    block: Vec<ChainEvent>,
+    views: VecDeque<View>,
+    feed: VecDeque<ChainEvent>,
+    pub(crate) connected: bool,
+    pub(crate) mempool: Vec<Tx>,
+    landed: Vec<Landed>,
+    elapsed: Duration,
+    dirty: bool,
+}
+
+impl Chain {
+    pub(crate) fn new(market: Market) -> Self {
+        let mut chain = Self {
+            market,
+            block: Vec::new(),
+            views: VecDeque::new(),
+            feed: VecDeque::new(),
+            connected: false,
+            mempool: Vec::new(),
+            landed: Vec::new(),
+            elapsed: Duration::from_secs(6),
+            dirty: true,
+        };
+        chain.end_block(Duration::from_secs(6));
+        chain
+    }
+
+    /// Time the block under construction will have.
+    pub(crate) fn next_time(&self) -> BlockTime {
+        self.market.time().plus(self.elapsed)
+    }
+
+    /// The newest complete block.
+    pub(crate) fn newest(&self) -> &View {
+        self.views.back().unwrap()
+    }
+
+    /// The complete block so many before the newest, as far as nodes remember.
+    pub(crate) fn view(&self, lag: usize) -> &View {
+        &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
+    }
+
+    /// What a tenant does; refusals are the tenant's business.
+    pub(crate) fn tenant(&mut self, msg: TenantMsg) -> Result<(), Rejection> {
+        let events = self.market.tenant(msg)?;
+        self.happened(events);
+        Ok(())
+    }
+
+    /// What another provider does.
+    pub(crate) fn rival(&mut self, msg: &Msg) -> Result<(), Rejection> {
+        let events = self.market.execute(msg)?;
+        self.happened(events);
+        Ok(())
+    }
+
+    fn happened(&mut self, events: Vec<ChainEvent>) {
+        self.dirty = true;
+        self.block.extend(events);
+    }
+
+    /// Puts a transaction into the block under construction; `None` when it is too late for it.
+    pub(crate) fn land(&mut self, index: usize) -> Option<Landed> {
+        let tx = self.mempool.remove(index);
+        if self.next_time() > tx.expires || tx.lost {
+            return None;
+        }
+        let height = self.market.height() + 1;
+        let outcome = match self.market.execute(&tx.msg) {
+            Ok(events) => {
+                self.happened(events);
+                TxOutcome::Committed { height }
+            }
+            Err(refused) => TxOutcome::Rejected {
+                error: refused.error,
+                code: refused.code,
+                log: refused.log,
+            },
+        };
+        let landed = Landed { tx, outcome };
+        self.landed.push(landed.clone());
+        Some(landed)
+    }
+
+    /// Completes the block; the next one comes `next` later. Returns what landed in it.
+    pub(crate) fn end_block(&mut self, next: Duration) -> Vec<Landed> {
+        let block = self.market.end_block(self.elapsed);
+        self.elapsed = next;
+        let mut events = std::mem::take(&mut self.block);
+        events.push(block);
+        let market = match self.views.back() {
+            Some(last) if !self.dirty => Rc::clone(&last.market),
+            Some(_) | None => Rc::new(self.market.clone()),
+        };
+        self.dirty = false;
+        if self.connected {
+            self.feed.extend(events.iter().cloned());
+        }
+        self.views.push_back(View {
+            height: self.market.height(),
+            time: self.market.time(),
+            market,
+            events: Rc::new(events),
+        });
+        if self.views.len() > VIEWS {
+            self.views.pop_front();
+        }
+        std::mem::take(&mut self.landed)
+    }
+
+    /// True when no transaction waits to land, or for the end of its block.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.mempool.is_empty() && self.landed.is_empty()
+    }
+
+    /// The next block comes that much later.
+    pub(crate) fn halt(&mut self, duration: Duration) {
+        self.elapsed += duration;
+    }
+
+    /// The stream breaks; what was not delivered is lost.
+    pub(crate) fn disconnect(&mut self) {
+        self.connected = false;
+        self.feed.clear();
+    }
+
+    /// The stream starts anew at a node so many blocks behind.
+    pub(crate) fn connect(&mut self, lag: usize) {
+        self.feed.clear();
+        let at = self.views.len() - 1 - lag.min(self.views.len() - 1);
+        let snapshot = self.views[at].snapshot();
+        self.feed.push_back(ChainEvent::Resync(snapshot));
+        for view in self.views.iter().skip(at + 1) {
+            self.feed.extend(view.events.iter().cloned());
+        }
+        self.connected = true;
+    }
+
+    pub(crate) fn next_event(&mut self) -> Option<ChainEvent> {
+        self.feed.pop_front()
+    }
+
+    pub(crate) fn undelivered(&self) -> usize {
+        self.feed.len()
+    }
+}

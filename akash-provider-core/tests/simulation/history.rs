@@ -1,0 +1,374 @@
+//! One history from its first to its last step: faults, then rest, then the end.
+
+use crate::calls::Pending;
+use crate::faults::Faults;
+use crate::invariants::Rest;
+use crate::oracle::{Broken, Checked, ensure};
+use crate::replay::Trace;
+use crate::world::World;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::engine::{Effect, Input, Leadership, Reply, Request, Status};
+use akash_provider_core::types::OrderId;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Things that happen while there are faults.
+const STEPS: u64 = 250;
+/// Blocks the world may take to settle.
+const ROUNDS: u32 = 160;
+
+const fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// Runs the history of a seed; the trace is there in any case.
+pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
+    let mut world = World::new(seed, trace);
+    let result = world.history();
+    (world.trace, result)
+}
+
+/// Orders that were declined for want of room.
+fn without_room(status: &Status) -> BTreeSet<OrderId> {
+    let declines = status.recent_declines.iter();
+    let full = declines.filter(|d| d.reason == "insufficient_capacity");
+    full.map(|d| d.order.clone()).collect()
+}
+
+impl World {
+    fn history(&mut self) -> Checked {
+        self.chain.connect(0);
+        self.feed(Input::Leadership(Leadership::Leader { epoch: 0 }))?;
+        self.inventory()?;
+        let steps = self.random.between(STEPS / 2, STEPS * 3 / 2);
+        for _ in 0..steps {
+            self.anything()?;
+        }
+        self.end_faults()?;
+        for index in 0..self.wishes.len() {
+            let wish = self.wishes[index].clone();
+            if !wish.closed {
+                self.submit_right(&wish)?;
+            }
+        }
+        self.settle()?;
+        self.recover_equals_continue()?;
+        self.close_everything()?;
+        self.idle_after_shutdown()
+    }
+
+    fn anything(&mut self) -> Checked {
+        let disasters = self.faults.disasters / 4;
+        match self.random.below(100 + disasters) {
+            0..22 => {
+                for _ in 0..self.random.between(1, 4) {
+                    let index = self.random.index(self.pending.len());
+                    let unmade = |p: &Pending| p.answer.is_none() && !p.sent;
+                    if self.pending.get(index).is_some_and(unmade) {
+                        self.make(index);
+                    }
+                }
+                Ok(())
+            }
+            22..42 => {
+                for _ in 0..self.random.between(1, 4) {
+                    if !self.pending.is_empty() {
+                        let index = self.random.index(self.pending.len());
+                        self.deliver(index)?;
+                    }
+                }
+                Ok(())
+            }
+            42..60 => {
+                for _ in 0..self.random.between(1, 8) {
+                    if !self.hear()? {
+                        return self.reconnect();
+                    }
+                }
+                Ok(())
+            }
+            60..68 => {
+                if self.chain.mempool.is_empty() {
+                    return Ok(());
+                }
+                let index = self.random.index(self.chain.mempool.len());
+                self.land(index)
+            }
+            68..78 => self.time_passes(),
+            78..94 => self.outside(),
+            94..98 => self.health_changes(),
+            98..100 => self.capacity_changes(),
+            _ => self.disaster(),
+        }
+    }
+
+    fn reconnect(&mut self) -> Checked {
+        if !self.chain.connected {
+            let stale = self.random.percent(self.faults.stale);
+            let lag = if stale { self.random.index(8) } else { 0 };
+            self.chain.connect(lag);
+        }
+        Ok(())
+    }
+
+    fn time_passes(&mut self) -> Checked {
+        let elapsed = match self.random.below(10) {
+            0..6 => 6,
+            6..9 => 30,
+            _ => 150,
+        };
+        if self.random.percent(80) {
+            self.block(seconds(elapsed));
+        }
+        self.mono = self.mono.plus(seconds(elapsed));
+        if self.random.percent(15) {
+            return Ok(());
+        }
+        self.wake()
+    }
+
+    fn health_changes(&mut self) -> Checked {
+        if !self.watched {
+            if !self.outage && self.random.percent(50) {
+                self.watched = true;
+                let health = self.rack.health();
+                return self.feed(Input::Cluster(ClusterChange::Snapshot { health }));
+            }
+            return Ok(());
+        }
+        let leases: Vec<_> = self.rack.health().into_keys().collect();
+        let Some(lease) = self.random.pick(&leases).cloned() else {
+            return Ok(());
+        };
+        let health = [Health::Bad, Health::Good, Health::Unknown][self.random.index(3)];
+        if let Some(run) = self.rack.runs.get_mut(&lease) {
+            run.health = health;
+        }
+        self.feed(Input::Cluster(ClusterChange::Health { lease, health }))
+    }
+
+    fn disaster(&mut self) -> Checked {
+        match self.random.below(20) {
+            0..4 => self.crash(),
+            4..7 => {
+                self.chain.disconnect();
+                Ok(())
+            }
+            7..9 => self.chain_halts(),
+            9..11 => {
+                self.freeze();
+                Ok(())
+            }
+            11..14 => {
+                let standby = self.told.leadership == Leadership::Standby;
+                self.epoch += u64::from(standby);
+                let leader = Leadership::Leader { epoch: self.epoch };
+                let next = if standby { leader } else { Leadership::Standby };
+                self.feed(Input::Leadership(next))
+            }
+            14..16 => {
+                self.outage = !self.outage;
+                Ok(())
+            }
+            16..17 if self.watched => {
+                self.watched = false;
+                self.feed(Input::Cluster(ClusterChange::Lost))
+            }
+            17..19 => {
+                if !self.chain.mempool.is_empty() {
+                    let index = self.random.index(self.chain.mempool.len());
+                    self.give_up(index);
+                }
+                Ok(())
+            }
+            _ => self.restart(),
+        }
+    }
+
+    /// Six hours without a block; the clock on the wall goes on, and the next block knows it.
+    fn chain_halts(&mut self) -> Checked {
+        self.block(seconds(6));
+        self.chain.halt(seconds(6 * 3600));
+        for _ in 0..4 {
+            self.mono = self.mono.plus(seconds(90 * 60));
+            while self.hear()? {}
+            self.wake()?;
+        }
+        Ok(())
+    }
+
+    /// The process stands still while the world goes on.
+    fn freeze(&mut self) {
+        for _ in 0..self.random.between(2, 12) {
+            self.block(seconds(30));
+            self.mono = self.mono.plus(seconds(30));
+        }
+    }
+
+    /// An orderly stop, cut short at times, and a start.
+    fn restart(&mut self) -> Checked {
+        self.feed(Input::Shutdown)?;
+        for _ in 0..self.random.below(20) {
+            let unmade = self.index_of_unmade();
+            if let Some(index) = unmade.filter(|_| self.random.percent(50)) {
+                self.make(index);
+            } else if let Some(index) = self.index_of_answered() {
+                self.deliver(index)?;
+            } else if !self.hear()? {
+                self.block(seconds(6));
+            }
+        }
+        self.crash()
+    }
+
+    fn end_faults(&mut self) -> Checked {
+        self.trace.line(|| "faults end".to_owned());
+        self.faults = Faults::default();
+        self.outage = false;
+        for tx in &mut self.chain.mempool {
+            tx.lost = false;
+        }
+        if self.told.leadership == Leadership::Standby {
+            self.epoch += 1;
+            self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))?;
+        }
+        self.no_foreign_usage()?;
+        self.reconnect()?;
+        self.watched = true;
+        for run in self.rack.runs.values_mut() {
+            run.health = Health::Good;
+        }
+        let health = self.rack.health();
+        self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
+    }
+
+    /// Everything that can be done now is done.
+    fn drain(&mut self) -> Checked {
+        loop {
+            while self.hear()? {}
+            if let Some(index) = self.index_of_unmade() {
+                self.make(index);
+            } else if let Some(index) = self.index_of_answered() {
+                self.deliver(index)?;
+            } else if self.chain.is_settled() {
+                break;
+            } else {
+                while !self.chain.mempool.is_empty() {
+                    self.land(0)?;
+                }
+                self.block(seconds(6));
+                self.mono = self.mono.plus(seconds(6));
+            }
+        }
+        ensure("every_call_gets_one_answer", self.is_drained(), || {
+            format!("{:?}", self.pending)
+        })
+    }
+
+    fn rest<T>(&self, look: impl Fn(&Rest<'_>) -> T) -> T {
+        let status = self.engine.status(self.now());
+        look(&Rest {
+            config: &self.config,
+            status: &status,
+            told: &self.told,
+            market: &self.chain.market,
+            rack: &self.rack,
+        })
+    }
+
+    /// Lets time pass until everything is as it should be.
+    fn settle(&mut self) -> Checked {
+        let mut result = Ok(());
+        for round in 0..ROUNDS {
+            self.drain()?;
+            result = self.rest(|r| r.check());
+            if result.is_ok() {
+                return self.check_now();
+            }
+            if self.engine.status(self.now()).breaker.tripped {
+                self.request(Request::ReleaseBreaker)?;
+            }
+            let step = seconds(if round < 40 { 10 } else { 120 });
+            self.block(step);
+            self.mono = self.mono.plus(step);
+            self.wake()?;
+        }
+        let status = self.engine.status(self.now());
+        self.trace.line(|| format!("at the end {status:#?}"));
+        result
+    }
+
+    /// A full scan of everything, which is to find nothing.
+    fn scan(&mut self) -> Result<Vec<String>, Broken> {
+        self.trace.findings.clear();
+        self.request(Request::Scan { dry_run: false })?;
+        self.drain()?;
+        Ok(std::mem::take(&mut self.trace.findings))
+    }
+
+    /// An engine built anew from chain and cluster comes to where the one that went on is.
+    fn recover_equals_continue(&mut self) -> Checked {
+        self.scan()?;
+        self.settle()?;
+        let findings = self.scan()?;
+        ensure("a_scan_at_rest_finds_nothing", findings.is_empty(), || {
+            format!("{findings:?}")
+        })?;
+        self.settle()?;
+        let continued = self.engine.status(self.now());
+        let mut full = without_room(&continued);
+        let before = self.rest(|r| r.essence(&full));
+        self.trace.line(|| "rebuilt".to_owned());
+        self.start()?;
+        self.inventory()?;
+        self.chain.connect(0);
+        self.drain()?;
+        full.extend(without_room(&self.engine.status(self.now())));
+        let is_full = |line: &&String| full.iter().any(|o| line.contains(&format!(" {o} ")));
+        let before: BTreeSet<_> = before.iter().filter(|l| !is_full(l)).cloned().collect();
+        let after = self.rest(|r| r.essence(&full));
+        ensure("recover_equals_continue", before == after, || {
+            let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
+            format!(
+                "only went on: {:?}, only rebuilt: {:?}",
+                only(&before, &after),
+                only(&after, &before)
+            )
+        })?;
+        self.end_faults()?;
+        self.settle()
+    }
+
+    fn close_everything(&mut self) -> Checked {
+        for at in 0..self.wishes.len() {
+            self.close_wish(at);
+        }
+        self.block(seconds(6));
+        self.settle()?;
+        self.mono = self.mono.plus(seconds(301));
+        self.wake()?;
+        self.settle()?;
+        let status = self.engine.status(self.now());
+        let nothing = status.leases.is_empty()
+            && status.orders.is_empty()
+            && status.deployments.is_empty()
+            && status.hostnames.is_empty()
+            && self.rack.runs.is_empty();
+        ensure("nothing_is_left_over", nothing, || format!("{status:?}"))
+    }
+
+    fn idle_after_shutdown(&mut self) -> Checked {
+        self.feed(Input::Shutdown)?;
+        self.drain()?;
+        ensure("idle_after_shutdown", self.engine.is_idle(), || {
+            format!("{:?}", self.engine.status(self.now()))
+        })
+    }
+
+    /// Takes note of what a scan found.
+    pub(crate) fn note_findings(&mut self, effect: &Effect) {
+        if let Effect::Reply(_, Ok(Reply::Scan(findings))) = effect {
+            self.trace.findings.extend(findings.iter().cloned());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Accounts, groups and manifests of the world.
+
+use akash_provider_core::manifest::{self, Manifest};
+use akash_provider_core::types::{
+    Address, Attribute, Cpu, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind, GroupSpec, Memory,
+    PlacementRequirements, ResourceUnit, Resources, SignedBy, Storage,
+};
+use std::sync::{Arc, LazyLock};
+
+/// Account number `n`.
+fn account(n: u8) -> Address {
+    Address::from_bytes(&[n; 20]).unwrap()
+}
+
+pub(crate) static OURS: LazyLock<Address> = LazyLock::new(|| account(7));
+pub(crate) static RIVAL: LazyLock<Address> = LazyLock::new(|| account(8));
+pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
+pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
+
+/// Hostnames tenants ask for; few, so that they clash.
+pub(crate) const NAMES: [&str; 4] = ["a.example", "b.example", "c.example", "d.example"];
+const MI: u64 = 1 << 20;
+
+pub(crate) fn deployment_id(tenant: usize, dseq: u64) -> DeploymentId {
+    DeploymentId {
+        owner: TENANTS[tenant % TENANTS.len()].clone(),
+        dseq,
+    }
+}
+
+pub(crate) fn uact(amount: i64) -> DecCoin {
+    DecCoin::new(&"uact".into(), Dec::from_int(amount))
+}
+
+pub(crate) fn region() -> Attribute {
+    Attribute::new("region", "here")
+}
+
+/// What a group of a deployment is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) cpu: u64,
+    pub(crate) count: u32,
+    /// Most it pays per block.
+    pub(crate) price: i64,
+    pub(crate) ingress: bool,
+    pub(crate) audited: bool,
+}
+
+fn resources(shape: Shape) -> Resources {
+    let endpoint = Endpoint {
+        kind: EndpointKind::SharedHttp,
+        sequence_number: 0,
+    };
+    Resources {
+        id: 1,
+        cpu: Cpu {
+            units: shape.cpu,
+            ..Cpu::default()
+        },
+        memory: Memory {
+            bytes: 128 * MI,
+            ..Memory::default()
+        },
+        storage: vec![Storage {
+            name: "default".to_owned(),
+            bytes: 512 * MI,
+            ..Storage::default()
+        }],
+        endpoints: shape.ingress.then_some(endpoint).into_iter().collect(),
+        ..Resources::default()
+    }
+}
+
+pub(crate) fn group_name(index: usize) -> String {
+    format!("g{index}")
+}
+
+pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
+    let signed = SignedBy {
+        any_of: vec![AUDITOR.to_string()],
+        ..SignedBy::default()
+    };
+    let requirements = PlacementRequirements {
+        signed_by: if shape.audited {
+            signed
+        } else {
+            SignedBy::default()
+        },
+        attributes: shape.audited.then(region).into_iter().collect(),
+    };
+    GroupSpec {
+        name: group_name(index),
+        requirements,
+        resources: vec![ResourceUnit {
+            resources: resources(shape),
+            count: shape.count,
+            price: uact(shape.price),
+        }],
+    }
+}
+
+/// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.
+pub(crate) fn manifest(shapes: &[Shape], names: &[Vec<String>], version: u64) -> Arc<Manifest> {
+    let group = |(index, shape): (usize, &Shape)| manifest::Group {
+        name: group_name(index),
+        services: vec![manifest::Service {
+            name: "web".to_owned(),
+            image: format!("image:{version}"),
+            command: None,
+            args: None,
+            env: None,
+            resources: resources(*shape),
+            count: shape.count,
+            expose: shape
+                .ingress
+                .then(|| manifest::ServiceExpose {
+                    port: 80,
+                    external_port: 80,
+                    proto: manifest::Proto::Tcp,
+                    service: String::new(),
+                    global: true,
+                    hosts: names.get(index).cloned(),
+                    http_options: manifest::HttpOptions::default(),
+                    ip: String::new(),
+                    endpoint_sequence_number: 0,
+                })
+                .into_iter()
+                .collect(),
+            params: None,
+            credentials: None,
+        }],
+    };
+    let groups = shapes.iter().enumerate().map(group).collect();
+    Arc::new(Manifest { groups })
+}
+
+/// A hash that stands for a version of a deployment's manifest; the engine compares it and no more.
+pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash[..8].copy_from_slice(&id.dseq.to_be_bytes());
+    hash[8..16].copy_from_slice(&version.to_be_bytes());
+    hash
+}

@@ -1,0 +1,437 @@
+//! The rules, each under its name.
+
+use crate::chain::Chain;
+use crate::ids::{NAMES, OURS};
+use crate::oracle::{Checked, Told, ensure};
+use crate::rack::Rack;
+use akash_provider_core::Config;
+use akash_provider_core::engine::status::ReservationStatus;
+use akash_provider_core::engine::{Call, Leadership, Status};
+use akash_provider_core::market::Market;
+use akash_provider_core::types::{
+    Bid, BidId, BidState, CloseReason, Height, LeaseId, Msg, OrderId, OrderState,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What an engine is judged by when it makes a call.
+pub(crate) struct Deed<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) told: &'a Told,
+    /// The chain as it is, the block under construction included.
+    pub(crate) market: &'a Market,
+    pub(crate) call: &'a Call,
+}
+
+impl Deed<'_> {
+    pub(crate) fn check(&self) -> Checked {
+        self.no_write_as_standby()?;
+        self.nothing_new_after_shutdown()?;
+        self.one_cluster_call_per_lease()?;
+        match self.call {
+            Call::Teardown(lease) => self.teardown_only_with_evidence(lease),
+            Call::Broadcast(Msg::CreateBid { .. }) => self.never_two_bids_for_one_order(),
+            Call::Broadcast(Msg::CloseBid { id, reason }) => {
+                self.lost_bid_is_not_closed(id)?;
+                self.halted_chain_expires_nothing(id, *reason)?;
+                self.no_close_because_a_query_failed(id, *reason)
+            }
+            Call::Broadcast(Msg::StartReclaim { id, reason }) => {
+                self.halted_chain_expires_nothing(id, *reason)?;
+                self.no_close_because_a_query_failed(id, *reason)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn no_write_as_standby(&self) -> Checked {
+        let may = self.told.leadership != Leadership::Standby || !self.call.is_write();
+        ensure("no_write_as_standby", may, || format!("{:?}", self.call))
+    }
+
+    /// What is owed is finished: a manifest that is being recorded, group by group.
+    fn nothing_new_after_shutdown(&self) -> Checked {
+        let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
+        ensure("nothing_new_after_shutdown", !(self.told.stopping && new), || {
+            format!("{:?}", self.call)
+        })
+    }
+
+    fn one_cluster_call_per_lease(&self) -> Checked {
+        let Some(lease) = lease_of(self.call) else {
+            return Ok(());
+        };
+        let other = self.told.calls.values().find(|c| lease_of(c) == Some(lease));
+        ensure("one_cluster_call_per_lease", other.is_none(), || {
+            format!("{:?} during {other:?}", self.call)
+        })
+    }
+
+    /// A lease that is over never lives again, so the present is all that counts.
+    fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
+        let record = self.market.lease(lease);
+        let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());
+        ensure("teardown_only_with_evidence", over, || {
+            format!("{lease}: {:?}", record.map(|r| r.lease.state))
+        })
+    }
+
+    fn never_two_bids_for_one_order(&self) -> Checked {
+        let Call::Broadcast(Msg::CreateBid { id, .. }) = self.call else {
+            return Ok(());
+        };
+        let same = |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == id);
+        let flying = self.told.calls.values().any(same);
+        let known = self.told.bids.contains(&id.order);
+        ensure("never_two_bids_for_one_order", !flying && !known, || {
+            format!("{id}: in flight {flying}, known {known}")
+        })
+    }
+
+    fn lost_bid_is_not_closed(&self, id: &LeaseId) -> Checked {
+        let lost = self.told.lost.contains(id);
+        ensure("lost_bid_is_not_closed", !lost, || id.to_string())
+    }
+
+    /// Chain deadlines count from the block a thing is in, in the time of blocks the engine has seen.
+    fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
+        let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
+        let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
+        let lease = self.market.lease(id).filter(|r| r.lease.state.is_live());
+        // A tenant may have taken a bid that is being taken back for its age.
+        let taken = self.market.bid(id).filter(|_| !self.told.leases.contains(id));
+        let (created, limit) = match (bid.or(taken), lease) {
+            (Some(bid), _) => (bid.created_at, self.config.bid_timeout),
+            (None, Some(record)) if reason == CloseReason::ManifestTimeout => {
+                (record.lease.created_at, self.config.manifest_timeout)
+            }
+            _ => return Ok(()),
+        };
+        // A block under construction has no time yet, so nothing in it can be late.
+        let due = self
+            .market
+            .block_time(created)
+            .zip(limit)
+            .map(|(at, limit)| at.plus(limit));
+        let passed = due.is_some_and(|due| due <= self.told.block_time);
+        ensure("halted_chain_expires_nothing", passed, || {
+            format!(
+                "{id}: {reason:?}, due {due:?}, the engine's chain is at {:?}",
+                self.told.block_time
+            )
+        })
+    }
+
+    fn no_close_because_a_query_failed(&self, id: &LeaseId, reason: CloseReason) -> Checked {
+        if self.market.lease(id).is_none_or(|r| !r.lease.state.is_live()) {
+            return Ok(());
+        }
+        let justified = self.told.ended.contains(id)
+            || match reason {
+                CloseReason::ManifestTimeout => !self.told.recorded.contains(id),
+                CloseReason::Unstable => {
+                    let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
+                    let limit = self.config.unhealthy_limit;
+                    unwell.zip(limit).is_some_and(|(unwell, limit)| unwell >= limit)
+                }
+                // Of a bid: see halted_chain_expires_nothing.
+                _ => !self.told.leases.contains(id),
+            };
+        ensure("no_close_because_a_query_failed", justified, || {
+            let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
+            format!("{id}: {reason:?}, known unhealthy for {unwell:?}")
+        })
+    }
+}
+
+/// The lease a cluster call is for.
+fn lease_of(call: &Call) -> Option<&LeaseId> {
+    match call {
+        Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),
+        Call::Teardown(lease) => Some(lease),
+        _ => None,
+    }
+}
+
+/// Leases of ours that live.
+pub(crate) fn live(market: &Market) -> Vec<LeaseId> {
+    let ours = market.leases().map(|r| r.lease);
+    ours.filter(|l| l.id.provider == *OURS && l.state.is_live())
+        .map(|l| l.id)
+        .collect()
+}
+
+/// An engine seen from outside at any moment.
+pub(crate) struct Moment<'a> {
+    pub(crate) status: &'a Status,
+    pub(crate) told: &'a Told,
+    pub(crate) chain: &'a Chain,
+    pub(crate) life: u64,
+    /// A count of the reservations from scratch agrees with the ledger.
+    pub(crate) sound: bool,
+}
+
+fn reservations(status: &Status) -> impl Iterator<Item = &ReservationStatus> {
+    status.inventory.active.iter().chain(&status.inventory.pending)
+}
+
+/// What our bid has promised, in milli-CPU.
+fn promised(market: &Market, order: &OrderId) -> Option<u64> {
+    let id = BidId {
+        order: order.clone(),
+        provider: OURS.clone(),
+    };
+    let bid = market.bid(&id)?;
+    let units = bid.resources_offer.iter();
+    Some(units.map(|u| u.resources.cpu.units * u64::from(u.count)).sum())
+}
+
+impl Moment<'_> {
+    pub(crate) fn check(&self) -> Checked {
+        self.capacity_never_negative()?;
+        self.no_reservation_without_owner()?;
+        self.leases_counted_once()?;
+        self.unknown_tx_is_resolved()?;
+        self.height_never_goes_back()?;
+        self.no_input_is_unexpected()
+    }
+
+    fn capacity_never_negative(&self) -> Checked {
+        ensure("capacity_never_negative", self.sound, || {
+            "a count from scratch disagrees with the ledger".to_owned()
+        })
+    }
+
+    fn no_reservation_without_owner(&self) -> Checked {
+        let holding = [
+            "pricing", "ready", "bidding", "unsure", "checking", "open", "closing",
+        ];
+        let orders = self.status.orders.iter();
+        let holders = orders.filter(|o| holding.contains(&&*o.phase)).map(|o| &o.order);
+        let leased = self.status.leases.iter().map(|l| &l.lease.order);
+        let owners: BTreeSet<&OrderId> = holders.chain(leased).collect();
+        let ownerless = reservations(self.status).find(|r| !owners.contains(&r.order));
+        ensure("no_reservation_without_owner", ownerless.is_none(), || {
+            format!("{ownerless:?}")
+        })
+    }
+
+    /// A lease holds what its bid promised, or nothing while that is being found out.
+    fn leases_counted_once(&self) -> Checked {
+        let mut seen = BTreeSet::new();
+        for reservation in reservations(self.status) {
+            let once = seen.insert(&reservation.order);
+            let promised = promised(&self.chain.market, &reservation.order);
+            let right = promised.is_none_or(|cpu| cpu == reservation.cpu || reservation.cpu == 0);
+            ensure("leases_counted_once", once && right, || {
+                format!("{reservation:?} was promised as {promised:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// While a bid of this engine may land, what it promises stays reserved.
+    fn unknown_tx_is_resolved(&self) -> Checked {
+        let mine = self.chain.mempool.iter().filter(|t| t.life == self.life);
+        for tx in mine.filter(|t| t.expires >= self.chain.next_time()) {
+            let Msg::CreateBid { id, .. } = &tx.msg else {
+                continue;
+            };
+            let market = &self.chain.market;
+            let open = market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
+            let may_land = open && market.bid(id).is_none();
+            let held = reservations(self.status).any(|r| r.order == id.order);
+            ensure("unknown_tx_is_resolved", held || !may_land, || {
+                format!("{id} may land and nothing is reserved for it")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn height_never_goes_back(&self) -> Checked {
+        let same = self.status.height == self.told.height;
+        ensure("height_never_goes_back", same, || {
+            format!("{} instead of {}", self.status.height, self.told.height)
+        })
+    }
+
+    fn no_input_is_unexpected(&self) -> Checked {
+        let unexpected = self.status.unexpected_inputs;
+        ensure("no_input_is_unexpected", unexpected == self.told.repeated, || {
+            format!("{unexpected}, of which {} came twice", self.told.repeated)
+        })
+    }
+}
+
+/// Everything once nothing more happens by itself.
+pub(crate) struct Rest<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) status: &'a Status,
+    pub(crate) told: &'a Told,
+    pub(crate) market: &'a Market,
+    pub(crate) rack: &'a Rack,
+}
+
+/// How late something may be at rest.
+const SLACK: Duration = Duration::from_secs(180);
+
+impl Rest<'_> {
+    pub(crate) fn check(&self) -> Checked {
+        let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
+        self.nothing_is_under_way()?;
+        self.every_request_gets_one_reply()?;
+        self.no_open_bid_without_machine()?;
+        self.bids_end_in_time()?;
+        self.every_lease_is_known(&live)?;
+        self.reserved_is_bids_and_leases(&live)?;
+        self.workload_only_under_active_lease(&live)?;
+        self.teardown_follows_close(&live)?;
+        self.manifests_run(&live)?;
+        self.leases_without_manifest_end(&live)?;
+        self.hostname_has_one_owner(&live)
+    }
+
+    fn nothing_is_under_way(&self) -> Checked {
+        let order = self.status.orders.iter().find(|o| o.phase != "open");
+        let calls = self.status.calls_in_flight;
+        ensure("unknown_tx_is_resolved", order.is_none() && calls == 0, || {
+            format!("{order:?}, {calls} calls in flight")
+        })
+    }
+
+    fn every_request_gets_one_reply(&self) -> Checked {
+        let waiting = &self.told.requests;
+        ensure("every_request_gets_one_reply", waiting.is_empty(), || {
+            format!("{waiting:?} wait")
+        })
+    }
+
+    fn open_bids(&self) -> impl Iterator<Item = &Bid> {
+        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        ours.filter(|b| b.state == BidState::Open)
+    }
+
+    fn no_open_bid_without_machine(&self) -> Checked {
+        let chain: BTreeSet<&OrderId> = self.open_bids().map(|b| &b.id.order).collect();
+        let engine: BTreeSet<&OrderId> = self.status.orders.iter().map(|o| &o.order).collect();
+        ensure("no_open_bid_without_machine", chain == engine, || {
+            format!("on the chain {chain:?}, in hand {engine:?}")
+        })
+    }
+
+    fn late(&self, created: Height, limit: Option<Duration>) -> bool {
+        let at = self.market.block_time(created);
+        let due = at.zip(limit).map(|(at, limit)| at.plus(limit).plus(SLACK));
+        due.is_some_and(|due| due < self.told.block_time)
+    }
+
+    fn bids_end_in_time(&self) -> Checked {
+        let late = self
+            .open_bids()
+            .find(|b| self.late(b.created_at, self.config.bid_timeout));
+        ensure("bids_end_in_time", late.is_none(), || format!("{late:?}"))
+    }
+
+    fn every_lease_is_known(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let known: BTreeSet<LeaseId> = self.status.leases.iter().map(|l| l.lease.clone()).collect();
+        ensure("every_lease_is_known", known == *live, || {
+            format!("on the chain {live:?}, in hand {known:?}")
+        })
+    }
+
+    fn reserved_is_bids_and_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let owed = self
+            .open_bids()
+            .map(|b| &b.id.order)
+            .chain(live.iter().map(|l| &l.order));
+        let owed: BTreeMap<&OrderId, u64> =
+            owed.map(|o| (o, promised(self.market, o).unwrap_or(0))).collect();
+        let held: BTreeMap<&OrderId, u64> = reservations(self.status).map(|r| (&r.order, r.cpu)).collect();
+        ensure("leases_counted_once", owed == held, || {
+            format!("owed {owed:?}, held {held:?}")
+        })
+    }
+
+    fn workload_only_under_active_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let extra = self.rack.runs.keys().find(|l| !live.contains(l));
+        ensure("workload_only_under_active_lease", extra.is_none(), || {
+            format!("{extra:?}")
+        })
+    }
+
+    fn teardown_follows_close(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let extra = self.rack.hostnames.iter().find(|(_, l)| !live.contains(l));
+        let claimed = self.status.hostnames.iter().find(|(_, l)| !live.contains(l));
+        ensure(
+            "teardown_follows_close",
+            extra.is_none() && claimed.is_none(),
+            || format!("declared {extra:?}, claimed {claimed:?}"),
+        )
+    }
+
+    fn manifests_run(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        for lease in live {
+            let Some(run) = self.rack.runs.get(lease) else {
+                continue;
+            };
+            let info = self.status.leases.iter().find(|l| l.lease == *lease);
+            let phase = info.map(|i| &*i.phase);
+            let ends = info.is_some_and(|i| i.ending.is_some());
+            let runs = run.deployed && run.going.is_none() && (phase == Some("running") || ends);
+            ensure("manifests_run", runs, || format!("{lease}: {info:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn leases_without_manifest_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let waits = |l: &&LeaseId| !self.rack.runs.contains_key(*l);
+        for lease in live.iter().filter(waits) {
+            let info = self.status.leases.iter().find(|l| l.lease == *lease);
+            // Reclamation takes its time, and it is announced.
+            let ends = info.is_some_and(|i| i.waiting_for.is_some());
+            let created = self.market.lease(lease).map_or(0, |r| r.lease.created_at);
+            let late = self.late(created, self.config.manifest_timeout);
+            ensure("leases_without_manifest_end", !late || ends, || {
+                format!("{lease}: {info:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn hostname_has_one_owner(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let names = |name: &&String| NAMES.contains(&&***name);
+        let declared: BTreeMap<&String, &LeaseId> =
+            self.rack.hostnames.iter().filter(|(n, _)| names(n)).collect();
+        let claimed: BTreeMap<&String, &LeaseId> =
+            self.status.hostnames.iter().filter(|(n, _)| names(n)).collect();
+        ensure("hostname_has_one_owner", declared == claimed, || {
+            format!("declared {declared:?}, claimed {claimed:?}, live {live:?}")
+        })
+    }
+}
+
+impl Rest<'_> {
+    /// What two engines that know the same world must agree on, one line each. A bid whose time is up may be
+    /// seen a block earlier by one than by the other; what finds room (`full`: what does not) depends on the
+    /// order in which the others were placed.
+    pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
+        let limit = self.config.bid_timeout;
+        let is_due = |b: &&Bid| {
+            let at = self.market.block_time(b.created_at).zip(limit);
+            at.is_some_and(|(at, limit)| at.plus(limit) <= self.told.block_time)
+        };
+        let due = self.open_bids().filter(is_due).map(|b| &b.id.order);
+        let left_out: BTreeSet<&OrderId> = due.chain(full).collect();
+        let status = self.status;
+        let orders = status.orders.iter().filter(|o| !left_out.contains(&o.order));
+        let reserved = reservations(status).filter(|r| !left_out.contains(&r.order));
+        let orders = orders.map(|o| format!("order {} {}", o.order, o.phase));
+        let leases = status
+            .leases
+            .iter()
+            .map(|l| format!("lease {} {}", l.lease, l.phase));
+        let reserved = reserved.map(|r| format!("reserved {} {}", r.order, r.cpu));
+        let names = status.hostnames.iter().map(|(n, l)| format!("hostname {n} {l}"));
+        orders.chain(leases).chain(reserved).chain(names).collect()
+    }
+}

@@ -1,0 +1,198 @@
+//! What an engine was told and has asked for: enough to say whether it may do what it does.
+
+use crate::ids::OURS;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::engine::{
+    Call, Completion, EffectId, Input, Leadership, Request, RequestId, Workloads,
+};
+use akash_provider_core::types::{
+    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, OrderId, TxOutcome,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A rule was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) rule: &'static str,
+    pub(crate) what: String,
+}
+
+pub(crate) type Checked = Result<(), Broken>;
+
+/// Breaks `rule` unless it holds.
+pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds {
+        return Ok(());
+    }
+    Err(Broken { rule, what: what() })
+}
+
+/// Unhealthy time as told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unwell {
+    since: Option<Mono>,
+    before: Duration,
+}
+
+impl Unwell {
+    fn told(&mut self, now: Mono, health: Health) {
+        match health {
+            Health::Bad => drop(self.since.get_or_insert(now)),
+            Health::Unknown => {
+                self.before = self.time(now);
+                self.since = None;
+            }
+            Health::Good => *self = Self::default(),
+        }
+    }
+
+    pub(crate) fn time(&self, now: Mono) -> Duration {
+        self.before + self.since.map(|s| now.since(s)).unwrap_or_default()
+    }
+}
+
+/// What one engine knows, from its first to its last step.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) leadership: Leadership,
+    pub(crate) stopping: bool,
+    pub(crate) mono: Mono,
+    pub(crate) height: Height,
+    pub(crate) block_time: BlockTime,
+    /// Orders it knows to have a bid of ours.
+    pub(crate) bids: BTreeSet<OrderId>,
+    /// Leases it has heard of.
+    pub(crate) leases: BTreeSet<LeaseId>,
+    /// Bids it knows to be lost.
+    pub(crate) lost: BTreeSet<BidId>,
+    /// Leases of which it knows that the cluster has the manifest.
+    pub(crate) recorded: BTreeSet<LeaseId>,
+    /// Leases the operator ended.
+    pub(crate) ended: BTreeSet<LeaseId>,
+    pub(crate) unwell: BTreeMap<LeaseId, Unwell>,
+    /// Calls under way.
+    pub(crate) calls: BTreeMap<EffectId, Call>,
+    /// Requests without an answer.
+    pub(crate) requests: BTreeSet<RequestId>,
+    /// Inputs that came a second time, which it counts as unexpected.
+    pub(crate) repeated: u64,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        Self {
+            leadership: Leadership::Leader { epoch: 0 },
+            stopping: false,
+            mono: Mono(0),
+            height: 0,
+            block_time: BlockTime(0),
+            bids: BTreeSet::new(),
+            leases: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            recorded: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            unwell: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            requests: BTreeSet::new(),
+            repeated: 0,
+        }
+    }
+
+    /// Takes note of an input. `leases` are those that may be in the engine's hands.
+    pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
+        match input {
+            Input::Chain(event) => self.event(event),
+            Input::Cluster(change) => self.change(change, leases),
+            Input::Inventory(_) => {}
+            Input::Completed(id, completion) => self.completed(*id, completion),
+            Input::Request(id, request) => {
+                self.requests.insert(*id);
+                if let Request::EndLease { lease, .. } = request {
+                    self.ended.insert(lease.clone());
+                }
+            }
+            Input::Leadership(leadership) => self.leadership = *leadership,
+            Input::Shutdown => self.stopping = true,
+        }
+    }
+
+    fn event(&mut self, event: &ChainEvent) {
+        match event {
+            ChainEvent::Resync(snapshot) => {
+                if snapshot.height >= self.height {
+                    self.height = snapshot.height;
+                    self.block_time = self.block_time.max(snapshot.time);
+                    self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                    self.leases
+                        .extend(snapshot.leases.iter().map(|r| r.lease.id.clone()));
+                }
+            }
+            ChainEvent::Block { height, time } => {
+                self.height = self.height.max(*height);
+                self.block_time = self.block_time.max(*time);
+            }
+            ChainEvent::BidCreated { id, .. } | ChainEvent::BidClosed { id } if id.provider == *OURS => {
+                // Before the first snapshot an event says nothing; the snapshot contains it.
+                if self.height > 0 {
+                    self.bids.insert(id.order.clone());
+                }
+            }
+            ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
+                self.leases.insert(id.clone());
+            }
+            ChainEvent::LeaseCreated { id, .. } => {
+                let provider = OURS.clone();
+                let order = id.order.clone();
+                self.lost.insert(BidId { order, provider });
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, change: &ClusterChange, leases: &[LeaseId]) {
+        let now = self.mono;
+        match change {
+            ClusterChange::Health { lease, health } => {
+                self.unwell.entry(lease.clone()).or_default().told(now, *health);
+            }
+            ClusterChange::Snapshot { health } => {
+                for lease in leases {
+                    let health = health.get(lease).copied().unwrap_or(Health::Bad);
+                    self.unwell.entry(lease.clone()).or_default().told(now, health);
+                }
+            }
+            ClusterChange::Lost => {
+                for unwell in self.unwell.values_mut() {
+                    unwell.told(now, Health::Unknown);
+                }
+            }
+        }
+    }
+
+    fn completed(&mut self, id: EffectId, completion: &Completion) {
+        let Some(call) = self.calls.remove(&id) else {
+            self.repeated += 1;
+            return;
+        };
+        match (call, completion) {
+            (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
+                self.bids.insert(id.order);
+            }
+            (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
+                self.recorded.insert(deployment.lease.clone());
+            }
+            (_, Completion::Workloads(Ok(Workloads { deployments, .. }))) => {
+                self.recorded.extend(deployments.iter().map(|d| d.lease.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is remembered over all engines of a history.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory {
+    /// Payouts that landed, by engine and block.
+    pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
+}

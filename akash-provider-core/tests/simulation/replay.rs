@@ -1,0 +1,62 @@
+//! The trace of a history: a number that tells two histories apart, and on demand every event in words.
+
+use akash_provider_core::engine::{Effect, Status};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What a history did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trace {
+    hasher: DefaultHasher,
+    words: Option<String>,
+    /// How often phases were seen: a history that never leaves the beginning proves nothing.
+    pub(crate) seen: BTreeMap<&'static str, u64>,
+    /// What scans found since this was emptied.
+    pub(crate) findings: Vec<String>,
+}
+
+impl Trace {
+    /// A trace that also keeps every event.
+    pub(crate) fn in_words() -> Self {
+        Self {
+            words: Some(String::new()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn line(&mut self, line: impl FnOnce() -> String) {
+        if let Some(words) = &mut self.words {
+            writeln!(words, "{}", line()).unwrap();
+        }
+    }
+
+    pub(crate) fn effect(&mut self, effect: &Effect) {
+        effect.hash(&mut self.hasher);
+        self.line(|| format!("    out {effect:?}"));
+    }
+
+    pub(crate) fn count(&mut self, status: &Status) {
+        status.height.hash(&mut self.hasher);
+        let mut count = |what, n: usize| *self.seen.entry(what).or_default() += n as u64;
+        count("orders", status.orders.len());
+        count("leases", status.leases.len());
+        count(
+            "running",
+            status.leases.iter().filter(|l| l.phase == "running").count(),
+        );
+        count(
+            "ending",
+            status.leases.iter().filter(|l| l.ending.is_some()).count(),
+        );
+        count("breaker", usize::from(status.breaker.tripped));
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hasher.clone().finish()
+    }
+
+    pub(crate) fn words(&self) -> &str {
+        self.words.as_deref().unwrap_or_default()
+    }
+}

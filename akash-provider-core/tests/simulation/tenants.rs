@@ -1,0 +1,279 @@
+//! What tenants, other providers, auditors and the operator do, well and badly.
+
+use crate::ids::{self, AUDITOR, NAMES, OURS, RIVAL, Shape};
+use crate::invariants;
+use crate::oracle::Checked;
+use crate::world::World;
+use akash_provider_core::engine::{Input, Request, RequestId};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{
+    BidId, BidState, CloseReason, Coin, DeploymentId, GroupId, GroupState, LeaseId, Msg,
+};
+
+/// A deployment as its tenant knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) id: DeploymentId,
+    pub(crate) shapes: Vec<Shape>,
+    names: Vec<Vec<String>>,
+    /// Version of the manifest on the chain.
+    pub(crate) version: u64,
+    pub(crate) closed: bool,
+}
+
+/// Deployments alive at once.
+const WISHES_MAX: usize = 6;
+
+impl World {
+    /// One act of somebody outside.
+    pub(crate) fn outside(&mut self) -> Checked {
+        match self.random.below(100) {
+            0..20 => self.wish(),
+            20..45 => self.choose(),
+            45..62 => return self.submit(),
+            62..66 => self.change_mind(),
+            66..70 => self.pause_or_start(),
+            70..73 => self.close_lease(),
+            73..76 => self.close_deployment(),
+            76..78 => self.close_group(),
+            78..86 => self.rival_bids(),
+            86..88 => self.audit(),
+            88..89 => self.pay_in(),
+            _ => return self.operate(),
+        }
+        Ok(())
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        let count = self.random.between(1, 2);
+        let mut names: Vec<String> = (0..count)
+            .map(|_| NAMES[self.random.index(NAMES.len())].to_owned())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn wish(&mut self) {
+        if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
+            return;
+        }
+        let groups = self.random.between(1, 2);
+        // Some run out of money within minutes.
+        let price = if self.random.percent(15) { 40_000 } else { 400 };
+        let shapes: Vec<Shape> = (0..groups)
+            .map(|_| Shape {
+                cpu: self.random.between(2, 15) * 100,
+                count: u32::try_from(self.random.between(1, 2)).unwrap(),
+                price: if self.random.percent(5) { 1 } else { price },
+                ingress: self.random.percent(50),
+                audited: self.random.percent(15),
+            })
+            .collect();
+        let names = shapes.iter().map(|_| self.names()).collect();
+        let id = ids::deployment_id(self.random.index(3), self.wishes.len() as u64 + 1);
+        let specs = shapes.iter().enumerate().map(|(i, s)| ids::spec(i, *s)).collect();
+        let deposit = Coin {
+            denom: "uact".into(),
+            amount: 500_000,
+        };
+        let created = self.chain.tenant(TenantMsg::CreateDeployment {
+            id: id.clone(),
+            groups: specs,
+            hash: ids::version_hash(&id, 1),
+            deposit,
+            reclamation_min_window: None,
+        });
+        created.unwrap();
+        self.wishes.push(Wish {
+            id,
+            shapes,
+            names,
+            version: 1,
+            closed: false,
+        });
+    }
+
+    /// A tenant takes a bid.
+    fn choose(&mut self) {
+        let market = &self.chain.market;
+        let open = market.bids().filter(|b| b.state == BidState::Open);
+        let bids: Vec<BidId> = open.map(|b| b.id.clone()).collect();
+        if let Some(bid) = self.random.pick(&bids) {
+            drop(self.chain.tenant(TenantMsg::CreateLease { bid: bid.clone() }));
+        }
+    }
+
+    pub(crate) fn request(&mut self, request: Request) -> Checked {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.feed(Input::Request(id, request))
+    }
+
+    /// A tenant submits a manifest: mostly the right one, at times another, or twice.
+    fn submit(&mut self) -> Checked {
+        let Some(wish) = self.random.pick(&self.wishes).cloned() else {
+            return Ok(());
+        };
+        let mut version = wish.version;
+        let mut shapes = wish.shapes.clone();
+        match self.random.below(20) {
+            0 => version += 1,
+            1 => shapes[0].cpu += 100,
+            2 => shapes.truncate(shapes.len() - 1),
+            _ => {}
+        }
+        let request = Request::SubmitManifest {
+            deployment: wish.id.clone(),
+            manifest: ids::manifest(&shapes, &wish.names, version),
+            hash: ids::version_hash(&wish.id, version),
+        };
+        if self.random.percent(15) {
+            self.request(request.clone())?;
+        }
+        self.request(request)
+    }
+
+    /// The manifest on the chain, to the provider.
+    pub(crate) fn submit_right(&mut self, wish: &Wish) -> Checked {
+        self.request(Request::SubmitManifest {
+            deployment: wish.id.clone(),
+            manifest: ids::manifest(&wish.shapes, &wish.names, wish.version),
+            hash: ids::version_hash(&wish.id, wish.version),
+        })
+    }
+
+    fn change_mind(&mut self) {
+        let names = self.names();
+        let Some(at) = self.some_wish() else { return };
+        let wish = &mut self.wishes[at];
+        let hash = ids::version_hash(&wish.id, wish.version + 1);
+        let id = wish.id.clone();
+        if self
+            .chain
+            .tenant(TenantMsg::UpdateDeployment { id, hash })
+            .is_ok()
+        {
+            let wish = &mut self.wishes[at];
+            wish.version += 1;
+            wish.names[0] = names;
+        }
+    }
+
+    fn some_wish(&mut self) -> Option<usize> {
+        let len = self.wishes.len();
+        (len > 0).then(|| self.random.index(len))
+    }
+
+    fn some_group(&mut self) -> Option<GroupId> {
+        let at = self.some_wish()?;
+        let gseq = u32::try_from(self.random.index(self.wishes[at].shapes.len())).unwrap() + 1;
+        let deployment = self.wishes[at].id.clone();
+        Some(GroupId { deployment, gseq })
+    }
+
+    fn pause_or_start(&mut self) {
+        let Some(id) = self.some_group() else { return };
+        let msg = match self.chain.market.group(&id).map(|g| g.state) {
+            Some(GroupState::Paused) => TenantMsg::StartGroup { id },
+            _ => TenantMsg::PauseGroup { id },
+        };
+        drop(self.chain.tenant(msg));
+    }
+
+    fn close_group(&mut self) {
+        if let Some(id) = self.some_group() {
+            drop(self.chain.tenant(TenantMsg::CloseGroup { id }));
+        }
+    }
+
+    fn close_lease(&mut self) {
+        let live = invariants::live(&self.chain.market);
+        if let Some(id) = self.random.pick(&live) {
+            drop(self.chain.tenant(TenantMsg::CloseLease { id: id.clone() }));
+        }
+    }
+
+    fn close_deployment(&mut self) {
+        if let Some(at) = self.some_wish() {
+            self.close_wish(at);
+        }
+    }
+
+    pub(crate) fn close_wish(&mut self, at: usize) {
+        let id = self.wishes[at].id.clone();
+        drop(self.chain.tenant(TenantMsg::CloseDeployment { id }));
+        self.wishes[at].closed = true;
+    }
+
+    fn pay_in(&mut self) {
+        let Some(at) = self.some_wish() else { return };
+        let deployment = self.wishes[at].id.clone();
+        let coin = Coin {
+            denom: "uact".into(),
+            amount: 500_000,
+        };
+        drop(self.chain.tenant(TenantMsg::Deposit { deployment, coin }));
+    }
+
+    /// Another provider bids, or takes its bid back.
+    fn rival_bids(&mut self) {
+        let snapshot = self.chain.market.snapshot(&RIVAL);
+        let Some(order) = self.random.pick(&snapshot.orders) else {
+            return;
+        };
+        let id = BidId {
+            order: order.id.clone(),
+            provider: RIVAL.clone(),
+        };
+        let reason = CloseReason::Unspecified;
+        let msg = if self.random.percent(20) {
+            Msg::CloseBid { id, reason }
+        } else {
+            Msg::CreateBid {
+                id,
+                price: ids::uact(1),
+                deposit: self.config.bid_deposit.clone(),
+                resources_offer: Vec::new(),
+                reclamation_window: None,
+            }
+        };
+        drop(self.chain.rival(&msg));
+    }
+
+    fn audit(&mut self) {
+        let (auditor, owner) = (AUDITOR.clone(), OURS.clone());
+        let msg = if self.random.percent(70) {
+            let attributes = vec![ids::region()];
+            TenantMsg::SignProvider {
+                auditor,
+                owner,
+                attributes,
+            }
+        } else {
+            TenantMsg::UnsignProvider { auditor, owner }
+        };
+        drop(self.chain.tenant(msg));
+    }
+
+    /// The operator asks for something.
+    fn operate(&mut self) -> Checked {
+        let leases: Vec<LeaseId> = self.chain.market.leases().map(|r| r.lease.id).collect();
+        let lease = self.random.pick(&leases).cloned();
+        let request = match (self.random.below(10), lease) {
+            (0..3, Some(lease)) => {
+                let hostnames = self.names();
+                Request::TransferHostnames { lease, hostnames }
+            }
+            (3..5, Some(lease)) => {
+                let reason = CloseReason::Decommission;
+                Request::EndLease { lease, reason }
+            }
+            (5..8, _) => Request::Scan {
+                dry_run: self.random.percent(50),
+            },
+            _ => Request::ReleaseBreaker,
+        };
+        self.request(request)
+    }
+}

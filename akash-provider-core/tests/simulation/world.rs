@@ -1,0 +1,331 @@
+//! One history: a provider's engine between a chain, a cluster, tenants and a clock.
+//!
+//! A history first lets everything happen in any order, with faults; only what must never happen is checked.
+//! Then faults end, and everything must settle. All choices come from one seed.
+
+use crate::calls::Pending;
+use crate::chain::Chain;
+use crate::faults::{self, Faults};
+use crate::ids::{self, OURS, RIVAL, TENANTS};
+use crate::invariants::{self, Deed};
+use crate::oracle::{Checked, Memory, Told, ensure};
+use crate::rack::Rack;
+use crate::random::Random;
+use crate::replay::Trace;
+use crate::tenants::Wish;
+use akash_provider_core::Config;
+use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{InventoryUpdate, Place, Placement};
+use akash_provider_core::market::{Market, MarketConfig};
+use akash_provider_core::types::{BlockTime, Coin, Event, LeaseId, Mono, Msg, Now, Provider};
+use std::sync::Arc;
+use std::time::Duration;
+
+const GI: i64 = 1 << 30;
+const NODES: u64 = 3;
+
+/// A history under way.
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    pub(crate) config: Config,
+    pub(crate) chain: Chain,
+    pub(crate) rack: Rack,
+    pub(crate) engine: Engine,
+    /// Which engine this is, from 1.
+    pub(crate) life: u64,
+    pub(crate) mono: Mono,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) wishes: Vec<Wish>,
+    pub(crate) requests: u64,
+    pub(crate) told: Told,
+    pub(crate) memory: Memory,
+    /// The cluster does not answer.
+    pub(crate) outage: bool,
+    /// Changes of the cluster are seen.
+    pub(crate) watched: bool,
+    pub(crate) epoch: u64,
+    /// Milli-CPU of each node that others use.
+    foreign: Vec<u64>,
+    pub(crate) trace: Trace,
+    steps: u64,
+}
+
+fn market() -> Market {
+    let mut market = Market::new(MarketConfig::new("simulated", BlockTime(1_700_000_000_000)));
+    let money = Coin {
+        denom: "uact".into(),
+        amount: 1_000_000_000_000,
+    };
+    for account in [&*OURS, &*RIVAL].into_iter().chain(TENANTS.iter()) {
+        market.fund(account, &money);
+    }
+    for (owner, attributes) in [(&*OURS, vec![ids::region()]), (&*RIVAL, vec![ids::region()])] {
+        let provider = Provider {
+            owner: owner.clone(),
+            host_uri: "https://provider.example:8443".to_owned(),
+            attributes,
+        };
+        market.execute(&Msg::CreateProvider(provider)).unwrap();
+    }
+    market
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, trace: Trace) -> Self {
+        let mut random = Random::new(seed);
+        let config = faults::config(&mut random);
+        let faults = Faults::of_seed(&mut random);
+        Self {
+            engine: Engine::new(config.clone()).unwrap(),
+            random,
+            faults,
+            config,
+            chain: Chain::new(market()),
+            rack: Rack::default(),
+            life: 1,
+            mono: Mono(1_000),
+            pending: Vec::new(),
+            wishes: Vec::new(),
+            requests: 0,
+            told: Told::new(),
+            memory: Memory::default(),
+            outage: false,
+            watched: false,
+            epoch: 0,
+            foreign: vec![0; usize::try_from(NODES).unwrap()],
+            trace,
+            steps: 0,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            mono: self.mono,
+            block_time: self.told.block_time,
+        }
+    }
+
+    /// Gives the engine one input and checks what it does.
+    pub(crate) fn feed(&mut self, input: Input) -> Checked {
+        self.trace.line(|| format!("{} in {input:?}", self.mono.0));
+        let leases = match input {
+            Input::Cluster(_) => invariants::live(&self.chain.market),
+            _ => Vec::new(),
+        };
+        self.told.mono = self.told.mono.max(self.mono);
+        self.told.input(&input, &leases);
+        let now = self.now();
+        let effects = self.engine.step(now, input);
+        self.effects(effects)
+    }
+
+    /// Lets the engine's deadlines pass.
+    pub(crate) fn wake(&mut self) -> Checked {
+        self.trace.line(|| format!("{} wake", self.mono.0));
+        self.told.mono = self.told.mono.max(self.mono);
+        let now = self.now();
+        let effects = self.engine.handle_timeout(now);
+        self.effects(effects)
+    }
+
+    fn effects(&mut self, effects: Vec<Effect>) -> Checked {
+        for effect in effects {
+            self.trace.effect(&effect);
+            self.note_findings(&effect);
+            match effect {
+                Effect::Call(id, call) => {
+                    let deed = Deed {
+                        config: &self.config,
+                        told: &self.told,
+                        market: &self.chain.market,
+                        call: &call,
+                    };
+                    deed.check()?;
+                    self.told.calls.insert(id, call.clone());
+                    self.pending.push(Pending {
+                        id,
+                        call,
+                        answer: None,
+                        sent: false,
+                    });
+                }
+                // What is kept over a restart.
+                Effect::Publish(event) => match &*event {
+                    Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
+                    Event::BreakerReleased => self.config.breaker_tripped = false,
+                    _ => {}
+                },
+                Effect::Reply(id, _) => {
+                    let waited = self.told.requests.remove(&id);
+                    ensure("every_request_gets_one_reply", waited, || {
+                        format!("{id:?} was not waiting")
+                    })?;
+                }
+            }
+        }
+        self.steps += 1;
+        if self.steps.is_multiple_of(5) {
+            self.check_now()?;
+        }
+        Ok(())
+    }
+
+    /// Delivers the answer of a call, at times twice.
+    pub(crate) fn deliver(&mut self, index: usize) -> Checked {
+        let Some(answer) = self.pending[index].answer.clone() else {
+            return Ok(());
+        };
+        let id = self.pending.swap_remove(index).id;
+        self.feed(Input::Completed(id, answer.clone()))?;
+        if self.random.percent(self.faults.twice) {
+            self.feed(Input::Completed(id, answer))?;
+        }
+        Ok(())
+    }
+
+    /// Delivers the next fact of the chain; false when there is none.
+    pub(crate) fn hear(&mut self) -> Result<bool, crate::oracle::Broken> {
+        let Some(event) = self.chain.next_event() else {
+            return Ok(false);
+        };
+        self.feed(Input::Chain(event))?;
+        Ok(true)
+    }
+
+    /// Puts a transaction that waits into the block under construction.
+    pub(crate) fn land(&mut self, index: usize) -> Checked {
+        let tx = self.chain.mempool[index].clone();
+        if self.chain.land(index).is_none() {
+            // Too late for the block, so for ever: whoever waits is told that nobody knows.
+            if tx.life == self.life && !tx.told {
+                let expires = tx.expires;
+                let unknown = akash_provider_core::types::TxOutcome::Unknown { expires };
+                self.told_of_tx(tx.effect, unknown);
+            }
+            return Ok(());
+        }
+        let Msg::WithdrawLease { id } = tx.msg else {
+            return Ok(());
+        };
+        let height = self.chain.market.height() + 1;
+        let deployment = id.deployment().clone();
+        let first = self.memory.withdrawals.insert((tx.life, deployment, height));
+        ensure("never_two_withdrawals_of_a_deployment_in_a_block", first, || {
+            format!("{id} in block {height}")
+        })
+    }
+
+    /// Completes a block, whose transactions' outcomes are then known.
+    pub(crate) fn block(&mut self, next: Duration) {
+        let landed = self.chain.end_block(next);
+        for landed in landed {
+            if landed.tx.life == self.life && !landed.tx.told {
+                self.told_of_tx(landed.tx.effect, landed.outcome);
+            }
+        }
+    }
+
+    /// A fresh view of capacity and of where our pods are.
+    pub(crate) fn inventory(&mut self) -> Checked {
+        let node = |(index, used): (usize, &u64)| {
+            let mut node = NodeSpec::new(format!("node-{index}"), 4_000, 64 * GI, 512 * GI);
+            node.cpu.allocated = i64::try_from(*used).unwrap();
+            node
+        };
+        let nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        let deployed = self.rack.runs.iter().filter(|(_, r)| r.deployed);
+        let random = &mut self.random;
+        let placements =
+            deployed.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
+        let update = InventoryUpdate {
+            placements: placements.collect(),
+            inventory: Arc::new(NodeInventory::new(&nodes)),
+            leased_ips: None,
+        };
+        self.feed(Input::Inventory(update))
+    }
+
+    pub(crate) fn capacity_changes(&mut self) -> Checked {
+        let node = self.random.index(self.foreign.len());
+        self.foreign[node] = self.random.below(5) * 1_000;
+        self.inventory()
+    }
+
+    pub(crate) fn no_foreign_usage(&mut self) -> Checked {
+        self.foreign.fill(0);
+        self.inventory()
+    }
+
+    /// The engine is gone, with everything it knew; of what it had asked for anything may have happened.
+    pub(crate) fn crash(&mut self) -> Checked {
+        self.trace.line(|| "crash".to_owned());
+        for index in 0..self.pending.len() {
+            let waits = self.pending[index].answer.is_none() && !self.pending[index].sent;
+            if waits && self.random.percent(50) {
+                self.make(index);
+            }
+        }
+        self.start()
+    }
+
+    /// A new engine, which knows nothing.
+    pub(crate) fn start(&mut self) -> Checked {
+        self.pending.clear();
+        self.life += 1;
+        self.engine = Engine::new(self.config.clone()).unwrap();
+        self.told = Told::new();
+        self.told.mono = Mono(0);
+        self.chain.disconnect();
+        self.watched = false;
+        self.epoch += 1;
+        self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))?;
+        if self.random.percent(50) {
+            self.inventory()?;
+        }
+        Ok(())
+    }
+
+    /// Rules that hold at every moment and need a look at the whole engine.
+    pub(crate) fn check_now(&mut self) -> Checked {
+        let status = self.engine.status(self.now());
+        invariants::Moment {
+            status: &status,
+            told: &self.told,
+            chain: &self.chain,
+            life: self.life,
+            sound: self.engine.recount_matches(),
+        }
+        .check()?;
+        self.trace.count(&status);
+        Ok(())
+    }
+
+    /// True when nothing of ours is under way outside.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.pending.is_empty() && self.chain.undelivered() == 0
+    }
+
+    pub(crate) fn index_of_unmade(&self) -> Option<usize> {
+        self.pending.iter().position(|p| p.answer.is_none() && !p.sent)
+    }
+
+    pub(crate) fn index_of_answered(&self) -> Option<usize> {
+        self.pending.iter().position(|p| p.answer.is_some())
+    }
+}
+
+/// Pods anywhere: the scheduler has its own mind.
+fn placement(random: &mut Random, lease: &LeaseId, count: u32) -> Placement {
+    let place = |_| Place {
+        unit: 1,
+        node: format!("node-{}", random.below(NODES)).into(),
+        replicas: 1,
+    };
+    Placement {
+        lease: lease.clone(),
+        places: (0..count).map(place).collect(),
+    }
+}
