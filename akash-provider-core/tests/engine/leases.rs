@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
-use akash_provider_core::engine::{Call, Input, Request};
+use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
 use std::slice::from_ref;
@@ -108,8 +108,12 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
         id: deployment_id(1),
         hash: new.hash,
     });
-    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    let update = world.submit_later(1, &new);
+    assert_eq!(world.replies.get(&update), None, "one call for a lease at a time");
+    world.fail = Some(is_deploy);
+    world.hold = None;
     world.settle();
+    assert_eq!(world.replies[&update], Ok(Reply::Done));
     assert_eq!(world.active(), from_ref(&lease.order));
     let status = world.status();
     assert_eq!(
