@@ -96,6 +96,11 @@ impl Facts {
         }
     }
 
+    /// Any auditor may have changed what it signed.
+    pub(super) fn audits_stale(&mut self) {
+        self.audits.retain(|_, audit| matches!(audit, Audit::Asked { .. }));
+    }
+
     /// What is needed to judge a group.
     pub(super) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
         let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), false);

@@ -29,6 +29,11 @@ impl Engine {
         self.height = snapshot.height;
         self.within_block = false;
         self.now.block_time = self.now.block_time.max(snapshot.time);
+        if self.chain_known {
+            // What auditors signed meanwhile was not told.
+            self.facts.audits_stale();
+            self.orders.forget_declines();
+        }
         self.chain_known = true;
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
@@ -161,6 +166,11 @@ impl Engine {
         for declared in hostnames {
             // Automatic names follow from their lease and are claimed by nobody.
             if self.is_automatic(&declared.hostname) {
+                continue;
+            }
+            // What is in hand has its claims; the list may be older than they are.
+            let in_hand = self.workload(&declared.lease).and_then(Workload::deployment);
+            if in_hand.is_some() {
                 continue;
             }
             if self.hostnames.holder(&declared.hostname).is_none() {
