@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Audit {
     /// Being asked for.
-    Asked { attempts: u32 },
+    Asked { attempts: u32, outdated: bool },
     /// Known; nothing when the auditor signed nothing.
     Known {
         at: Mono,
@@ -91,8 +91,19 @@ impl Facts {
 
     /// What an auditor signed changed.
     pub(super) fn audit_stale(&mut self, auditor: &str) {
-        if let Some(Audit::Known { .. } | Audit::Failed { .. }) = self.audits.get(auditor) {
-            self.audits.remove(auditor);
+        match self.audits.get_mut(auditor) {
+            // The answer on its way may be the old one.
+            Some(Audit::Asked { outdated, .. }) => *outdated = true,
+            Some(Audit::Known { .. } | Audit::Failed { .. }) => drop(self.audits.remove(auditor)),
+            None => {}
+        }
+    }
+
+    /// Any auditor may have changed what it signed.
+    pub(super) fn audits_stale(&mut self) {
+        let all: Vec<String> = self.audits.keys().cloned().collect();
+        for auditor in all {
+            self.audit_stale(&auditor);
         }
     }
 
@@ -116,7 +127,13 @@ impl Facts {
         }
         for auditor in &ask {
             self.make_room();
-            self.audits.insert(auditor.clone(), Audit::Asked { attempts: 0 });
+            self.audits.insert(
+                auditor.clone(),
+                Audit::Asked {
+                    attempts: 0,
+                    outdated: false,
+                },
+            );
         }
         self.waiting.push(order.clone());
         Needs::Ask(ask)
@@ -132,11 +149,21 @@ impl Facts {
         let Some(audit) = self.audits.get_mut(auditor) else {
             return false;
         };
+        if let Audit::Asked { outdated: true, .. } = audit {
+            *audit = Audit::Asked {
+                attempts: 0,
+                outdated: false,
+            };
+            return true;
+        }
         *audit = match (result, &*audit) {
             (Ok(signed), _) => Audit::Known { at: now, signed },
-            (Err(failure), Audit::Asked { attempts }) if failure.transient && *attempts + 1 < ATTEMPTS => {
+            (Err(failure), Audit::Asked { attempts, .. })
+                if failure.transient && *attempts + 1 < ATTEMPTS =>
+            {
                 *audit = Audit::Asked {
                     attempts: *attempts + 1,
+                    outdated: false,
                 };
                 return true;
             }

@@ -29,6 +29,11 @@ impl Engine {
         self.height = snapshot.height;
         self.within_block = false;
         self.now.block_time = self.now.block_time.max(snapshot.time);
+        if self.chain_known {
+            // What auditors signed meanwhile was not told.
+            self.facts.audits_stale();
+            self.orders.forget_declines();
+        }
         self.chain_known = true;
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
@@ -168,10 +173,12 @@ impl Engine {
             if self.is_automatic(&declared.hostname) {
                 continue;
             }
-            // An update may have given it up while the cluster was asked.
-            let desired = self.workload(&declared.lease).and_then(Workload::deployment);
-            let gone = desired.is_some_and(|d| !d.hostnames.iter().any(|h| h.hostname == declared.hostname));
-            if !gone && self.hostnames.holder(&declared.hostname).is_none() {
+            // What is in hand has its claims; the list may be older than they are.
+            let in_hand = self.workload(&declared.lease).and_then(Workload::deployment);
+            if in_hand.is_some() {
+                continue;
+            }
+            if self.hostnames.holder(&declared.hostname).is_none() {
                 self.hostnames.adopt(&declared.hostname, &declared.lease);
             }
         }

@@ -33,6 +33,7 @@ impl Engine {
                     self.drive_order(&id.order, order::Input::BidSeen);
                     if self.orders.get(&id.order).is_none() {
                         // Sent before a restart, or by another instance.
+                        self.orders.spend(&id.order);
                         self.scan.soon();
                     }
                 }

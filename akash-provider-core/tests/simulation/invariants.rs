@@ -100,9 +100,10 @@ impl Deed<'_> {
         let lease = self.market.lease(id).filter(|r| r.lease.state.is_live());
         // A tenant may have taken a bid that is being taken back for its age.
         let taken = self.market.bid(id).filter(|_| !self.told.leases.contains(id));
+        let aged = reason == CloseReason::Unspecified;
         let (created, limit) = match (bid.or(taken), lease) {
-            (Some(bid), _) => (bid.created_at, self.config.bid_timeout),
-            (None, Some(record)) if reason == CloseReason::ManifestTimeout => {
+            (Some(bid), _) if aged => (bid.created_at, self.config.bid_timeout),
+            (_, Some(record)) if reason == CloseReason::ManifestTimeout => {
                 (record.lease.created_at, self.config.manifest_timeout)
             }
             _ => return Ok(()),

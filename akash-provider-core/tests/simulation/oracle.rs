@@ -182,6 +182,10 @@ impl Told {
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
             }
+            (_, Completion::Snapshot(Ok(snapshot))) => {
+                let leases = snapshot.leases.iter();
+                self.leases.extend(leases.map(|r| r.lease.id.clone()));
+            }
             (_, Completion::Workloads(Ok(Workloads { deployments, .. }))) => {
                 self.recorded.extend(deployments.iter().map(|d| d.lease.clone()));
             }
