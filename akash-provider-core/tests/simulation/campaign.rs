@@ -38,6 +38,10 @@ pub(crate) fn run() {
     let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
     let failures: Mutex<BTreeMap<u64, Broken>> = Mutex::default();
     let seen: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how fast histories run is a figure of its own"
+    )]
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -99,7 +99,8 @@ impl Deed<'_> {
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
         let lease = self.market.lease(id).filter(|r| r.lease.state.is_live());
         // A tenant may have taken a bid that is being taken back for its age.
-        let taken = self.market.bid(id).filter(|_| !self.told.leases.contains(id));
+        let unheard = lease.is_some() && !self.told.leases.contains(id);
+        let taken = self.market.bid(id).filter(|_| unheard);
         let aged = reason == CloseReason::Unspecified;
         let (created, limit) = match (bid.or(taken), lease) {
             (Some(bid), _) if aged => (bid.created_at, self.config.bid_timeout),
@@ -427,10 +428,9 @@ impl Rest<'_> {
         let orders = status.orders.iter().filter(|o| !left_out.contains(&o.order));
         let reserved = reservations(status).filter(|r| !left_out.contains(&r.order));
         let orders = orders.map(|o| format!("order {} {}", o.order, o.phase));
-        let leases = status
-            .leases
-            .iter()
-            .map(|l| format!("lease {} {}", l.lease, l.phase));
+        // Known gap: an end that waits for its reclamation window is not remembered over a restart.
+        let leases = status.leases.iter().filter(|l| l.ending.is_none());
+        let leases = leases.map(|l| format!("lease {} {}", l.lease, l.phase));
         let reserved = reserved.map(|r| format!("reserved {} {}", r.order, r.cpu));
         let names = status.hostnames.iter().map(|(n, l)| format!("hostname {n} {l}"));
         orders.chain(leases).chain(reserved).chain(names).collect()

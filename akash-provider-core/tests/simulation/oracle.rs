@@ -119,6 +119,7 @@ impl Told {
 
     fn event(&mut self, event: &ChainEvent) {
         match event {
+<<<<<<< HEAD
             ChainEvent::Resync(snapshot) => {
                 if snapshot.height >= self.height {
                     self.height = snapshot.height;
@@ -127,16 +128,24 @@ impl Told {
                     self.leases
                         .extend(snapshot.leases.iter().map(|r| r.lease.id.clone()));
                 }
+=======
+            ChainEvent::Resync(snapshot) if snapshot.height >= self.height => {
+                self.height = snapshot.height;
+                self.block_time = self.block_time.max(snapshot.time);
+                self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                let leases = snapshot.leases.iter();
+                self.leases.extend(leases.map(|r| r.lease.id.clone()));
+>>>>>>> f992b7a (simulation: seeds that once broke a rule; lints)
             }
             ChainEvent::Block { height, time } => {
                 self.height = self.height.max(*height);
                 self.block_time = self.block_time.max(*time);
             }
-            ChainEvent::BidCreated { id, .. } | ChainEvent::BidClosed { id } if id.provider == *OURS => {
+            ChainEvent::BidCreated { id, .. } | ChainEvent::BidClosed { id }
+                if id.provider == *OURS && self.height > 0 =>
+            {
                 // Before the first snapshot an event says nothing; the snapshot contains it.
-                if self.height > 0 {
-                    self.bids.insert(id.order.clone());
-                }
+                self.bids.insert(id.order.clone());
             }
             ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
                 self.leases.insert(id.clone());
@@ -181,10 +190,6 @@ impl Told {
             }
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
-            }
-            (_, Completion::Snapshot(Ok(snapshot))) => {
-                let leases = snapshot.leases.iter();
-                self.leases.extend(leases.map(|r| r.lease.id.clone()));
             }
             (_, Completion::Workloads(Ok(Workloads { deployments, .. }))) => {
                 self.recorded.extend(deployments.iter().map(|d| d.lease.clone()));
