@@ -119,32 +119,21 @@ impl Told {
 
     fn event(&mut self, event: &ChainEvent) {
         match event {
-<<<<<<< HEAD
-            ChainEvent::Resync(snapshot) => {
-                if snapshot.height >= self.height {
-                    self.height = snapshot.height;
-                    self.block_time = self.block_time.max(snapshot.time);
-                    self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
-                    self.leases
-                        .extend(snapshot.leases.iter().map(|r| r.lease.id.clone()));
-                }
-=======
             ChainEvent::Resync(snapshot) if snapshot.height >= self.height => {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
                 let leases = snapshot.leases.iter();
                 self.leases.extend(leases.map(|r| r.lease.id.clone()));
->>>>>>> f992b7a (simulation: seeds that once broke a rule; lints)
             }
             ChainEvent::Block { height, time } => {
                 self.height = self.height.max(*height);
                 self.block_time = self.block_time.max(*time);
             }
+            // Before the first snapshot an event says nothing; the snapshot contains it.
             ChainEvent::BidCreated { id, .. } | ChainEvent::BidClosed { id }
                 if id.provider == *OURS && self.height > 0 =>
             {
-                // Before the first snapshot an event says nothing; the snapshot contains it.
                 self.bids.insert(id.order.clone());
             }
             ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
