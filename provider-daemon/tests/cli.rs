@@ -176,6 +176,77 @@ fn the_first_signal_drains() {
 }
 
 #[test]
+fn a_second_signal_stops_at_once() {
+    // The bid goes to the chain with one block and gets its answer with the next.
+    let mut child = daemon(&["dev", "--block-time", "5s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("order seen") {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    send(&child, Signal::SIGINT);
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for the bid's answer"
+    );
+    let begun = Instant::now();
+    send(&child, Signal::SIGINT);
+    let status = child.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(1), "{status}");
+    let mut rest = String::new();
+    while stdout.read_line(&mut rest).unwrap() > 0 {}
+    assert!(rest.contains("aborting"), "{rest}");
+}
+
+#[test]
+fn the_sdls_of_the_core_are_played_to_their_end() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../akash-provider-core/tests/data/sdl");
+    let sdls = files(&folder);
+    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "50ms"];
+    args.extend(sdls.iter().map(String::as_str));
+    let output = run(&args);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    for sdl in &sdls {
+        let output = run(&["explain", "--accept-any", sdl]);
+        assert!(
+            !text(&output.stdout).contains("volumes; at most"),
+            "{}",
+            text(&output.stdout)
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let web = sample("web.yaml");
+    let runs: [&[&str]; 4] = [
+        &["dev", "--once", "--block-time", "20ms"],
+        &["explain", &web],
+        &["sdl", "manifest", &web],
+        &["completions", "bash"],
+    ];
+    for args in runs {
+        let mut child = daemon(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
 fn an_sdl_has_a_manifest_groups_and_a_hash() {
     let web = sample("web.yaml");
     let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();

@@ -1,6 +1,7 @@
 //! What `dev` prints: one line per transition, for people or as JSON.
 
 use crate::args::Output;
+use crate::say;
 use akash_provider_core::types::{DeploymentId, Event};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -60,18 +61,18 @@ impl Printer {
     /// A line that belongs to no deployment.
     pub fn note(&self, text: &str) {
         match self.output {
-            Output::Text => println!("{text}"),
-            Output::Json => println!(
-                "{}",
-                json!({ "event": "note", "at_ms": self.at_ms(), "text": text })
-            ),
+            Output::Text => say(&format!("{text}\n")),
+            Output::Json => {
+                let note = json!({ "event": "note", "at_ms": self.at_ms(), "text": text });
+                say(&format!("{note}\n"));
+            }
         }
     }
 
     /// A JSON object of its own; nothing for people.
     pub fn object(&self, value: &Value) {
         if self.output == Output::Json {
-            println!("{value}");
+            say(&format!("{value}\n"));
         }
     }
 
@@ -90,7 +91,11 @@ impl Printer {
         let (name, since) = named.unwrap_or_else(|| (id.dseq.to_string(), self.started));
         let since = since.elapsed();
         match self.output {
-            Output::Text => println!("{:>8.2}s  {name:<22} {what:<17} {detail}", since.as_secs_f64()),
+            Output::Text => {
+                let since = since.as_secs_f64();
+                let line = format!("{since:>8.2}s  {name:<22} {what:<17} {detail}");
+                say(&format!("{}\n", line.trim_end()));
+            }
             Output::Json => {
                 if let Some(object) = body.as_object_mut() {
                     object.insert("at_ms".to_owned(), json!(self.at_ms()));
@@ -98,7 +103,7 @@ impl Printer {
                     object.insert("name".to_owned(), json!(name));
                     object.insert("deployment".to_owned(), json!(id.to_string()));
                 }
-                println!("{body}");
+                say(&format!("{body}\n"));
             }
         }
     }

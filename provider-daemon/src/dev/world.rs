@@ -187,8 +187,18 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
             .iter()
             .filter_map(|(_, sdl)| sdl.reclamation_min_window)
             .max();
+        config.max_volumes_per_unit = config
+            .max_volumes_per_unit
+            .max(most_volumes(sdls.iter().flat_map(|(_, sdl)| &sdl.groups)));
     }
     Ok(config)
+}
+
+/// Volumes of the unit that has the most of them.
+pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
+    let units = groups.into_iter().flat_map(|g| &g.resources);
+    let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 fn market(
