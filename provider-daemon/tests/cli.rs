@@ -105,6 +105,30 @@ fn every_sample_is_played_to_its_end_and_nothing_is_left() {
 }
 
 #[test]
+fn the_provider_s_steps_come_in_the_order_of_a_lease_s_life() {
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sample("web.yaml")]);
+    let stdout = text(&output.stdout);
+    let told = stdout
+        .lines()
+        .filter_map(|line| line.split_once("s  web")?.1.trim_start().split_once("  "));
+    // What the tenant does is told by another task, and may come a moment sooner or later.
+    let tenants = ["ordered", "updated", "closed"];
+    let told: Vec<&str> = told
+        .map(|(step, _)| step)
+        .filter(|s| !tenants.contains(s))
+        .collect();
+    let once = ["manifest", "deployed", "running"];
+    let steps = [
+        &["order seen", "bid placed", "lease won"],
+        &once[..],
+        &once[..],
+        &["lease closed"],
+    ]
+    .concat();
+    assert_eq!(told, steps, "{stdout}");
+}
+
+#[test]
 fn an_order_that_does_not_match_is_declined_with_the_reason() {
     let output = run(&["dev", "--once", "--block-time", "50ms", &sample("gpu.yaml")]);
     let stdout = text(&output.stdout);
@@ -302,7 +326,7 @@ fn explain_says_the_price_or_why_not_node_by_node() {
     let verdict: Value = serde_json::from_slice(&yes.stdout).unwrap();
     assert!(yes.status.success(), "{verdict}");
     assert_eq!(verdict["would_bid"], true);
-    assert_eq!(verdict["price"]["amount"], "21.731600000000000000");
+    assert_eq!(verdict["price"]["amount"], "11.839760000000000000");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::args::Output;
 use crate::say;
-use akash_provider_core::types::{DeploymentId, Event};
+use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -14,6 +14,8 @@ pub struct Printer {
     output: Output,
     started: Instant,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
+    /// Leases that run with their newest manifest and that nobody has closed: only there is bad health news.
+    settled: Mutex<BTreeSet<LeaseId>>,
 }
 
 /// A transition in words.
@@ -31,6 +33,7 @@ impl Printer {
             output,
             started: Instant::now(),
             names: Mutex::default(),
+            settled: Mutex::default(),
         }
     }
 
@@ -44,8 +47,41 @@ impl Printer {
     /// One event of the provider.
     pub fn event(&self, event: &Event) {
         let Some(line) = line(event) else { return };
+        if !self.is_news(event) && self.is_text() {
+            return;
+        }
         let body = serde_json::to_value(event).unwrap_or(Value::Null);
         self.print(&line.deployment, line.what, &line.detail, body);
+    }
+
+    /// A workload that starts, or that its tenant has closed, is unhealthy and that is as it must be.
+    fn is_news(&self, event: &Event) -> bool {
+        match event {
+            Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),
+            Event::HealthChanged { lease, health } if health == "good" => {
+                if let Ok(mut settled) = self.settled.lock() {
+                    settled.insert(lease.clone());
+                }
+            }
+            Event::HealthChanged { lease, .. } => {
+                return self.settled.lock().is_ok_and(|mut all| all.remove(lease));
+            }
+            // Every other fact is news of its own.
+            _ => {}
+        }
+        true
+    }
+
+    fn unsettle(&self, id: &DeploymentId) {
+        if let Ok(mut settled) = self.settled.lock() {
+            settled.retain(|lease| lease.deployment() != id);
+        }
+    }
+
+    /// A tenant closes its deployment.
+    pub fn closing(&self, id: &DeploymentId) {
+        self.unsettle(id);
+        self.tenant(id, "closed", "by the tenant");
     }
 
     /// One thing a tenant did.

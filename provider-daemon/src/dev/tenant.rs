@@ -1,7 +1,7 @@
 //! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
 
 use super::{Printer, World, names};
-use akash_provider_core::cluster::Health;
+use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::RefusalKind;
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::market::TenantMsg;
@@ -219,10 +219,22 @@ impl Tenant {
 
     async fn all_run(&self, leases: &[LeaseId], generation: u64) -> bool {
         let status = self.world.handle.status().await;
-        leases.iter().all(|lease| {
+        let known = leases.iter().all(|lease| {
             let info = status.leases.iter().find(|l| l.lease == *lease);
             info.is_some_and(|l| l.generation >= generation && l.health == Health::Good)
-        })
+        });
+        known && self.all_serve(leases).await
+    }
+
+    /// The provider may know an update as deployed and its health not yet; the cluster knows.
+    async fn all_serve(&self, leases: &[LeaseId]) -> bool {
+        for lease in leases {
+            match self.world.cluster.lease_status(lease).await {
+                Ok(status) if status.services.values().all(|s| s.available >= s.total) => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
     }
 
     async fn update(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
@@ -249,12 +261,12 @@ impl Tenant {
     }
 
     async fn close(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
+        self.printer.closing(&self.id);
         let closed = self
             .world
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
         closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
-        self.printer.tenant(&self.id, "closed", "by the tenant");
         self.until("everything released", || async {
             let status = self.world.handle.status().await;
             let contents = self.world.cluster.contents();

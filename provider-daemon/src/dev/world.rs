@@ -68,6 +68,8 @@ impl World {
             leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
             shell: true,
         });
+        // Healthy with the next block, so that one sees it start.
+        cluster.set_start_ticks(1);
         let source = Arc::new(MemoryInventorySource::new());
         let bus = Arc::new(LocalBus::new());
         let inventory: Arc<NodeInventory> = Arc::new(NodeInventory::new(&hardware.spec()));
