@@ -164,6 +164,27 @@ fn generated_tenants_are_all_served() {
     );
 }
 
+#[test]
+fn a_crowd_of_tenants_does_not_keep_the_provider_from_work() {
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders",
+        "800",
+        "--rate",
+        "1000",
+        "--nodes",
+        "250",
+        "--block-time",
+        "50ms",
+    ];
+    let output = run(&crowd);
+    let stdout = text(&output.stdout);
+    let end = stdout.lines().last().unwrap_or_default();
+    assert!(output.status.success(), "{end}");
+    assert_eq!(end, "800 of 800 served, 0 left over");
+}
+
 fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = daemon(&["dev", "--block-time", "50ms"])
         .stdout(Stdio::piped())

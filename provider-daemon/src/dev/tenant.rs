@@ -164,7 +164,7 @@ impl Tenant {
             if bids.len() == orders.len() {
                 return Ok(bids);
             }
-            let status = self.world.handle.status().await;
+            let status = self.world.status();
             if let Some(decline) = status.recent_declines.iter().find(|d| orders.contains(&d.order)) {
                 outcome.declined = true;
                 bail!("declined ({}): {}", decline.reason, decline.message);
@@ -218,12 +218,21 @@ impl Tenant {
     }
 
     async fn all_run(&self, leases: &[LeaseId], generation: u64) -> bool {
-        let status = self.world.handle.status().await;
+        let status = self.world.status();
         let known = leases.iter().all(|lease| {
             let info = status.leases.iter().find(|l| l.lease == *lease);
             info.is_some_and(|l| l.generation >= generation && l.health == Health::Good)
         });
         known && self.all_serve(leases).await
+    }
+
+    async fn nothing_runs(&self, leases: &[LeaseId]) -> bool {
+        for lease in leases {
+            if self.world.cluster.lease_status(lease).await.is_ok() {
+                return false;
+            }
+        }
+        true
     }
 
     /// The provider may know an update as deployed and its health not yet; the cluster knows.
@@ -268,12 +277,11 @@ impl Tenant {
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
         closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
         self.until("everything released", || async {
-            let status = self.world.handle.status().await;
-            let contents = self.world.cluster.contents();
-            let gone = |l: &LeaseId| {
-                !status.leases.iter().any(|s| s.lease == *l) && !contents.running.contains_key(l)
-            };
-            leases.iter().all(gone)
+            let status = self.world.status();
+            let gone = leases
+                .iter()
+                .all(|l| !status.leases.iter().any(|s| s.lease == *l));
+            gone && self.nothing_runs(leases).await
         })
         .await
     }

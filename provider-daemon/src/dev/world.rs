@@ -6,6 +6,7 @@ use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::memory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
 use akash_provider_core::market::MarketConfig;
@@ -19,8 +20,12 @@ use anyhow::{Context, anyhow};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// How often the provider is asked for its status.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub struct World {
     pub handle: ProviderHandle,
     /// Time between blocks.
     pub block_time: Duration,
+    status: watch::Receiver<Arc<Status>>,
     running: JoinHandle<Result<(), Error>>,
     helpers: Vec<JoinHandle<()>>,
     background: CancellationToken,
@@ -93,18 +99,27 @@ impl World {
             &background,
         ));
         let running = tokio::spawn(provider.run_until(shutdown, abort));
+        let (watcher, status) = watch_status(&handle, &background);
+        helpers.push(watcher);
         let block_time = args.block_time;
         let world = Self {
             chain,
             cluster,
             handle,
             block_time,
+            status,
             running,
             helpers,
             background,
         };
         world.handle.wait_ready().await?;
         Ok(world)
+    }
+
+    /// The provider's newest status, asked for once for all tenants: each of them asking would keep it from work.
+    #[must_use]
+    pub fn status(&self) -> Arc<Status> {
+        self.status.borrow().clone()
     }
 
     /// What is left of leases, bids, reservations, hostnames and workloads, one line each.
@@ -248,6 +263,25 @@ async fn update(inventory: &Arc<NodeInventory>, cluster: &MemoryCluster) -> Inve
         placements: Vec::new(),
         leased_ips,
     }
+}
+
+fn watch_status(
+    handle: &ProviderHandle,
+    background: &CancellationToken,
+) -> (JoinHandle<()>, watch::Receiver<Arc<Status>>) {
+    let (handle, background) = (handle.clone(), background.clone());
+    let (sender, status) = watch::channel(Arc::default());
+    let asking = async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = background.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            sender.send_replace(Arc::new(handle.status().await));
+        }
+    };
+    (tokio::spawn(asking), status)
 }
 
 async fn print_facts(
