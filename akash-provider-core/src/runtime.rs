@@ -347,12 +347,13 @@ impl<B: Brain> Shell<B> {
                 tracing::warn!(effect = id.0, call = execute::name(call), "left");
             }
         }
-        self.desk.close();
         let mut status = self.status();
         status.lifecycle = Lifecycle::Done.name().into();
         let now = self.mono();
         self.observer.statuses(&status, now, now);
+        // Before the desk closes: whoever is turned away there takes this one.
         let _ = self.last_status.set(status);
+        self.desk.close();
         tokio::select! {
             biased;
             () = abort.cancelled() => {}

@@ -10,3 +10,4 @@ pub mod world;
 pub use output::Printer;
 pub use tenant::{Outcome, Tenant};
 pub use world::World;
+pub(crate) use world::most_volumes;

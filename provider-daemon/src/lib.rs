@@ -7,6 +7,7 @@ pub mod commands;
 pub mod dev;
 
 use args::{Cli, Command};
+use std::io::Write;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -26,13 +27,22 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sdl(args) => commands::sdl::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Version => {
-            println!("provider-daemon {}", env!("CARGO_PKG_VERSION"));
+            say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
-            clap_complete::generate(shell, &mut command, "provider-daemon", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, "provider-daemon", &mut script);
+            say(&String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Writes to the standard output. A reader that has gone away (`… | head`) ends the output, not the program.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // There is nobody left to tell that the output cannot be written.
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }

@@ -35,12 +35,12 @@ pub struct PricingArgs {
     #[arg(long, default_value = "0.001")]
     pub bid_price_cpu_scale: BigDecimal,
     /// Price of a MiB of memory, per block.
-    #[arg(long, default_value = "0.0005")]
+    #[arg(long, default_value = "0.0002")]
     pub bid_price_memory_scale: BigDecimal,
     /// Price of a MiB of storage, per block; by class: 0.0001,beta2=0.0002.
     #[arg(
         long,
-        default_value = "0.0001,beta1=0.0001,beta2=0.0001,beta3=0.0002,default=0.0001,ram=0.0005"
+        default_value = "0.00001,beta1=0.00001,beta2=0.00001,beta3=0.00002,default=0.00001,ram=0.00005"
     )]
     pub bid_price_storage_scale: String,
     /// Price of an endpoint, per block.

@@ -2,7 +2,8 @@
 
 use super::read_sdl;
 use crate::args::{ExplainArgs, Output};
-use crate::dev::names;
+use crate::dev::{most_volumes, names};
+use crate::say;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Facts};
 use akash_provider_core::engine::reservations::Reservations;
@@ -52,8 +53,8 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
         let verdict = runtime.block_on(provider.verdict(&sdl, group, index))?;
         all_bid &= verdict.would_bid;
         match args.output {
-            Output::Json => println!("{}", serde_json::to_string(&verdict)?),
-            Output::Text => print!("{}", text(&verdict)),
+            Output::Json => say(&(serde_json::to_string(&verdict)? + "\n")),
+            Output::Text => say(&text(&verdict)),
         }
     }
     Ok(if all_bid {
@@ -80,6 +81,7 @@ impl Provider {
         if args.accept_any {
             (attributes, audited) = bidding::accepting_profile(&sdl.groups, names::AUDITOR);
             config.reclamation_window = sdl.reclamation_min_window;
+            config.max_volumes_per_unit = config.max_volumes_per_unit.max(most_volumes(&sdl.groups));
         }
         let inventory = Arc::new(NodeInventory::new(&args.cluster.spec()));
         let usage = LeasedIpUsage {

@@ -2,6 +2,7 @@
 
 use super::read_sdl;
 use crate::args::{Format, SdlArgs, SdlPart};
+use crate::say;
 use akash_provider_core::sdl::Sdl;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -17,10 +18,10 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     match args.what {
-        SdlPart::Manifest => print!("{}", formatted(&sdl.manifest, args.output)?),
-        SdlPart::Groups => print!("{}", formatted(&sdl.groups, args.output)?),
-        SdlPart::Hash => println!("{}", hex(&sdl.hash)?),
-        SdlPart::Validate => println!("valid: {}", outline(&sdl)?),
+        SdlPart::Manifest => say(&formatted(&sdl.manifest, args.output)?),
+        SdlPart::Groups => say(&formatted(&sdl.groups, args.output)?),
+        SdlPart::Hash => say(&(hex(&sdl.hash)? + "\n")),
+        SdlPart::Validate => say(&format!("valid: {}\n", outline(&sdl)?)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,10 @@
 //! What `dev` prints: one line per transition, for people or as JSON.
 
 use crate::args::Output;
-use akash_provider_core::types::{DeploymentId, Event};
+use crate::say;
+use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -13,6 +14,8 @@ pub struct Printer {
     output: Output,
     started: Instant,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
+    /// Leases that run with their newest manifest and that nobody has closed: only there is bad health news.
+    settled: Mutex<BTreeSet<LeaseId>>,
 }
 
 /// A transition in words.
@@ -30,6 +33,7 @@ impl Printer {
             output,
             started: Instant::now(),
             names: Mutex::default(),
+            settled: Mutex::default(),
         }
     }
 
@@ -43,8 +47,41 @@ impl Printer {
     /// One event of the provider.
     pub fn event(&self, event: &Event) {
         let Some(line) = line(event) else { return };
+        if !self.is_news(event) && self.is_text() {
+            return;
+        }
         let body = serde_json::to_value(event).unwrap_or(Value::Null);
         self.print(&line.deployment, line.what, &line.detail, body);
+    }
+
+    /// A workload that starts, or that its tenant has closed, is unhealthy and that is as it must be.
+    fn is_news(&self, event: &Event) -> bool {
+        match event {
+            Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),
+            Event::HealthChanged { lease, health } if health == "good" => {
+                if let Ok(mut settled) = self.settled.lock() {
+                    settled.insert(lease.clone());
+                }
+            }
+            Event::HealthChanged { lease, .. } => {
+                return self.settled.lock().is_ok_and(|mut all| all.remove(lease));
+            }
+            // Every other fact is news of its own.
+            _ => {}
+        }
+        true
+    }
+
+    fn unsettle(&self, id: &DeploymentId) {
+        if let Ok(mut settled) = self.settled.lock() {
+            settled.retain(|lease| lease.deployment() != id);
+        }
+    }
+
+    /// A tenant closes its deployment.
+    pub fn closing(&self, id: &DeploymentId) {
+        self.unsettle(id);
+        self.tenant(id, "closed", "by the tenant");
     }
 
     /// One thing a tenant did.
@@ -60,18 +97,18 @@ impl Printer {
     /// A line that belongs to no deployment.
     pub fn note(&self, text: &str) {
         match self.output {
-            Output::Text => println!("{text}"),
-            Output::Json => println!(
-                "{}",
-                json!({ "event": "note", "at_ms": self.at_ms(), "text": text })
-            ),
+            Output::Text => say(&format!("{text}\n")),
+            Output::Json => {
+                let note = json!({ "event": "note", "at_ms": self.at_ms(), "text": text });
+                say(&format!("{note}\n"));
+            }
         }
     }
 
     /// A JSON object of its own; nothing for people.
     pub fn object(&self, value: &Value) {
         if self.output == Output::Json {
-            println!("{value}");
+            say(&format!("{value}\n"));
         }
     }
 
@@ -90,7 +127,11 @@ impl Printer {
         let (name, since) = named.unwrap_or_else(|| (id.dseq.to_string(), self.started));
         let since = since.elapsed();
         match self.output {
-            Output::Text => println!("{:>8.2}s  {name:<22} {what:<17} {detail}", since.as_secs_f64()),
+            Output::Text => {
+                let since = since.as_secs_f64();
+                let line = format!("{since:>8.2}s  {name:<22} {what:<17} {detail}");
+                say(&format!("{}\n", line.trim_end()));
+            }
             Output::Json => {
                 if let Some(object) = body.as_object_mut() {
                     object.insert("at_ms".to_owned(), json!(self.at_ms()));
@@ -98,7 +139,7 @@ impl Printer {
                     object.insert("name".to_owned(), json!(name));
                     object.insert("deployment".to_owned(), json!(id.to_string()));
                 }
-                println!("{body}");
+                say(&format!("{body}\n"));
             }
         }
     }

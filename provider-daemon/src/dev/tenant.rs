@@ -1,7 +1,7 @@
 //! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
 
 use super::{Printer, World, names};
-use akash_provider_core::cluster::Health;
+use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::RefusalKind;
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::market::TenantMsg;
@@ -164,7 +164,7 @@ impl Tenant {
             if bids.len() == orders.len() {
                 return Ok(bids);
             }
-            let status = self.world.handle.status().await;
+            let status = self.world.status();
             if let Some(decline) = status.recent_declines.iter().find(|d| orders.contains(&d.order)) {
                 outcome.declined = true;
                 bail!("declined ({}): {}", decline.reason, decline.message);
@@ -218,11 +218,32 @@ impl Tenant {
     }
 
     async fn all_run(&self, leases: &[LeaseId], generation: u64) -> bool {
-        let status = self.world.handle.status().await;
-        leases.iter().all(|lease| {
+        let status = self.world.status();
+        let known = leases.iter().all(|lease| {
             let info = status.leases.iter().find(|l| l.lease == *lease);
             info.is_some_and(|l| l.generation >= generation && l.health == Health::Good)
-        })
+        });
+        known && self.all_serve(leases).await
+    }
+
+    async fn nothing_runs(&self, leases: &[LeaseId]) -> bool {
+        for lease in leases {
+            if self.world.cluster.lease_status(lease).await.is_ok() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The provider may know an update as deployed and its health not yet; the cluster knows.
+    async fn all_serve(&self, leases: &[LeaseId]) -> bool {
+        for lease in leases {
+            match self.world.cluster.lease_status(lease).await {
+                Ok(status) if status.services.values().all(|s| s.available >= s.total) => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
     }
 
     async fn update(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
@@ -249,19 +270,18 @@ impl Tenant {
     }
 
     async fn close(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
+        self.printer.closing(&self.id);
         let closed = self
             .world
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
         closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
-        self.printer.tenant(&self.id, "closed", "by the tenant");
         self.until("everything released", || async {
-            let status = self.world.handle.status().await;
-            let contents = self.world.cluster.contents();
-            let gone = |l: &LeaseId| {
-                !status.leases.iter().any(|s| s.lease == *l) && !contents.running.contains_key(l)
-            };
-            leases.iter().all(gone)
+            let status = self.world.status();
+            let gone = leases
+                .iter()
+                .all(|l| !status.leases.iter().any(|s| s.lease == *l));
+            gone && self.nothing_runs(leases).await
         })
         .await
     }

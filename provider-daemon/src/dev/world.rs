@@ -6,6 +6,7 @@ use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::memory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
 use akash_provider_core::market::MarketConfig;
@@ -19,8 +20,12 @@ use anyhow::{Context, anyhow};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// How often the provider is asked for its status.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub struct World {
     pub handle: ProviderHandle,
     /// Time between blocks.
     pub block_time: Duration,
+    status: watch::Receiver<Arc<Status>>,
     running: JoinHandle<Result<(), Error>>,
     helpers: Vec<JoinHandle<()>>,
     background: CancellationToken,
@@ -68,6 +74,8 @@ impl World {
             leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
             shell: true,
         });
+        // Healthy with the next block, so that one sees it start.
+        cluster.set_start_ticks(1);
         let source = Arc::new(MemoryInventorySource::new());
         let bus = Arc::new(LocalBus::new());
         let inventory: Arc<NodeInventory> = Arc::new(NodeInventory::new(&hardware.spec()));
@@ -91,18 +99,27 @@ impl World {
             &background,
         ));
         let running = tokio::spawn(provider.run_until(shutdown, abort));
+        let (watcher, status) = watch_status(&handle, &background);
+        helpers.push(watcher);
         let block_time = args.block_time;
         let world = Self {
             chain,
             cluster,
             handle,
             block_time,
+            status,
             running,
             helpers,
             background,
         };
         world.handle.wait_ready().await?;
         Ok(world)
+    }
+
+    /// The provider's newest status, asked for once for all tenants: each of them asking would keep it from work.
+    #[must_use]
+    pub fn status(&self) -> Arc<Status> {
+        self.status.borrow().clone()
     }
 
     /// What is left of leases, bids, reservations, hostnames and workloads, one line each.
@@ -187,8 +204,18 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
             .iter()
             .filter_map(|(_, sdl)| sdl.reclamation_min_window)
             .max();
+        config.max_volumes_per_unit = config
+            .max_volumes_per_unit
+            .max(most_volumes(sdls.iter().flat_map(|(_, sdl)| &sdl.groups)));
     }
     Ok(config)
+}
+
+/// Volumes of the unit that has the most of them.
+pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
+    let units = groups.into_iter().flat_map(|g| &g.resources);
+    let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 fn market(
@@ -236,6 +263,25 @@ async fn update(inventory: &Arc<NodeInventory>, cluster: &MemoryCluster) -> Inve
         placements: Vec::new(),
         leased_ips,
     }
+}
+
+fn watch_status(
+    handle: &ProviderHandle,
+    background: &CancellationToken,
+) -> (JoinHandle<()>, watch::Receiver<Arc<Status>>) {
+    let (handle, background) = (handle.clone(), background.clone());
+    let (sender, status) = watch::channel(Arc::default());
+    let asking = async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = background.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            sender.send_replace(Arc::new(handle.status().await));
+        }
+    };
+    (tokio::spawn(asking), status)
 }
 
 async fn print_facts(
