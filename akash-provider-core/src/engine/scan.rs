@@ -128,23 +128,23 @@ impl Engine {
                 None => {}
             };
         }
-        match (snapshot, workloads) {
-            (Some(Ok(snapshot)), Some(Ok(workloads))) => {
-                let wrong = self.snapshot_problem(&snapshot);
-                match wrong {
-                    Some(message) => self.scan_failed(&lagging(message)),
-                    None => self.scan_succeeded(Some(&snapshot), workloads, dry_run),
-                }
-            }
-            (Some(Err(failure)), workloads) => {
+        let usable = snapshot
+            .unwrap_or_else(|| Err(lagging("nobody answered".to_owned())))
+            .and_then(|snapshot| match self.snapshot_problem(&snapshot) {
+                Some(message) => Err(lagging(message)),
+                None => Ok(snapshot),
+            });
+        match (usable, workloads) {
+            (Ok(snapshot), Some(Ok(workloads))) => self.scan_succeeded(Some(&snapshot), workloads, dry_run),
+            (Err(failure), workloads) => {
                 // The cluster's half is worth having by itself.
-                if let (Some(Ok(workloads)), false) = (workloads, self.cluster_known) {
+                if let (Some(Ok(workloads)), false) = (workloads, dry_run) {
                     self.apply_workloads(workloads);
                 }
                 self.scan_failed(&failure);
             }
-            (_, Some(Err(failure))) => self.scan_failed(&failure),
-            (_, None) | (None, _) => {}
+            (Ok(_), Some(Err(failure))) => self.scan_failed(&failure),
+            (Ok(_), None) => {}
         }
     }
 

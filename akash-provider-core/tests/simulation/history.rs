@@ -31,7 +31,8 @@ pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
 /// Orders that were declined for want of room.
 fn without_room(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
-    let full = declines.filter(|d| d.reason == "insufficient_capacity");
+    // What could not be decided is decided anew by who asks again.
+    let full = declines.filter(|d| matches!(d.reason.as_str(), "insufficient_capacity" | "unknown"));
     full.map(|d| d.order.clone()).collect()
 }
 
@@ -317,19 +318,29 @@ impl World {
         self.settle()?;
         let continued = self.engine.status(self.now());
         let mut full = without_room(&continued);
+        full.extend(self.rest(|r| r.due()));
         let before = self.rest(|r| r.essence(&full));
+        let orders = self.rest(|r| r.orders());
         self.trace.line(|| "rebuilt".to_owned());
         self.start()?;
         self.inventory()?;
         self.chain.connect(0);
         self.drain()?;
         full.extend(without_room(&self.engine.status(self.now())));
+        full.extend(self.rest(|r| r.due()));
         let is_full = |line: &&String| full.iter().any(|o| line.contains(&format!(" {o} ")));
+        // Whoever starts anew asks the breaker anew, so what one holds back the other may end.
         let ending = continued.leases.iter().filter(|l| l.ending.is_some());
-        let ending: Vec<String> = ending.map(|l| format!("lease {} ", l.lease)).collect();
-        let before: BTreeSet<_> = before.iter().filter(|l| !is_full(l)).cloned().collect();
+        let mut ending: Vec<String> = ending.map(|l| format!("{}", l.lease.order)).collect();
+        // And who starts anew looks at the money anew: what has run out ends.
+        ending.extend(self.rest(|r| r.over()));
+        // Nor is an order that came meanwhile part of what was left.
+        ending.extend(self.rest(|r| r.orders()).difference(&orders).cloned());
+        let ends = |line: &&String| ending.iter().any(|order| line.contains(order.as_str()));
+        let before = before.iter().filter(|l| !is_full(l) && !ends(l));
+        let before: BTreeSet<_> = before.cloned().collect();
         let mut after = self.rest(|r| r.essence(&full));
-        after.retain(|line| !ending.iter().any(|e| line.starts_with(e)));
+        after.retain(|line| !ends(&line));
         ensure("recover_equals_continue", before == after, || {
             let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
             format!(

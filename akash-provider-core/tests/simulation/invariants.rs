@@ -9,7 +9,7 @@ use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::engine::{Call, Leadership, Status};
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{
-    Bid, BidId, BidState, CloseReason, Height, LeaseId, Msg, OrderId, OrderState,
+    Bid, BidId, BidState, CloseReason, Height, LeaseId, LeaseState, Msg, OrderId, OrderState,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -124,6 +124,11 @@ impl Deed<'_> {
         })
     }
 
+    fn is_reclaiming(&self, id: &LeaseId) -> bool {
+        let record = self.market.lease(id);
+        record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
+    }
+
     fn no_close_because_a_query_failed(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         if self.market.lease(id).is_none_or(|r| !r.lease.state.is_live()) {
             return Ok(());
@@ -136,8 +141,9 @@ impl Deed<'_> {
                     let limit = self.config.unhealthy_limit;
                     unwell.zip(limit).is_some_and(|(unwell, limit)| unwell >= limit)
                 }
-                // Of a bid: see halted_chain_expires_nothing.
-                _ => !self.told.leases.contains(id),
+                // Of a bid: see halted_chain_expires_nothing. Of a lease: an end that was announced on the chain
+                // before a restart is carried out.
+                _ => !self.told.leases.contains(id) || self.is_reclaiming(id),
             };
         ensure("no_close_because_a_query_failed", justified, || {
             let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
@@ -413,17 +419,37 @@ impl Rest<'_> {
 }
 
 impl Rest<'_> {
+    /// All orders in the blocks that were told.
+    pub(crate) fn orders(&self) -> BTreeSet<String> {
+        let told = self.market.orders().filter(|o| o.created_at <= self.told.height);
+        told.map(|o| o.id.to_string()).collect()
+    }
+
+    /// Orders of leases that are over.
+    pub(crate) fn over(&self) -> Vec<String> {
+        let over = self.market.leases().filter(|r| !r.lease.state.is_live());
+        over.map(|r| r.lease.id.order.to_string()).collect()
+    }
+
+    /// Orders with bids of ours whose time is up, or nearly: their clock may have started some blocks after
+    /// their block, behind a transaction of unknown outcome.
+    pub(crate) fn due(&self) -> BTreeSet<OrderId> {
+        let limit = self.config.bid_timeout;
+        let soon = self.told.block_time.plus(Duration::from_secs(120));
+        let is_due = |b: &&Bid| {
+            let at = self.market.block_time(b.created_at).zip(limit);
+            at.is_some_and(|(at, limit)| at.plus(limit) <= soon)
+        };
+        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        ours.filter(is_due).map(|b| b.id.order.clone()).collect()
+    }
+
     /// What two engines that know the same world must agree on, one line each. A bid whose time is up may be
     /// seen a block earlier by one than by the other; what finds room (`full`: what does not) depends on the
     /// order in which the others were placed.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
-        let limit = self.config.bid_timeout;
-        let is_due = |b: &&Bid| {
-            let at = self.market.block_time(b.created_at).zip(limit);
-            at.is_some_and(|(at, limit)| at.plus(limit) <= self.told.block_time)
-        };
-        let due = self.open_bids().filter(is_due).map(|b| &b.id.order);
-        let left_out: BTreeSet<&OrderId> = due.chain(full).collect();
+        let due = self.due();
+        let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();
         let status = self.status;
         let orders = status.orders.iter().filter(|o| !left_out.contains(&o.order));
         let reserved = reservations(status).filter(|r| !left_out.contains(&r.order));

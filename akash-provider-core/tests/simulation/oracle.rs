@@ -180,7 +180,10 @@ impl Told {
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
             }
-            (_, Completion::Workloads(Ok(Workloads { deployments, .. }))) => {
+            // A list that comes while a scan still waits for the chain's half counts with that half.
+            (_, Completion::Workloads(Ok(Workloads { deployments, .. })))
+                if !self.calls.values().any(|c| matches!(c, Call::FetchSnapshot)) =>
+            {
                 self.recorded.extend(deployments.iter().map(|d| d.lease.clone()));
             }
             _ => {}
