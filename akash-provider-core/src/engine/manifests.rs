@@ -176,10 +176,37 @@ impl Engine {
             return refuse(RefusalKind::Hostname, message);
         }
         let names = hosts::custom_hosts(group);
+        if let Some(name) = self.foreign_automatic(&lease.id, group, &names) {
+            let message =
+                format!("hostname `{name}` is under the provider's own domain; list a name of yours");
+            return refuse(RefusalKind::Hostname, message);
+        }
         if let Err(error) = self.hostnames.can_reserve(&names, lease.id.owner()) {
             return refuse(RefusalKind::Hostname, error.to_string());
         }
         Ok(())
+    }
+
+    /// A listed name under the domain of automatic hostnames that is not this lease's own automatic one: it
+    /// would take over another tenant's address.
+    fn foreign_automatic<'n>(
+        &self,
+        lease: &LeaseId,
+        group: &Group,
+        names: &'n [String],
+    ) -> Option<&'n String> {
+        let domain = self.config.static_hosts_domain.as_deref()?.to_ascii_lowercase();
+        let below = |name: &&String| {
+            let stem = name.strip_suffix(domain.as_str());
+            stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
+        };
+        let own = |name: &&String| {
+            group
+                .services
+                .iter()
+                .any(|s| format!("{}.{domain}", lease.ingress_label(&s.name)) == **name)
+        };
+        names.iter().filter(below).find(|name| !own(name))
     }
 
     /// A manifest may come before the lease's own event.

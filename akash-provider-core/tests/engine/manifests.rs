@@ -154,6 +154,20 @@ fn a_recorded_manifest_keeps_its_names_over_a_crash_before_they_are_declared() {
 }
 
 #[test]
+fn nobody_lists_a_name_under_the_domain_of_automatic_ones() {
+    let mut config = settings();
+    config.static_hosts_domain = Some("ingress.example".to_owned());
+    let mut world = World::with(config);
+    let victim = world.running(1, &web());
+    let automatic = format!("{}.ingress.example", victim.ingress_label("web"));
+    let sdl = hosted("web", &[automatic.as_str()]);
+    world.lease(2, &sdl);
+    assert_eq!(kind(world.submit(2, &sdl)), Some(RefusalKind::Hostname));
+    let declared = &world.cluster[&victim].hostnames;
+    assert!(declared.iter().any(|h| h.hostname == automatic), "{declared:?}");
+}
+
+#[test]
 fn names_move_within_a_tenant_by_command() {
     let mut world = World::new();
     let old = world.running(1, &hosted("web", &["a.example"]));

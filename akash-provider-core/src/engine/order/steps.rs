@@ -1,0 +1,577 @@
+//! The steps of an order: what each input does in each phase.
+//!
+//! Length: one machine, read from top to bottom; every input has its function, and every phase is named in it.
+
+use super::{Action, BID_ATTEMPTS, End, Input, Order, Phase, READ_ATTEMPTS};
+use crate::bidding::{self, Decline};
+use crate::engine::backoff;
+use crate::engine::cx::Cx;
+use crate::engine::effect::Call;
+use crate::error::Failure;
+use crate::pricing::{PRICE_PRECISION, PriceRequest};
+use crate::types::{
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed,
+    OrderState, ResourceUnit, TxError, TxOutcome,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a close that may not be sent yet asks again.
+const CLOSE_RECHECK: Duration = Duration::from_secs(5);
+
+impl Order {
+    fn bid_id(&self, cx: &Cx<'_>) -> BidId {
+        BidId {
+            order: self.id.clone(),
+            provider: cx.config.provider.clone(),
+        }
+    }
+
+    /// One step.
+    #[must_use]
+    pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        match input {
+            Input::Fetched(result) => self.fetched(cx, result, out),
+            Input::Judged(result) => self.judged(result, out),
+            Input::Reserved(result) => self.reserved(result, out),
+            Input::Priced(result) => self.priced(cx, result, out),
+            Input::Tx(result) => self.sent(cx, result, out),
+            Input::Found(result) => self.found(cx, result, out),
+            Input::BidSeen => self.bid_seen(cx, out),
+            Input::BidClosed => self.bid_over(out),
+            Input::OrderClosed => self.order_over(cx, out),
+            Input::Lost => self.end(End::Lost, out),
+            // The reservation goes to the lease.
+            Input::Won => Self {
+                phase: Phase::Done(End::Won),
+                ..self
+            },
+            Input::Doubt => self.doubt(cx, out),
+            Input::Wake => self.wake(cx, out),
+            Input::Shutdown if self.may_have_bid() => self,
+            Input::Shutdown => self.end(End::Stopped, out),
+        }
+    }
+
+    fn fetched(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<Option<Arc<types::Order>>, Failure>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        let Phase::Looking { retry_at: None } = self.phase else {
+            return self.unexpected(out);
+        };
+        match result {
+            Ok(Some(order)) if order.state == OrderState::Open => {
+                self.order = Some(order);
+                self.attempts = 0;
+                out.push(Action::Judge);
+                self.goto(Phase::Judging)
+            }
+            Ok(Some(_)) => self.end(End::OrderClosed, out),
+            // The event says it is there; a node that does not know it yet lags.
+            Ok(None) => self.look_again(cx, "the node does not know the order yet", out),
+            Err(failure) if failure.transient => self.look_again(cx, &failure.message, out),
+            Err(failure) => self.decline(
+                Decline::Unknown {
+                    message: failure.message,
+                },
+                out,
+            ),
+        }
+    }
+
+    fn look_again(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
+        self.attempts += 1;
+        if self.attempts >= READ_ATTEMPTS {
+            return self.decline(
+                Decline::Unknown {
+                    message: why.to_owned(),
+                },
+                out,
+            );
+        }
+        let retry_at = self.retry_at(cx);
+        self.goto(Phase::Looking { retry_at })
+    }
+
+    fn judged(self, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
+        let Phase::Judging = self.phase else {
+            return self.unexpected(out);
+        };
+        match result {
+            Ok(()) => {
+                out.push(Action::Reserve);
+                self.goto(Phase::Reserving)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    fn reserved(mut self, result: Result<Arc<Vec<ResourceUnit>>, Decline>, out: &mut Vec<Action>) -> Self {
+        let Phase::Reserving = self.phase else {
+            return self.unexpected(out);
+        };
+        match result {
+            Ok(units) => {
+                self.units = Some(units);
+                self.ask_price(out)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    fn ask_price(self, out: &mut Vec<Action>) -> Self {
+        let Some(order) = &self.order else {
+            return self.unexpected(out);
+        };
+        out.push(Action::Call(Call::CalculatePrice(PriceRequest {
+            owner: self.id.owner().clone(),
+            group: Arc::clone(&order.spec),
+            allocated: self.units.clone(),
+            precision: PRICE_PRECISION,
+        })));
+        self.goto(Phase::Pricing { retry_at: None })
+    }
+
+    fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Pricing { retry_at: None } = self.phase else {
+            return self.unexpected(out);
+        };
+        let price = match result {
+            Ok(price) => price,
+            Err(failure) => {
+                self.attempts += 1;
+                if !failure.transient || self.attempts >= READ_ATTEMPTS {
+                    return self.decline(
+                        Decline::Price {
+                            message: failure.message,
+                        },
+                        out,
+                    );
+                }
+                let retry_at = self.retry_at(cx);
+                return self.goto(Phase::Pricing { retry_at });
+            }
+        };
+        let Some(maximum) = self.order.as_ref().and_then(|o| o.spec.max_price()) else {
+            let problem = "its units have no common price".to_owned();
+            return self.decline(Decline::InvalidGroup { problem }, out);
+        };
+        match bidding::check_price(&price, &maximum) {
+            Ok(()) => {
+                self.price = Some(price);
+                self.attempts = 0;
+                self.bid(cx, out)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    /// Sends the bid, if we may.
+    fn bid(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        let (Some(price), true) = (&self.price, cx.may_write()) else {
+            return self.goto(Phase::Ready { retry_at: None });
+        };
+        out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
+            id: self.bid_id(cx),
+            price: price.clone(),
+            deposit: cx.config.bid_deposit.clone(),
+            resources_offer: self.units.as_deref().cloned().unwrap_or_default(),
+            reclamation_window: cx.config.reclamation_window,
+        })));
+        self.goto(Phase::Bidding { ending: None })
+    }
+
+    fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Bidding { ending } => self.bid_sent(cx, result, ending, out),
+            Phase::Closing {
+                retry_at: None,
+                ending,
+            } => match result {
+                Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
+                Ok(TxOutcome::Rejected { .. }) => self.check_landed(cx, Some(ending), out),
+                // Look at the bid once the transaction can no longer land; closing twice is harmless.
+                Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
+                    expires,
+                    ending: Some(ending),
+                    again_after: expires,
+                }),
+                Err(_) => {
+                    self.attempts += 1;
+                    let retry_at = self.retry_at(cx);
+                    self.goto(Phase::Closing { retry_at, ending })
+                }
+            },
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn bid_sent(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<TxOutcome, Failure>,
+        ending: Option<End>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        match (result, ending) {
+            (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
+            (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
+            // An earlier transaction has landed, whatever became of this one.
+            (_, ending) if self.landed => self.check_landed(cx, ending, out),
+            (Ok(TxOutcome::Unknown { expires }), ending) => {
+                self.attempts += 1;
+                self.may_land = self.may_land.max(Some(expires));
+                let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
+                let again_after = if last { expires } else { cx.now.block_time };
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after,
+                })
+            }
+            (
+                Ok(TxOutcome::Rejected {
+                    error: TxError::BidExists,
+                    ..
+                }),
+                ending,
+            ) => self.check_landed(cx, ending, out),
+            // This one is nothing, but an earlier one may still land.
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_may_land(cx).is_some() => {
+                let expires = self.earlier_may_land(cx).unwrap_or_default();
+                let again_after = expires;
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after,
+                })
+            }
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
+            (
+                Ok(TxOutcome::Rejected {
+                    error: TxError::OrderNotOpen,
+                    ..
+                }),
+                None,
+            ) => self.end(End::OrderClosed, out),
+            (Ok(TxOutcome::Rejected { code, log, .. }), None) => self.decline(
+                Decline::Refused {
+                    message: format!("{code}: {log}"),
+                },
+                out,
+            ),
+            (Err(failure), None) => {
+                self.attempts += 1;
+                if !failure.transient || self.attempts >= READ_ATTEMPTS {
+                    return self.decline(
+                        Decline::Unknown {
+                            message: failure.message,
+                        },
+                        out,
+                    );
+                }
+                let retry_at = self.retry_at(cx);
+                self.goto(Phase::Ready { retry_at })
+            }
+        }
+    }
+
+    fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        self.may_land.filter(|expires| *expires >= cx.now.block_time)
+    }
+
+    /// The bid is on the chain since about now.
+    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
+        if let Some(price) = &self.price {
+            out.push(Action::Publish(Event::BidPlaced {
+                bid: self.bid_id(cx),
+                price: price.clone(),
+            }));
+        }
+        self.attempts = 0;
+        self.landed = true;
+        self.clock_from = cx.config.bid_timeout.map(|_| height);
+        let deadline = self.bid_deadline(cx);
+        self.goto(Phase::Open { deadline })
+    }
+
+    fn check_landed(mut self, cx: &Cx<'_>, ending: Option<End>, out: &mut Vec<Action>) -> Self {
+        self.landed = true;
+        self.check(cx, ending, BlockTime::default(), out)
+    }
+
+    fn check(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime, out: &mut Vec<Action>) -> Self {
+        self.attempts = 0;
+        out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
+        self.goto(Phase::Checking {
+            retry_at: None,
+            ending,
+            expires,
+        })
+    }
+
+    fn found(mut self, cx: &Cx<'_>, result: Result<Observed<Bid>, Failure>, out: &mut Vec<Action>) -> Self {
+        let Phase::Checking {
+            retry_at: None,
+            ending,
+            expires,
+        } = self.phase.clone()
+        else {
+            return self.unexpected(out);
+        };
+        let (bid, height) = match result {
+            Ok(seen) => (seen.value, seen.height),
+            Err(_) => return self.check_again(cx, ending, expires),
+        };
+        self.landed |= bid.is_some();
+        match (bid.as_ref().map(|b| b.state), ending) {
+            (Some(BidState::Open), None) => {
+                self.price = bid.map(|b| b.price);
+                self.opened(cx, height, out)
+            }
+            (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
+            (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
+            (Some(BidState::Lost), _) => self.end(End::Lost, out),
+            // The lease's own event or the next snapshot hands it over; until then the reservation stays.
+            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
+            // Not found is evidence only where the bid never showed, the reading is not older than what was
+            // processed, and nothing can land any more: the transaction has expired, or the order is over.
+            (None, ending)
+                if !self.landed && height >= cx.height && self.cannot_land(cx, ending.as_ref(), expires) =>
+            {
+                let message = "the bid's transaction expired without landing".to_owned();
+                self.end(
+                    ending.unwrap_or_else(|| End::Declined(Box::new(Decline::Unknown { message }))),
+                    out,
+                )
+            }
+            (None, ending) => self.check_again(cx, ending, expires),
+        }
+    }
+
+    fn cannot_land(&self, cx: &Cx<'_>, ending: Option<&End>, expires: BlockTime) -> bool {
+        cx.now.block_time > expires || ending == Some(&End::OrderClosed)
+    }
+
+    fn check_again(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime) -> Self {
+        self.attempts += 1;
+        let retry_at = self.retry_at(cx);
+        self.goto(Phase::Checking {
+            retry_at,
+            ending,
+            expires,
+        })
+    }
+
+    fn close(self, cx: &Cx<'_>, ending: End, out: &mut Vec<Action>) -> Self {
+        if !cx.may_close || cx.stopping {
+            let retry_at = Some(cx.now.mono.plus(CLOSE_RECHECK));
+            return self.goto(Phase::Closing { retry_at, ending });
+        }
+        let reason = CloseReason::Unspecified;
+        out.push(Action::Call(Call::Broadcast(Msg::CloseBid {
+            id: self.bid_id(cx),
+            reason,
+        })));
+        self.goto(Phase::Closing {
+            retry_at: None,
+            ending,
+        })
+    }
+
+    fn bid_seen(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            // Its own completion follows.
+            Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
+                Self { landed: true, ..self }
+            }
+            Phase::Unsure { ending: None, .. } => self.check_landed(cx, None, out),
+            Phase::Unsure {
+                ending: Some(ending), ..
+            } => self.close(cx, ending, out),
+            // Another instance with our key bid first: take its bid over.
+            Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
+            // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn bid_over(self, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Bidding { ending } | Phase::Unsure { ending, .. } | Phase::Checking { ending, .. } => {
+                self.end(ending.unwrap_or(End::BidClosed), out)
+            }
+            Phase::Closing { ending, .. } => self.end(ending, out),
+            Phase::Open { .. } => self.end(End::BidClosed, out),
+            // A bid of ours that this machine did not send: there will never be another.
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. } => self.end(End::BidClosed, out),
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn order_over(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase.clone() {
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. } => self.end(End::OrderClosed, out),
+            Phase::Bidding { ending } => self.goto(Phase::Bidding {
+                ending: Some(ending.unwrap_or(End::OrderClosed)),
+            }),
+            Phase::Unsure { expires, ending, .. } => {
+                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                self.goto(Phase::Unsure {
+                    expires,
+                    ending,
+                    again_after: expires,
+                })
+            }
+            Phase::Checking {
+                retry_at,
+                ending,
+                expires,
+            } => {
+                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                self.goto(Phase::Checking {
+                    retry_at,
+                    ending,
+                    expires,
+                })
+            }
+            // The chain closes the bid with the order; look, so that no deposit stays locked.
+            Phase::Open { .. } => self.check_landed(cx, Some(End::OrderClosed), out),
+            Phase::Closing { .. } => self,
+            Phase::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn doubt(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match self.phase {
+            Phase::Open { .. } => self.check_landed(cx, None, out),
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self,
+        }
+    }
+
+    fn wake(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        let due = |at: Option<Mono>| at.is_some_and(|at| at <= cx.now.mono);
+        match self.phase.clone() {
+            Phase::Looking { retry_at } if due(retry_at) => {
+                out.push(Action::Call(Call::FetchOrder(self.id.clone())));
+                self.goto(Phase::Looking { retry_at: None })
+            }
+            Phase::Pricing { retry_at } if due(retry_at) => self.ask_price(out),
+            Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
+            Phase::Unsure {
+                expires,
+                ending,
+                again_after,
+            } if cx.now.block_time > again_after => {
+                // An unknown bid may be sent again at once: the chain takes one bid ever.
+                if ending.is_none() && again_after < expires && cx.may_write() && self.price.is_some() {
+                    return self.bid(cx, out);
+                }
+                self.check(cx, ending, expires, out)
+            }
+            Phase::Checking {
+                retry_at,
+                ending,
+                expires,
+            } if due(retry_at) => {
+                out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
+                self.goto(Phase::Checking {
+                    retry_at: None,
+                    ending,
+                    expires,
+                })
+            }
+            Phase::Open {
+                deadline: Some(deadline),
+            } if deadline <= cx.now.block_time => self.open_due(cx, out),
+            Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Reserving
+            | Phase::Pricing { .. }
+            | Phase::Ready { .. }
+            | Phase::Bidding { .. }
+            | Phase::Unsure { .. }
+            | Phase::Checking { .. }
+            | Phase::Open { .. }
+            | Phase::Closing { .. }
+            | Phase::Done(_) => self,
+        }
+    }
+
+    fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if self.clock_from.is_none() {
+            return self.close(cx, End::BidTimeout, out);
+        }
+        let deadline = self.bid_deadline(cx);
+        self.goto(Phase::Open { deadline })
+    }
+
+    /// When an open bid is taken back, or is looked at again because its block has no time yet.
+    fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
+        let now = cx.now.block_time;
+        let timeout = cx.config.bid_timeout?;
+        if self.clock_from.take_if(|from| *from <= cx.height).is_some() {
+            return Some(now.plus(timeout));
+        }
+        Some(now.plus(Duration::from_millis(1)))
+    }
+
+    fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
+        self.end(End::Declined(Box::new(decline)), out)
+    }
+
+    fn end(self, end: End, out: &mut Vec<Action>) -> Self {
+        if let Phase::Done(_) = self.phase {
+            return self.unexpected(out);
+        }
+        if self.holds_reservation() {
+            out.push(Action::Unreserve);
+        }
+        self.goto(Phase::Done(end))
+    }
+
+    fn retry_at(&self, cx: &Cx<'_>) -> Option<Mono> {
+        Some(cx.now.mono.plus(backoff::after(self.attempts.saturating_sub(1))))
+    }
+
+    fn goto(mut self, phase: Phase) -> Self {
+        self.phase = phase;
+        self
+    }
+
+    fn unexpected(self, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Unexpected);
+        self
+    }
+}
