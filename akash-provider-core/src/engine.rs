@@ -201,11 +201,11 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is due; block-time deadlines come with the blocks by themselves.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        let own = [
-            self.timers.next_mono(),
-            self.scan.deadline(),
-            self.orders.retry_deadline(),
-        ];
+        // What cannot be done now has no deadline, or whoever waits for it would never sleep.
+        let running = self.lifecycle != Lifecycle::Shutdown;
+        let scan = self.scan.deadline().filter(|_| running && self.chain_known);
+        let retry = self.orders.retry_deadline().filter(|_| running);
+        let own = [self.timers.next_mono(), scan, retry];
         own.into_iter().flatten().min()
     }
 
@@ -337,6 +337,8 @@ impl Engine {
             self.drive_deployment(&id, deployment::Input::Shutdown);
         }
         self.refuse_scans();
+        // What may no longer be started has no deadline either.
+        self.wake_everything();
     }
 }
 

@@ -168,18 +168,31 @@ impl Engine {
             .into_iter()
             .filter(|h| ours(&h.lease))
             .collect();
+        let mut unwanted = BTreeMap::<LeaseId, Vec<String>>::new();
         for declared in hostnames {
             // Automatic names follow from their lease and are claimed by nobody.
             if self.is_automatic(&declared.hostname) {
                 continue;
             }
-            // What is in hand has its claims; the list may be older than they are.
-            let in_hand = self.workload(&declared.lease).and_then(Workload::deployment);
-            if in_hand.is_some() {
+            // What is in hand has its claims; the list may be older than they are. A name it no longer wants
+            // goes, however it came to stay.
+            if let Some(desired) = self.workload(&declared.lease).and_then(Workload::deployment) {
+                if !desired.hostnames.iter().any(|h| h.hostname == declared.hostname) {
+                    unwanted
+                        .entry(declared.lease)
+                        .or_default()
+                        .push(declared.hostname);
+                }
                 continue;
             }
             if self.hostnames.holder(&declared.hostname).is_none() {
                 self.hostnames.adopt(&declared.hostname, &declared.lease);
+            }
+        }
+        for (id, names) in unwanted {
+            let deployment = self.workload(&id).and_then(Workload::deployment).map(Arc::clone);
+            if let Some(deployment) = deployment {
+                self.drive_workload(&id, Input::Desire(deployment, names));
             }
         }
         let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();

@@ -264,7 +264,7 @@ impl Workload {
     #[must_use]
     pub fn mono_deadline(&self, cx: &Cx<'_>) -> Option<Mono> {
         let cluster = match self.cluster {
-            ClusterLane::Retry(at) => Some(at),
+            ClusterLane::Retry(at) => (!cx.stopping).then_some(at),
             ClusterLane::Idle | ClusterLane::Deploying(_) | ClusterLane::TearingDown | ClusterLane::Gone => {
                 None
             }

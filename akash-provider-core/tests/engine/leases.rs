@@ -101,7 +101,7 @@ fn w5_a_lease_being_reclaimed_is_still_served() {
 fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
-    world.fail = Some(is_deploy);
+    world.hold = Some(is_deploy);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     let new = sdl_of("web", "nginx:2", &[], &["east"]);
     world.tenant(TenantMsg::UpdateDeployment {

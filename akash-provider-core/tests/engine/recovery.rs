@@ -292,3 +292,22 @@ fn w36_leases_at_rest_are_not_polled() {
     let others: Vec<_> = world.calls.drain(before..).filter(|c| !scans(c)).collect();
     assert_eq!(others, [], "an hour of rest needs the full scans alone");
 }
+
+#[test]
+fn nothing_that_cannot_be_done_has_a_deadline() {
+    let mut world = World::unstarted(settings());
+    assert_eq!(world.engine.next_deadline(), None, "before the first snapshot");
+    world = World::new();
+    world.running(1, &web());
+    world.fail = Some(|c| matches!(c, Call::Teardown(_)));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.feed(Input::Shutdown);
+    world.settle();
+    let now = world.now().mono;
+    let due = world.engine.next_deadline();
+    assert!(due.is_none_or(|at| at > now), "{due:?} at {now:?}");
+    world.wait(HOUR);
+    let now = world.now().mono;
+    assert!(world.engine.next_deadline().is_none_or(|at| at > now));
+}
