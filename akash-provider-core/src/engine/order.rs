@@ -8,7 +8,7 @@
 //! ```
 //! `Ready` is a priced order that may not be written yet (standby). `Unsure` is a transaction whose outcome
 //! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
-//! At most one call is owed at a time, and the phase says which. The steps are in [`steps`].
+//! At most one call is owed at a time, and the phase says which. The steps are in a room of their own.
 
 use crate::bidding::Decline;
 use crate::error::Failure;
