@@ -1,3 +1,7 @@
+//! The rules of the chain, one test each.
+//!
+//! Length: the rules share their tenants and providers; cut in two they would be set up twice.
+
 use super::*;
 use crate::types::{
     BidState, ChainEvent as E, CloseReason, Dec, DecCoin, GroupState, LeaseState, OrderState, ResourceUnit,
