@@ -81,6 +81,11 @@ impl<M> Slot<M> {
     }
 }
 
+/// Takes the call that is awaited, if it is this one; late ones of a call nobody waits for any more are not.
+fn take_awaited(lane: &mut Option<EffectId>, effect: EffectId) -> bool {
+    lane.take_if(|awaited| *awaited == effect).is_some()
+}
+
 /// Who waits for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
@@ -232,10 +237,7 @@ impl Engine {
     /// True while the chain shows this lease as ours and alive.
     #[must_use]
     pub fn has_lease(&self, lease: &LeaseId) -> bool {
-        self.workloads
-            .get(lease)
-            .and_then(|s| s.machine.as_ref())
-            .is_some_and(workload::Workload::is_live)
+        self.workload(lease).is_some_and(workload::Workload::is_live)
     }
 
     /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.

@@ -194,16 +194,6 @@ impl Deployment {
         u32::try_from(self.line.iter().filter(|s| s.request.is_some()).count()).unwrap_or(u32::MAX)
     }
 
-    /// True when a call is owed.
-    #[must_use]
-    pub const fn owes_call(&self) -> bool {
-        match self.phase {
-            Phase::Fetching { retry_at } => retry_at.is_none(),
-            Phase::Recording { .. } => true,
-            Phase::Idle | Phase::Checking | Phase::Done => false,
-        }
-    }
-
     /// Monotonic moment at which it wants a `Wake`.
     #[must_use]
     pub fn mono_deadline(&self) -> Option<Mono> {

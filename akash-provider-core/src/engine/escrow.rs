@@ -135,12 +135,6 @@ impl Escrow {
         &self.phase
     }
 
-    /// True when a call is owed.
-    #[must_use]
-    pub const fn owes_call(&self) -> bool {
-        matches!(self.phase, Phase::Checking | Phase::Withdrawing(_))
-    }
-
     /// Block time at which it wants a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {

@@ -3,7 +3,7 @@
 use super::escrow::{self, Escrow};
 use super::timers::Key;
 use super::workload::{Action, Heard, HeardBy, Input, Workload};
-use super::{EffectId, Engine, Slot, Target, breaker, deployment};
+use super::{EffectId, Engine, Slot, Target, breaker, deployment, take_awaited};
 use crate::cluster::{ClusterChange, Deployment, Health};
 use crate::types::{
     BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId, LeaseRecord,
@@ -100,12 +100,7 @@ impl Engine {
 
     fn lease_new(&mut self, new: &NewLease<'_>) {
         let id = new.id;
-        if self
-            .workloads
-            .get(id)
-            .and_then(|s| s.machine.as_ref())
-            .is_some_and(|w| w.price().is_some())
-        {
+        if self.workload(id).is_some_and(|w| w.price().is_some()) {
             return;
         }
         if !self.reservations.contains(&id.order) {
@@ -151,10 +146,7 @@ impl Engine {
     }
 
     pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
-        self.workloads
-            .get(id)
-            .and_then(|s| s.machine.as_ref())
-            .is_some_and(|w| w.deployment().is_some())
+        self.workload(id).is_some_and(|w| w.deployment().is_some())
     }
 
     fn money_of(&mut self, new: &NewLease<'_>) {
@@ -231,10 +223,9 @@ impl Engine {
         } else {
             &mut slot.inflight
         };
-        if *lane != Some(effect) {
+        if !take_awaited(lane, effect) {
             return;
         }
-        *lane = None;
         self.drive_workload(id, input);
     }
 
@@ -325,10 +316,9 @@ impl Engine {
         let Some(slot) = self.escrows.get_mut(id) else {
             return;
         };
-        if slot.inflight != Some(effect) {
+        if !take_awaited(&mut slot.inflight, effect) {
             return;
         }
-        slot.inflight = None;
         self.drive_escrow(id, input);
     }
 

@@ -5,7 +5,7 @@ use super::hostnames::HostnameError;
 use super::input::{Refusal, RefusalKind, Reply, RequestId};
 use super::timers::Key;
 use super::workload::{self, Workload};
-use super::{EffectId, Engine, Slot, Target};
+use super::{EffectId, Engine, Slot, Target, take_awaited};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Manifest, hosts};
 use crate::types::{DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
@@ -84,10 +84,9 @@ impl Engine {
         let Some(slot) = self.deployments.get_mut(id) else {
             return;
         };
-        if slot.inflight != Some(effect) {
+        if !take_awaited(&mut slot.inflight, effect) {
             return;
         }
-        slot.inflight = None;
         self.drive_deployment(id, input);
     }
 
@@ -160,11 +159,7 @@ impl Engine {
     /// What can be refused without claiming anything.
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
         let refuse = |kind, message| Err(Refusal { kind, message });
-        let running = self
-            .workloads
-            .get(&lease.id)
-            .and_then(|s| s.machine.as_ref())
-            .and_then(Workload::deployment);
+        let running = self.workload(&lease.id).and_then(Workload::deployment);
         if running.is_some_and(|old| !hosts::same_services(&old.group, group)) {
             let message = format!(
                 "group `{}`: an update keeps the set of service names; close the deployment to change it",
@@ -283,11 +278,7 @@ impl Engine {
     fn undo_claims(&mut self, accepted: &Accepted) {
         for deployment in &accepted.deployments {
             let id = &deployment.lease;
-            let running = self
-                .workloads
-                .get(id)
-                .and_then(|s| s.machine.as_ref())
-                .and_then(Workload::deployment);
+            let running = self.workload(id).and_then(Workload::deployment);
             let before = running.map(|d| hosts::custom_hosts(&d.group)).unwrap_or_default();
             // Names of the running version were free a moment ago, so this cannot be refused.
             if self.claim_names(id, &before).is_err() {
@@ -334,11 +325,7 @@ impl Engine {
 
     /// Deploys what a lease runs anew, with the hostnames it holds now.
     fn redeploy(&mut self, lease: &LeaseId) {
-        let running = self
-            .workloads
-            .get(lease)
-            .and_then(|s| s.machine.as_ref())
-            .and_then(Workload::deployment);
+        let running = self.workload(lease).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
             return;
         };
@@ -365,11 +352,7 @@ impl Engine {
     }
 
     fn transfer(&mut self, lease: &LeaseId, names: &[String]) -> Result<(), Refusal> {
-        let running = self
-            .workloads
-            .get(lease)
-            .and_then(|s| s.machine.as_ref())
-            .and_then(Workload::deployment);
+        let running = self.workload(lease).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
             let message = format!("no running lease {lease} to move hostnames to");
             return Err(Refusal {

@@ -257,6 +257,16 @@ impl Order {
         &self.phase
     }
 
+    /// How it ended, once it has.
+    #[must_use]
+    pub const fn ended(&self) -> Option<&End> {
+        if let Phase::Done(end) = &self.phase {
+            Some(end)
+        } else {
+            None
+        }
+    }
+
     /// Price bid, once there is one.
     #[must_use]
     pub const fn price(&self) -> Option<&DecCoin> {
@@ -298,24 +308,6 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }
-            | Phase::Done(_) => false,
-        }
-    }
-
-    /// True when a call is owed.
-    #[must_use]
-    pub const fn owes_call(&self) -> bool {
-        match self.phase {
-            Phase::Bidding { .. } => true,
-            Phase::Looking { retry_at }
-            | Phase::Pricing { retry_at }
-            | Phase::Checking { retry_at, .. }
-            | Phase::Closing { retry_at, .. } => retry_at.is_none(),
-            Phase::Judging
-            | Phase::Reserving
-            | Phase::Ready { .. }
-            | Phase::Unsure { .. }
-            | Phase::Open { .. }
             | Phase::Done(_) => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::order::{Action, End, Input, Order, Phase};
 use super::timers::Key;
-use super::{Engine, Slot, Target, facts, sorted};
+use super::{Engine, Slot, Target, facts, sorted, take_awaited};
 use crate::bidding::{self, Decline};
 use crate::engine::Lifecycle;
 use crate::types::{self, BidId, Event, Mono, OrderId};
@@ -203,19 +203,7 @@ impl Engine {
         let mut actions = Vec::new();
         let had_bid = machine.may_have_bid();
         let machine = machine.transition(&cx, input, &mut actions);
-        let done = match machine.phase() {
-            Phase::Done(end) => Some(end.clone()),
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Reserving
-            | Phase::Pricing { .. }
-            | Phase::Ready { .. }
-            | Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Open { .. }
-            | Phase::Closing { .. } => None,
-        };
+        let done = machine.ended().cloned();
         slot.machine = Some(machine);
         self.order_settle(id);
         self.order_actions(id, actions);
@@ -297,10 +285,9 @@ impl Engine {
         let Some(slot) = self.orders.slots.get_mut(id) else {
             return;
         };
-        if slot.inflight != Some(effect) {
+        if !take_awaited(&mut slot.inflight, effect) {
             return;
         }
-        slot.inflight = None;
         self.drive_order(id, input);
     }
 

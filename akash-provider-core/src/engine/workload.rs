@@ -239,12 +239,6 @@ impl Workload {
         self.heard.is_none() && self.price.is_some()
     }
 
-    /// True when a call is owed on the cluster lane.
-    #[must_use]
-    pub const fn owes_cluster_call(&self) -> bool {
-        matches!(self.cluster, ClusterLane::Deploying(_) | ClusterLane::TearingDown)
-    }
-
     /// Phase for people.
     #[must_use]
     pub fn phase_name(&self) -> &'static str {

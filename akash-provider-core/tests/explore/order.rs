@@ -376,10 +376,7 @@ impl OrderWorld {
     }
 
     fn done(&self) -> Option<&End> {
-        match self.machine.phase() {
-            Phase::Done(end) => Some(end),
-            _ => None,
-        }
+        self.machine.ended()
     }
 }
 

@@ -4,8 +4,8 @@ use super::read_sdl;
 use crate::args::{Format, SdlArgs, SdlPart};
 use crate::say;
 use akash_provider_core::sdl::Sdl;
+use data_encoding::HEXLOWER;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// Prints a part of an SDL; warnings go to stderr.
@@ -20,7 +20,7 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         SdlPart::Manifest => say(&formatted(&sdl.manifest, args.output)?),
         SdlPart::Groups => say(&formatted(&sdl.groups, args.output)?),
-        SdlPart::Hash => say(&(hex(&sdl.hash)? + "\n")),
+        SdlPart::Hash => say(&(HEXLOWER.encode(&sdl.hash) + "\n")),
         SdlPart::Validate => say(&format!("valid: {}\n", outline(&sdl)?)),
     }
     Ok(ExitCode::SUCCESS)
@@ -33,23 +33,11 @@ fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> 
     })
 }
 
-/// Lower-case hex.
-///
-/// # Errors
-/// Never, in practice: writing to a string does not fail.
-pub fn hex(bytes: &[u8]) -> anyhow::Result<String> {
-    let mut text = String::new();
-    for byte in bytes {
-        write!(text, "{byte:02x}")?;
-    }
-    Ok(text)
-}
-
 fn outline(sdl: &Sdl) -> anyhow::Result<String> {
     let services: usize = sdl.manifest.groups.iter().map(|g| g.services.len()).sum();
     let (groups, warnings) = (sdl.groups.len(), sdl.warnings.len());
     Ok(format!(
         "{groups} group(s), {services} service(s), {warnings} warning(s), hash {}",
-        hex(&sdl.hash)?
+        HEXLOWER.encode(&sdl.hash)
     ))
 }
