@@ -1,0 +1,14 @@
+//! The custom resources of the network (`akash.network/v2beta2`), as both providers read and write them.
+
+mod manifest;
+mod provider_host;
+mod provider_leased_ip;
+
+pub use manifest::*;
+pub use provider_host::*;
+pub use provider_leased_ip::*;
+
+/// API group of all of them.
+pub const GROUP: &str = "akash.network";
+/// The version served and stored.
+pub const VERSION: &str = "v2beta2";

@@ -1,0 +1,11 @@
+//! Kubernetes as the compute backend of an Akash provider.
+//!
+//! ```text
+//! Deployment ─ objects ─► Kubernetes objects ─ apply ─► API server ─ watches ─► state ─► health, status
+//! ```
+
+pub mod crd;
+pub mod labels;
+pub mod objects;
+pub mod settings;
+pub mod state;

@@ -1,0 +1,182 @@
+//! What an operator chooses about Kubernetes.
+
+use akash_provider_core::types::Address;
+use std::time::Duration;
+
+/// Settings of the backend. [`Settings::new`] gives the defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The provider; objects of others are never touched.
+    pub provider: Address,
+    /// Id of the chain; written to namespaces, so that leases of two chains are told apart.
+    pub chain_id: String,
+    /// Namespace of the Manifest, ProviderHost and ProviderLeasedIP objects (`--k8s-manifest-ns`).
+    pub manifest_namespace: String,
+    /// Host under which node ports are reached (`--cluster-public-hostname`).
+    pub public_hostname: String,
+    /// How HTTP reaches a service (`--ingress-mode`).
+    pub ingress: IngressMode,
+    /// Isolation of leases by network policies (`--deployment-network-policies-enabled`).
+    pub network_policies: bool,
+    /// Runtime class of pods; empty or `none` for the cluster's default (`--deployment-runtime-class`).
+    pub runtime_class: String,
+    /// Pull secret that every pod names besides its own (`--docker-image-pull-secrets-name`).
+    pub pull_secret: String,
+    /// How much more is promised than reserved.
+    pub commit: CommitLevels,
+    /// What pods may do.
+    pub isolation: Isolation,
+    /// Where pods may connect to.
+    pub egress: Egress,
+    /// A ResourceQuota per lease.
+    pub quota: bool,
+    /// Registry passwords are also written in clear into the Manifest, as the Go provider does and needs after
+    /// a change back.
+    pub plain_registry_passwords: bool,
+    /// Leased IPs are offered (`--ip-operator`).
+    pub leased_ips: bool,
+    /// Addresses the pool of leased IPs has, where no operator says it.
+    pub leased_ip_pool: u32,
+    /// Limit of one call to the API server.
+    pub call_timeout: Duration,
+    /// Events of a lease are remembered so long.
+    pub event_history: Duration,
+}
+
+impl Settings {
+    /// The defaults for a provider.
+    #[must_use]
+    pub fn new(provider: Address) -> Self {
+        Self {
+            provider,
+            chain_id: String::new(),
+            manifest_namespace: "lease".to_owned(),
+            public_hostname: String::new(),
+            ingress: IngressMode::Ingress,
+            network_policies: true,
+            runtime_class: "gvisor".to_owned(),
+            pull_secret: String::new(),
+            commit: CommitLevels::default(),
+            isolation: Isolation::Baseline,
+            egress: Egress::default(),
+            quota: true,
+            plain_registry_passwords: false,
+            leased_ips: false,
+            leased_ip_pool: 0,
+            call_timeout: Duration::from_secs(4),
+            event_history: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// How HTTP reaches a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IngressMode {
+    /// Ingress objects of class `akash-ingress-class`.
+    Ingress,
+    /// HTTPRoutes of the Gateway API.
+    GatewayApi {
+        /// Gateway (`--gateway-name`).
+        name: String,
+        /// Its namespace (`--gateway-namespace`).
+        namespace: String,
+        /// Size of the proxy's buffer, for example `16k` (`--proxy-buffer-size`).
+        buffer_size: String,
+    },
+}
+
+impl IngressMode {
+    /// Gateway API with the network's default names.
+    #[must_use]
+    pub fn gateway_api() -> Self {
+        Self::GatewayApi {
+            name: "akash-gateway".to_owned(),
+            namespace: "akash-gateway".to_owned(),
+            buffer_size: "16k".to_owned(),
+        }
+    }
+}
+
+/// By how much a limit may be above its request: 1.0 is not at all, 1.5 is half as much again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CommitLevels {
+    /// Processor (`--overcommit-pct-cpu` / 100 + 1).
+    pub cpu: f64,
+    /// Memory (`--overcommit-pct-mem` / 100 + 1).
+    pub memory: f64,
+    /// Ephemeral storage (`--overcommit-pct-storage` / 100 + 1).
+    pub storage: f64,
+}
+
+impl Default for CommitLevels {
+    fn default() -> Self {
+        Self {
+            cpu: 1.0,
+            memory: 1.0,
+            storage: 1.0,
+        }
+    }
+}
+
+/// What the pods of a lease may do. A lease keeps the level it was made with until `harden`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isolation {
+    /// As the Go provider makes pods: no seccomp profile, all default capabilities, no quota, no Pod Security.
+    Legacy,
+    /// Pod Security `baseline`, seccomp `RuntimeDefault`, without the capabilities nobody needs.
+    Baseline,
+}
+
+impl Isolation {
+    /// The word of the annotation [`ISOLATION`](crate::labels::ISOLATION).
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Baseline => "baseline",
+        }
+    }
+
+    /// The level an annotation names; a namespace without one was made by another provider.
+    #[must_use]
+    pub fn of(annotation: Option<&str>) -> Self {
+        match annotation {
+            Some("baseline") => Self::Baseline,
+            _ => Self::Legacy,
+        }
+    }
+}
+
+/// Where pods may connect to outside their namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Egress {
+    /// Networks that are closed, besides nodes and API servers.
+    pub closed: Vec<String>,
+    /// Addresses of nodes and API servers, as networks; closed too.
+    pub infrastructure: Vec<String>,
+    /// Resolvers reached on port 53, UDP and TCP, whatever is closed: as networks (node-local DNS).
+    pub resolvers: Vec<String>,
+    /// Labels of the resolver's pods in `kube-system`.
+    pub resolver_pods: Vec<(String, String)>,
+}
+
+impl Default for Egress {
+    /// Private, link-local, shared and local ranges closed, in IPv4 and IPv6; kube-dns and node-local DNS open.
+    fn default() -> Self {
+        let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
+        Self {
+            closed: owned(&[
+                "10.0.0.0/8",
+                "172.16.0.0/12",
+                "192.168.0.0/16",
+                "100.64.0.0/10",
+                "169.254.0.0/16",
+                "fc00::/7",
+                "fe80::/10",
+            ]),
+            infrastructure: Vec::new(),
+            resolvers: owned(&["169.254.20.10/32"]),
+            resolver_pods: vec![("k8s-app".to_owned(), "kube-dns".to_owned())],
+        }
+    }
+}
