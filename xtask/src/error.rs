@@ -32,6 +32,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<testbed::Error> for Error {
+    fn from(error: testbed::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,8 @@
 //!         │            ╲      │       ╱
 //!         └────────► akash-provider-core
 //! ```
-//! The examples share the tenant and the market of `example-embedded`.
+//! The examples share the tenant and the market of `example-embedded`. `testbed` depends on none of them; `xtask`
+//! runs it, and tests may find a cluster through it.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,10 @@ const CORE: &str = "akash-provider-core";
 const BACKENDS: [&str; 2] = ["akash-provider-k8s", "akash-provider-chain"];
 /// The example that the others are, but for one part: they take its tenant and its market.
 const CANONICAL: &str = "example-embedded";
+
+/// The development commands, and the Kubernetes that they bring up; crates use it in their tests alone.
+const TOOL: &str = "xtask";
+const TESTBED: &str = "testbed";
 
 /// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
 const BANNED: [(&str, &str); 22] = [
@@ -144,7 +149,8 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
         name if BACKENDS.contains(&name) => on == CORE,
         CANONICAL => on == CORE,
         _ if is_example(workspace, member) => on == CORE || on == CANONICAL || BACKENDS.contains(&on),
-        // The core and the tools stand alone; a new crate gets a line here and in the picture.
+        TOOL => on == TESTBED,
+        // The core and the testbed stand alone; a new crate gets a line here and in the picture.
         _ => false,
     }
 }

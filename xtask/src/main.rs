@@ -6,6 +6,7 @@
 mod alone;
 mod bench;
 mod campaign;
+mod cluster;
 mod conformance;
 mod docs;
 mod error;
@@ -60,6 +61,8 @@ enum Command {
     Campaign(campaign::Args),
     /// The suites that every backend of a port passes.
     Conformance,
+    /// A real Kubernetes for tests: brings it up, shows it, breaks parts of it, takes it down.
+    Cluster(cluster::Args),
 }
 
 fn main() -> ExitCode {
@@ -86,5 +89,6 @@ fn run(command: Command) -> Result<()> {
         Command::Docs => docs::run(&workspace),
         Command::Campaign(args) => campaign::run(&workspace, &args),
         Command::Conformance => conformance::run(&workspace),
+        Command::Cluster(args) => cluster::run(&workspace, &args),
     }
 }

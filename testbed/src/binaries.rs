@@ -1,0 +1,222 @@
+//! The programs of Kubernetes, built once from Go modules and shared by every checkout of the machine.
+//!
+//! They lie in a cache folder named after the contents of `testbed/**/go.mod` and `go.sum`, so a changed pin is a
+//! new folder. A program appears in it whole or not at all.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::command::Run;
+use crate::error::{Error, Result};
+use crate::tier::Tier;
+
+/// Where the programs are looked for and built, when the variable is set.
+const VARIABLE: &str = "AKASH_TESTBED";
+/// The API server alone takes four minutes on two cores; three of them building is still no hang.
+const LIMIT: Duration = Duration::from_mins(30);
+/// The version of the programs below is the one pinned in go.mod; they only know it when they are told.
+const KUBERNETES: &str = "v1.34.4";
+
+/// One program: the module that pins it, and the package it is.
+struct Program {
+    name: &'static str,
+    module: &'static str,
+    package: &'static str,
+}
+
+const PROGRAMS: [Program; 9] = [
+    program("etcd", ".", "go.etcd.io/etcd/server/v3"),
+    program("kubectl", ".", "k8s.io/kubernetes/cmd/kubectl"),
+    program("kube-apiserver", ".", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    program(
+        "kube-controller-manager",
+        ".",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+    ),
+    program("kube-scheduler", ".", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    program("kubelet", ".", "k8s.io/kubernetes/cmd/kubelet"),
+    program("kube-proxy", ".", "k8s.io/kubernetes/cmd/kube-proxy"),
+    program("coredns", "coredns", "github.com/coredns/coredns"),
+    program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+];
+
+const fn program(name: &'static str, module: &'static str, package: &'static str) -> Program {
+    Program {
+        name,
+        module,
+        package,
+    }
+}
+
+/// The programs a tier starts.
+fn of(tier: Tier) -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().filter(move |program| match program.name {
+        "etcd" | "kubectl" | "kube-apiserver" | "kube-controller-manager" => true,
+        "kube-scheduler" => tier != Tier::Api,
+        "kwok" => tier == Tier::Scale,
+        _ => tier == Tier::Node,
+    })
+}
+
+/// Builds what the tiers need and is not there yet, and returns the folder it lies in.
+///
+/// # Errors
+/// When Go is not installed, a module cannot be had, or the cache folder cannot be written.
+pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let folder = cache.join(key(sources)?);
+    std::fs::create_dir_all(&folder).map_err(|error| Error::at(&folder, error))?;
+    let mut wanted: Vec<&Program> = tiers.iter().copied().flat_map(of).collect();
+    let absent = |program: &&Program| !folder.join(program.name).exists();
+    wanted.retain(absent);
+    if wanted.is_empty() {
+        return Ok(folder);
+    }
+    check_go()?;
+    // Whoever comes second waits and finds everything built. The kernel gives the lock back if its holder dies.
+    let path = folder.join("lock");
+    let lock = File::create(&path).map_err(|error| Error::at(&path, error))?;
+    lock.lock().map_err(|error| Error::at(&path, error))?;
+    for program in wanted.into_iter().filter(absent) {
+        compile(program, sources, &folder)?;
+    }
+    Ok(folder)
+}
+
+fn compile(program: &Program, sources: &Path, folder: &Path) -> Result<()> {
+    eprintln!(
+        "building {} from Go modules (once; minutes on a cold cache)",
+        program.name
+    );
+    let unfinished = folder.join(format!(".{}.new", program.name));
+    let output = unfinished.display().to_string();
+    Run::new("go")
+        .args([
+            "build",
+            "-trimpath",
+            "-ldflags",
+            &link_flags(),
+            "-o",
+            &output,
+            program.package,
+        ])
+        .dir(&sources.join(program.module))
+        .env("CGO_ENABLED", "0")
+        .limit(LIMIT)
+        .done()?;
+    let finished = folder.join(program.name);
+    std::fs::rename(&unfinished, &finished).map_err(|error| Error::at(&finished, error))
+}
+
+fn link_flags() -> String {
+    let package = "k8s.io/component-base/version";
+    let (major, minor) = ("1", "34");
+    format!(
+        "-s -w -X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor={major} -X {package}.gitMinor={minor} \
+         -X {package}.gitTreeState=clean"
+    )
+}
+
+fn check_go() -> Result<()> {
+    Run::new("go").args(["version"]).done().map_err(|error| {
+        Error::new(format!(
+            "the programs of Kubernetes are built with Go 1.26 or later, which is not found: {error}"
+        ))
+    })
+}
+
+/// `$AKASH_TESTBED`, or a folder of ours where the machine keeps its caches.
+fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(folder) = variable(VARIABLE) {
+        return Ok(folder);
+    }
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache
+        .map(|cache| cache.join("akash-provider").join("testbed"))
+        .ok_or_else(|| {
+            Error::new(format!(
+                "neither HOME nor XDG_CACHE_HOME is set: name a folder in {VARIABLE}"
+            ))
+        })
+}
+
+/// The name of the folder: what is pinned, in 16 digits.
+fn key(sources: &Path) -> Result<String> {
+    let mut digest = Sha256::new();
+    for module in [".", "kwok", "coredns"] {
+        for file in ["go.mod", "go.sum"] {
+            let path = sources.join(module).join(file);
+            digest.update(std::fs::read(&path).map_err(|error| Error::at(&path, error))?);
+        }
+    }
+    Ok(digest
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tier_has_the_programs_its_components_start() {
+        for tier in Tier::ALL {
+            let names: Vec<&str> = of(tier).map(|program| program.name).collect();
+            for component in tier.components() {
+                let program = component.program();
+                assert!(
+                    program == "containerd" || names.contains(&program),
+                    "{tier}: {program}"
+                );
+            }
+            assert!(names.contains(&"kubectl"));
+        }
+    }
+
+    #[test]
+    fn the_pinned_version_is_the_one_the_programs_are_told() {
+        let pins = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("go.mod")).unwrap();
+        assert!(pins.contains(&format!("k8s.io/kubernetes {KUBERNETES}\n")));
+    }
+
+    #[test]
+    fn the_cache_lies_where_it_is_said_or_where_caches_lie() {
+        let set = |name: &'static str, value: &'static str| {
+            move |asked: &str| (asked == name).then(|| PathBuf::from(value))
+        };
+        assert_eq!(cache_folder(set(VARIABLE, "/x")), Ok("/x".into()));
+        assert_eq!(
+            cache_folder(set("XDG_CACHE_HOME", "/c")),
+            Ok("/c/akash-provider/testbed".into())
+        );
+        assert_eq!(
+            cache_folder(set("HOME", "/h")),
+            Ok("/h/.cache/akash-provider/testbed".into())
+        );
+        assert!(cache_folder(|_| None).is_err());
+    }
+
+    #[test]
+    fn a_changed_pin_is_another_folder() {
+        let folder = std::env::temp_dir().join(format!("testbed-key-{}", std::process::id()));
+        for module in [".", "kwok", "coredns"] {
+            std::fs::create_dir_all(folder.join(module)).unwrap();
+            for file in ["go.mod", "go.sum"] {
+                std::fs::write(folder.join(module).join(file), module).unwrap();
+            }
+        }
+        let before = key(&folder).unwrap();
+        std::fs::write(folder.join("kwok/go.sum"), "another").unwrap();
+        assert_ne!(key(&folder).unwrap(), before);
+        std::fs::remove_file(folder.join("go.sum")).unwrap();
+        assert!(key(&folder).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,297 @@
+//! A running cluster: bringing it up, asking it, breaking parts of it, taking it down.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::component::Component;
+use crate::error::{Error, Result};
+use crate::layout::{Addresses, Layout, check_name};
+use crate::processes::{self, Known, State};
+use crate::tier::Tier;
+use crate::{binaries, files, network, packages};
+
+mod find;
+mod objects;
+mod status;
+mod teardown;
+
+pub use status::{ComponentStatus, Health, Status};
+
+/// Longer than a component takes on a machine that builds something else beside it.
+const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
+
+/// Which cluster, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How much of a Kubernetes.
+    pub tier: Tier,
+    /// A short name: clusters of different names stand side by side.
+    pub name: String,
+    /// Its state folder.
+    pub dir: PathBuf,
+    /// A folder with CustomResourceDefinitions; one that is not there holds none.
+    pub crds: PathBuf,
+}
+
+/// A cluster that came up, known by its state folder.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    layout: Layout,
+}
+
+impl Cluster {
+    /// Brings a cluster up; one that is up and healthy is left as it is. What a run that died left in its
+    /// folder is taken away first.
+    ///
+    /// # Errors
+    /// When this is not root, programs cannot be had, or a component does not become healthy: with the end of
+    /// its log. What had started by then is taken down.
+    pub fn up(options: &Options) -> Result<Self> {
+        check_name(&options.name)?;
+        check_root()?;
+        packages::install(options.tier)?;
+        let programs = binaries::build(&[options.tier])?;
+        files::create_dir(&options.dir)?;
+        let dir = options
+            .dir
+            .canonicalize()
+            .map_err(|error| Error::at(&options.dir, error))?;
+        let _lock = lock(&dir)?;
+        if let Some(layout) = Layout::read(&dir)? {
+            let cluster = Self { layout };
+            if cluster.layout.tier == options.tier && cluster.status().is_healthy() {
+                return Ok(cluster);
+            }
+            teardown::run(&cluster.layout)?;
+        }
+        let mut layout = Layout::new(options.tier, &options.name, &dir, 0, &programs);
+        // A run that died before it could write its record.
+        teardown::run(&layout)?;
+        network::create(&mut layout)?;
+        let cluster = Self { layout };
+        match cluster.furnish(&options.crds) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                teardown::run(&cluster.layout)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The cluster of a state folder; nothing when none came up there.
+    ///
+    /// # Errors
+    /// When its record cannot be read.
+    pub fn at(dir: &Path) -> Result<Option<Self>> {
+        Ok(Layout::read(dir)?.map(|layout| Self { layout }))
+    }
+
+    /// Takes it down: processes, containers, mounts, network. The logs stay.
+    ///
+    /// # Errors
+    /// When something of it cannot be taken away.
+    pub fn down(self) -> Result<()> {
+        let _lock = lock(&self.layout.dir)?;
+        teardown::run(&self.layout)
+    }
+
+    /// How much of a Kubernetes it is.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.layout.tier
+    }
+
+    /// Its state folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.layout.dir
+    }
+
+    /// The kubeconfig of its administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.layout.kubeconfig()
+    }
+
+    /// Where it can be reached.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        self.layout.addresses()
+    }
+
+    /// The file a component's output goes to.
+    #[must_use]
+    pub fn log(&self, component: Component) -> PathBuf {
+        self.layout.log(component)
+    }
+
+    /// Runs kubectl as the administrator and returns what it prints.
+    ///
+    /// # Errors
+    /// When it fails: with what it says.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        objects::kubectl(&self.layout).args(args).stdout()
+    }
+
+    /// Ends a component as a crash would: without a warning.
+    ///
+    /// # Errors
+    /// When the cluster has no such component, or it does not end.
+    pub fn kill(&self, component: Component) -> Result<()> {
+        self.check(component)?;
+        match self.known(component) {
+            Some(known) => known.stop(Duration::ZERO),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a component that ended, and waits until it is healthy; one that runs is left as it is.
+    ///
+    /// # Errors
+    /// When it does not become healthy: with the end of its log.
+    pub fn start(&self, component: Component) -> Result<()> {
+        self.check(component)?;
+        if self.state(component) == State::Gone {
+            self.launch(component)?;
+        }
+        self.await_health(component)
+    }
+
+    /// Stops a component in its tracks; its connections stay open and answer nothing.
+    ///
+    /// # Errors
+    /// When the cluster has no such component, or it does not run.
+    pub fn pause(&self, component: Component) -> Result<()> {
+        self.signal(component, Signal::SIGSTOP)
+    }
+
+    /// Lets a paused component go on.
+    ///
+    /// # Errors
+    /// When the cluster has no such component, or it does not run.
+    pub fn resume(&self, component: Component) -> Result<()> {
+        self.signal(component, Signal::SIGCONT)
+    }
+
+    fn furnish(&self, crds: &Path) -> Result<()> {
+        let record =
+            serde_json::to_string_pretty(&self.layout).map_err(|error| Error::new(error.to_string()))?;
+        files::plain(&self.layout.record(), &record)?;
+        files::write(&self.layout)?;
+        for component in self.layout.tier.components() {
+            // The others would wait for it with growing pauses.
+            self.launch(*component)?;
+            if matches!(
+                component,
+                Component::Etcd | Component::ApiServer | Component::Containerd
+            ) {
+                self.await_health(*component)?;
+            }
+            if *component == Component::ApiServer {
+                files::write_authority(&self.layout)?;
+                objects::create(&self.layout, crds)?;
+            }
+        }
+        for component in self.layout.tier.components() {
+            self.await_health(*component)?;
+        }
+        objects::await_ready(&self.layout)
+    }
+
+    fn launch(&self, component: Component) -> Result<()> {
+        let layout = &self.layout;
+        let program = match component {
+            Component::Containerd => PathBuf::from("/usr/bin/containerd"),
+            _ => layout.program(component.program()),
+        };
+        let args = component.arguments(layout);
+        let known = processes::start(
+            &layout.netns,
+            &program,
+            &args,
+            &layout.dir,
+            &layout.log(component),
+        )?;
+        known.write(&layout.pid(component))
+    }
+
+    fn await_health(&self, component: Component) -> Result<()> {
+        let health = || match status::of(&self.layout, component) {
+            Health::Healthy => Ok(true),
+            Health::Gone => Ok(false),
+            Health::Paused => Err("it is paused".to_owned()),
+            Health::Unhealthy(reason) => Err(reason),
+        };
+        let told = |reason: &str| {
+            let log = self.layout.log(component);
+            Error::new(format!(
+                "{component}: {reason}; the end of {}:\n{}",
+                log.display(),
+                tail(&log)
+            ))
+        };
+        match crate::command::until("health", HEALTHY_WITHIN, health) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(told("it ended")),
+            Err(error) => Err(told(&error.to_string())),
+        }
+    }
+
+    fn signal(&self, component: Component, signal: Signal) -> Result<()> {
+        self.check(component)?;
+        match self.known(component) {
+            Some(known) if known.state() != State::Gone => known.signal(signal),
+            _ => Err(Error::new(format!("{component} does not run"))),
+        }
+    }
+
+    fn check(&self, component: Component) -> Result<()> {
+        let components = self.layout.tier.components();
+        if components.contains(&component) {
+            return Ok(());
+        }
+        let names: Vec<&str> = components.iter().map(|component| component.as_str()).collect();
+        Err(Error::new(format!(
+            "a cluster of tier {} has no {component}; it has {}",
+            self.layout.tier,
+            names.join(", ")
+        )))
+    }
+
+    fn known(&self, component: Component) -> Option<Known> {
+        Known::read(&self.layout.pid(component))
+    }
+
+    fn state(&self, component: Component) -> State {
+        self.known(component).map_or(State::Gone, Known::state)
+    }
+}
+
+fn check_root() -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Error::new(
+        "a cluster needs root, for its network namespace and its containers: run it with sudo -E",
+    ))
+}
+
+/// One program at a time brings up or takes down what is in a folder; the kernel ends the lock with its holder.
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let file = File::create(&path).map_err(|error| Error::at(&path, error))?;
+    file.lock().map_err(|error| Error::at(&path, error))?;
+    Ok(file)
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    // As much as fits on a screen.
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}

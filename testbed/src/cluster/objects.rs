@@ -1,0 +1,74 @@
+//! The objects every cluster begins with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::command::{Run, until};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// Longer than any of them takes on a busy machine.
+const READY_WITHIN: Duration = Duration::from_mins(2);
+
+/// kubectl as the administrator.
+pub(super) fn kubectl(layout: &Layout) -> Run {
+    Run::new(layout.program("kubectl"))
+        .args(["--kubeconfig", &layout.kubeconfig().display().to_string()])
+        // Its cache would go to the home of whoever runs this.
+        .env("KUBECACHEDIR", layout.config("kubectl-cache"))
+}
+
+/// Creates what a provider expects to find.
+pub(super) fn create(layout: &Layout, crds: &Path) -> Result<()> {
+    apply(layout, include_str!("../../manifests/base.yaml"))?;
+    if !holds_yaml(crds)? {
+        return Ok(());
+    }
+    let folder = crds.display().to_string();
+    let args = [
+        "apply",
+        "--server-side",
+        "--field-manager",
+        "testbed",
+        "-f",
+        &folder,
+    ];
+    kubectl(layout).args(args).done()?;
+    let wait = [
+        "wait",
+        "--for",
+        "condition=Established",
+        "--timeout",
+        "60s",
+        "-f",
+        &folder,
+    ];
+    kubectl(layout).args(wait).done()
+}
+
+fn apply(layout: &Layout, manifests: &str) -> Result<()> {
+    kubectl(layout)
+        .args(["apply", "--server-side", "--field-manager", "testbed", "-f", "-"])
+        .input(manifests)
+        .done()
+}
+
+fn holds_yaml(folder: &Path) -> Result<bool> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => Ok(entries
+            .flatten()
+            .any(|entry| entry.path().extension().is_some_and(|found| found == "yaml"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::at(folder, error)),
+    }
+}
+
+/// Waits for what the controllers make on their own: pods are refused before their namespace has its account.
+pub(super) fn await_ready(layout: &Layout) -> Result<()> {
+    until("the default service account", READY_WITHIN, || {
+        kubectl(layout)
+            .args(["get", "serviceaccount", "default", "--namespace", "lease"])
+            .done()
+            .map_err(|error| error.to_string())
+    })
+}

@@ -1,0 +1,232 @@
+//! Running a short program to its end: its output is kept, its time limited.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// What a program printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// Nothing when a signal or the limit ended it.
+    pub(crate) code: Option<i32>,
+}
+
+/// A program that runs for seconds.
+#[derive(Debug)]
+pub(crate) struct Run {
+    command: Command,
+    shown: String,
+    input: Option<String>,
+    limit: Duration,
+}
+
+impl Run {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+        let program = program.as_ref();
+        let shown = Path::new(program)
+            .file_name()
+            .unwrap_or(program)
+            .to_string_lossy()
+            .into_owned();
+        // A minute is longer than any of them takes on a busy machine.
+        Self {
+            command: Command::new(program),
+            shown,
+            input: None,
+            limit: Duration::from_mins(1),
+        }
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        for arg in args {
+            self.shown.push(' ');
+            self.shown.push_str(&arg.as_ref().to_string_lossy());
+            self.command.arg(arg);
+        }
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// What it reads on its standard input.
+    pub(crate) fn input(mut self, text: impl Into<String>) -> Self {
+        self.input = Some(text.into());
+        self
+    }
+
+    pub(crate) fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it and returns what it printed on standard output.
+    ///
+    /// # Errors
+    /// When it does not start, fails or takes too long: with what it said.
+    pub(crate) fn stdout(self) -> Result<String> {
+        let shown = self.shown.clone();
+        let outcome = self.outcome()?;
+        if outcome.code == Some(0) {
+            return Ok(outcome.stdout);
+        }
+        let said = if outcome.stderr.trim().is_empty() {
+            outcome.stdout
+        } else {
+            outcome.stderr
+        };
+        let how = match outcome.code {
+            Some(code) => format!("ended with {code}"),
+            None => "was ended".to_owned(),
+        };
+        Err(Error::new(format!("`{shown}` {how}: {}", said.trim())))
+    }
+
+    /// Runs it for what it does alone.
+    pub(crate) fn done(self) -> Result<()> {
+        self.stdout().map(drop)
+    }
+
+    /// Runs it, whatever it ends with.
+    pub(crate) fn outcome(mut self) -> Result<Outcome> {
+        let failed = |shown: &str, error| Error::new(format!("`{shown}` does not run: {error}"));
+        let stdin = if self.input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        };
+        let mut child = self
+            .command
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(&self.shown, error))?;
+        if let (Some(input), Some(mut stdin)) = (self.input.take(), child.stdin.take()) {
+            thread::spawn(move || stdin.write_all(input.as_bytes()));
+        }
+        let stdout = drain(child.stdout.take());
+        let stderr = drain(child.stderr.take());
+        let code = wait(&mut child, self.limit).map_err(|error| failed(&self.shown, error))?;
+        Ok(Outcome {
+            stdout: stdout.join().unwrap_or_default(),
+            stderr: stderr.join().unwrap_or_default(),
+            code,
+        })
+    }
+}
+
+/// Reads on a thread of its own: a full pipe would stop the program.
+fn drain(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What came before an error is still worth showing.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<i32>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        // Short beside the programs, which take tens of milliseconds.
+        thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Asks every few milliseconds until the answer is there.
+///
+/// # Errors
+/// When `limit` passes first: `what` has not come, with the last reason.
+pub(crate) fn until<T>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl FnMut() -> std::result::Result<T, String>,
+) -> Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(reason) if Instant::now() >= deadline => {
+                return Err(Error::new(format!(
+                    "{what}: not within {} s: {reason}",
+                    limit.as_secs()
+                )));
+            }
+            // Polled programs need some milliseconds for themselves.
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Run {
+        Run::new("sh").args(["-c", script])
+    }
+
+    #[test]
+    fn output_and_code_are_kept_apart() {
+        let outcome = sh("echo out; echo err >&2; exit 3").outcome().unwrap();
+        assert_eq!(outcome.stdout, "out\n");
+        assert_eq!(outcome.stderr, "err\n");
+        assert_eq!(outcome.code, Some(3));
+    }
+
+    #[test]
+    fn a_failure_tells_what_the_program_said() {
+        let error = sh("echo no room >&2; exit 1").done().unwrap_err().to_string();
+        assert!(
+            error.contains("no room") && error.contains("ended with 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn input_is_handed_over() {
+        assert_eq!(Run::new("cat").input("a\nb").stdout().unwrap(), "a\nb");
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_ended() {
+        let begun = Instant::now();
+        let run = Run::new("sleep").args(["30"]).limit(Duration::from_millis(50));
+        assert!(run.done().is_err());
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_last_reason() {
+        let error = until("the moon", Duration::from_millis(1), || {
+            Err::<(), _>("behind clouds".to_owned())
+        });
+        assert!(error.unwrap_err().to_string().contains("behind clouds"));
+        assert_eq!(until("the sun", Duration::from_secs(1), || Ok(1)), Ok(1));
+    }
+}

@@ -1,0 +1,158 @@
+//! The command line of each component: a pure function of the layout.
+
+use std::path::Path;
+
+use crate::component::Component;
+use crate::layout::{Layout, NODE};
+
+/// The arguments of a component.
+pub(super) fn of(component: Component, layout: &Layout) -> Vec<String> {
+    match component {
+        Component::Etcd => etcd(layout),
+        Component::ApiServer => api_server(layout),
+        Component::ControllerManager => controller_manager(layout),
+        Component::Scheduler => scheduler(layout),
+        Component::Containerd => vec!["--config".to_owned(), shown(&layout.config("containerd.toml"))],
+        Component::Kubelet => kubelet(layout),
+        Component::KubeProxy => vec![flag("config", &shown(&layout.config("kube-proxy.yaml")))],
+        Component::Kwok => kwok(layout),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn flag(name: &str, value: &str) -> String {
+    format!("--{name}={value}")
+}
+
+/// It forgets everything with its folder, so it need not wait for the disk.
+fn etcd(layout: &Layout) -> Vec<String> {
+    vec![
+        flag("data-dir", &shown(&layout.data(Component::Etcd))),
+        "--unsafe-no-fsync".to_owned(),
+        flag("listen-client-urls", "http://127.0.0.1:2379"),
+        flag("advertise-client-urls", "http://127.0.0.1:2379"),
+        flag("listen-peer-urls", "http://127.0.0.1:2380"),
+        // Room for the objects of the scale tier.
+        flag("quota-backend-bytes", "4294967296"),
+        flag("log-level", "warn"),
+    ]
+}
+
+/// It makes its certificate itself, with its addresses in it; the file that it leaves holds the authority too.
+fn api_server(layout: &Layout) -> Vec<String> {
+    let addresses = layout.addresses();
+    let node = addresses.node.to_string();
+    let account_key = shown(&layout.secret("service-account.key"));
+    vec![
+        flag("etcd-servers", "http://127.0.0.1:2379"),
+        flag("bind-address", &node),
+        flag("advertise-address", &node),
+        flag("secure-port", "6443"),
+        flag("cert-dir", &shown(&layout.dir.join("pki"))),
+        flag("service-cluster-ip-range", &addresses.services),
+        flag("kubelet-preferred-address-types", "InternalIP"),
+        flag(
+            "kubelet-client-certificate",
+            &shown(&layout.secret("kubelet-client.crt")),
+        ),
+        flag("kubelet-client-key", &shown(&layout.secret("kubelet-client.key"))),
+        flag("authorization-mode", "Node,RBAC"),
+        flag("token-auth-file", &shown(&layout.dir.join("tokens.csv"))),
+        flag(
+            "service-account-issuer",
+            "https://kubernetes.default.svc.cluster.local",
+        ),
+        flag("service-account-key-file", &account_key),
+        flag("service-account-signing-key-file", &account_key),
+        flag("allow-privileged", "true"),
+    ]
+}
+
+fn controller_manager(layout: &Layout) -> Vec<String> {
+    let mut args = client(layout, Component::ControllerManager);
+    args.extend([
+        flag("use-service-account-credentials", "true"),
+        flag(
+            "service-account-private-key-file",
+            &shown(&layout.secret("service-account.key")),
+        ),
+        flag("root-ca-file", &shown(&layout.secret("apiserver.crt"))),
+        flag("service-cluster-ip-range", &layout.addresses().services),
+        flag("cluster-cidr", &layout.addresses().pods),
+    ]);
+    args
+}
+
+fn scheduler(layout: &Layout) -> Vec<String> {
+    client(layout, Component::Scheduler)
+}
+
+/// What both that act alone have in common: no election, and no waiting for one after a restart.
+fn client(layout: &Layout, component: Component) -> Vec<String> {
+    let kubeconfig = shown(&layout.kubeconfig_of(component));
+    vec![
+        flag("kubeconfig", &kubeconfig),
+        flag("authentication-kubeconfig", &kubeconfig),
+        flag("authorization-kubeconfig", &kubeconfig),
+        flag("bind-address", &layout.addresses().node.to_string()),
+        flag("leader-elect", "false"),
+        flag("kube-api-qps", "200"),
+        flag("kube-api-burst", "400"),
+    ]
+}
+
+fn kubelet(layout: &Layout) -> Vec<String> {
+    vec![
+        flag("config", &shown(&layout.config("kubelet.yaml"))),
+        flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kubelet))),
+        flag("root-dir", &shown(&layout.data(Component::Kubelet))),
+        flag("cert-dir", &shown(&layout.secret("kubelet"))),
+        flag("hostname-override", NODE),
+        flag("node-ip", &layout.addresses().node.to_string()),
+        flag("node-labels", "akash.network=true"),
+    ]
+}
+
+/// Only nodes that say so are simulated.
+fn kwok(layout: &Layout) -> Vec<String> {
+    vec![
+        flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kwok))),
+        flag("manage-all-nodes", "false"),
+        flag("manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"),
+        flag("server-address", &format!("{}:10247", layout.addresses().node)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::tests::layout;
+    use crate::tier::Tier;
+
+    #[test]
+    fn nothing_listens_outside_of_the_namespace() {
+        for component in Component::ALL {
+            for arg in component.arguments(&layout(Tier::Node, 7)) {
+                assert!(!arg.contains("0.0.0.0"), "{component}: {arg}");
+            }
+        }
+        let args = Component::ApiServer.arguments(&layout(Tier::Node, 7));
+        assert!(args.contains(&"--bind-address=10.99.7.2".to_owned()), "{args:?}");
+    }
+
+    #[test]
+    fn every_path_lies_in_the_state_folder() {
+        for component in Component::ALL {
+            for arg in component.arguments(&layout(Tier::Node, 0)) {
+                let value = arg.split_once('=').map_or(arg.as_str(), |(_, value)| value);
+                assert!(
+                    !value.starts_with('/') || value.starts_with("/state/t/"),
+                    "{component}: {arg}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Where everything of one cluster lies and which addresses it has: pure functions of its folder and its number.
+//!
+//! ```text
+//!  host                        network namespace akash-NAME
+//!  10.99.N.1 ───── veth ─────  10.99.N.2   API server, kubelet, … and a bridge to the pods
+//!  routes: 10.(200+N).0.0/16 via 10.99.N.2     pods 10.(200+N).0.0/17, services 10.(200+N).128.0/17
+//! ```
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::component::Component;
+use crate::error::{Error, Result};
+use crate::tier::Tier;
+
+/// Clusters that fit beside each other: the second octet of their pods goes from 200 to 255.
+pub(crate) const CLUSTERS_MAX: u8 = 56;
+/// The node of a cluster that has one.
+pub(crate) const NODE: &str = "node-1";
+/// The file that says what runs here.
+const RECORD: &str = "cluster.json";
+
+/// One cluster's place and number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Layout {
+    pub(crate) tier: Tier,
+    /// Its state folder, absolute.
+    pub(crate) dir: PathBuf,
+    /// Its network namespace.
+    pub(crate) netns: String,
+    /// Which of the numbered address ranges is its own.
+    pub(crate) index: u8,
+    /// The folder of the programs built from Go.
+    pub(crate) programs: PathBuf,
+}
+
+/// The addresses of a cluster; all of them answer from the machine it runs on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Addresses {
+    /// The machine's end of the wire: where the cluster reaches a program on the machine.
+    pub host: Ipv4Addr,
+    /// The cluster's end: API server, kubelet and node ports.
+    pub node: Ipv4Addr,
+    /// Where pods are.
+    pub pods: String,
+    /// Where services are.
+    pub services: String,
+    /// The cluster's resolver.
+    pub dns: Ipv4Addr,
+    /// The URL of the API server.
+    pub api_server: String,
+}
+
+impl Layout {
+    pub(crate) fn new(tier: Tier, name: &str, dir: &Path, index: u8, programs: &Path) -> Self {
+        Self {
+            tier,
+            netns: netns(name, dir),
+            dir: dir.to_owned(),
+            index,
+            programs: programs.to_owned(),
+        }
+    }
+
+    /// What was written when the cluster of this folder came up; nothing when none did.
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(RECORD);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
+                Error::at(
+                    &path,
+                    format!("{error}; delete the folder once nothing in it runs"),
+                )
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::at(&path, error)),
+        }
+    }
+
+    pub(crate) fn record(&self) -> PathBuf {
+        self.dir.join(RECORD)
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        let octet = 200_u8.saturating_add(self.index);
+        let node = Ipv4Addr::new(10, 99, self.index, 2);
+        Addresses {
+            host: Ipv4Addr::new(10, 99, self.index, 1),
+            node,
+            pods: format!("10.{octet}.0.0/17"),
+            services: format!("10.{octet}.128.0/17"),
+            // The tenth address of the range is the custom.
+            dns: Ipv4Addr::new(10, octet, 128, 10),
+            api_server: format!("https://{node}:6443"),
+        }
+    }
+
+    /// Both ranges as one route.
+    pub(crate) fn inside(&self) -> String {
+        format!("10.{}.0.0/16", 200_u8.saturating_add(self.index))
+    }
+
+    /// The two ends of the wire: on the host and in the namespace.
+    pub(crate) fn wire(&self) -> (String, String) {
+        (format!("akash{}h", self.index), format!("akash{}n", self.index))
+    }
+
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// The kubeconfig of the administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
+    /// The kubeconfig of a component.
+    pub(crate) fn kubeconfig_of(&self, component: Component) -> PathBuf {
+        self.dir.join("config").join(format!("{component}.kubeconfig"))
+    }
+
+    /// What components read.
+    pub(crate) fn config(&self, file: &str) -> PathBuf {
+        self.dir.join("config").join(file)
+    }
+
+    /// Keys and certificates.
+    pub(crate) fn secret(&self, file: &str) -> PathBuf {
+        self.dir.join("pki").join(file)
+    }
+
+    /// What components write.
+    pub(crate) fn data(&self, component: Component) -> PathBuf {
+        self.dir.join("data").join(component.as_str())
+    }
+
+    pub(crate) fn log(&self, component: Component) -> PathBuf {
+        self.dir.join("logs").join(format!("{component}.log"))
+    }
+
+    pub(crate) fn pid(&self, component: Component) -> PathBuf {
+        self.dir.join("pids").join(component.as_str())
+    }
+
+    /// containerd's socket: short, because a socket's path has at most 107 bytes and folders can be deep.
+    pub(crate) fn containerd_socket(&self) -> PathBuf {
+        Path::new("/run").join(&self.netns).join("containerd.sock")
+    }
+
+    /// What must lie on a short path.
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        Path::new("/run").join(&self.netns)
+    }
+}
+
+/// The namespace of a cluster: its name, and its folder in six digits, so that two checkouts never meet.
+fn netns(name: &str, dir: &Path) -> String {
+    let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
+    let digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    format!("akash-{name}-{digits}")
+}
+
+/// A name is part of a namespace's, a network's and a folder's.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let fits = (1..=20).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if fits {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "the cluster name `{name}`: it takes 1 to 20 of a-z, 0-9 and -"
+    )))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn layout(tier: Tier, index: u8) -> Layout {
+        Layout::new(tier, "t", Path::new("/state/t"), index, Path::new("/programs"))
+    }
+
+    #[test]
+    fn every_number_has_addresses_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for index in 0..CLUSTERS_MAX {
+            let addresses = layout(Tier::Api, index).addresses();
+            assert!(seen.insert(addresses.node.to_string()));
+            assert!(seen.insert(addresses.pods.clone()));
+            assert!(seen.insert(layout(Tier::Api, index).inside()));
+            assert!(seen.insert(layout(Tier::Api, index).wire().0));
+        }
+        let last = layout(Tier::Api, CLUSTERS_MAX - 1).addresses();
+        assert_eq!(last.services, "10.255.128.0/17");
+        assert_eq!(last.dns, Ipv4Addr::new(10, 255, 128, 10));
+    }
+
+    #[test]
+    fn two_folders_never_share_a_namespace() {
+        let one = netns("api", Path::new("/a/target/cluster/api"));
+        assert_ne!(one, netns("api", Path::new("/b/target/cluster/api")));
+        assert_eq!(one, netns("api", Path::new("/a/target/cluster/api")));
+    }
+
+    #[test]
+    fn interface_names_fit_the_kernel() {
+        let (host, node) = layout(Tier::Api, CLUSTERS_MAX - 1).wire();
+        assert!(host.len() <= 15 && node.len() <= 15 && host != node);
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        assert!(check_name("shared-1").is_ok());
+        for bad in ["", "a/b", "A", "..", "a name", &"x".repeat(21)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_and_a_broken_one_is_told() {
+        let dir = std::env::temp_dir().join(format!("testbed-layout-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        assert_eq!(Layout::read(&dir), Ok(None));
+        let layout = Layout::new(Tier::Node, "t", &dir, 3, Path::new("/p"));
+        std::fs::write(layout.record(), serde_json::to_string(&layout).unwrap()).unwrap();
+        assert_eq!(Layout::read(&dir), Ok(Some(layout.clone())));
+        std::fs::write(layout.record(), "{").unwrap();
+        assert!(Layout::read(&dir).is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,44 @@
+//! A real Kubernetes for tests, without Docker: API server, controllers, kubelet and containers, each a process
+//! of its own in a network namespace of its own.
+//!
+//! A person brings one up with `cargo xtask cluster up --tier api`, and a test finds it:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), testbed::Error> {
+//! use testbed::{Cluster, Component, Tier};
+//!
+//! // Prints `skipped: …` and returns nothing where no cluster of this tier runs.
+//! let Some(cluster) = Cluster::from_env(Tier::Api)? else {
+//!     return Ok(());
+//! };
+//! println!("{}", cluster.kubeconfig().display());
+//! cluster.kill(Component::ApiServer)?;
+//! cluster.start(Component::ApiServer)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rooms: [`Tier`] and [`Component`] say what there is, `layout` where each thing lies and which addresses it
+//! has, `binaries` and `packages` where programs come from, `network` and `mounts` what is lent from the machine
+//! and given back, `processes` who is ours, and [`Cluster`] puts them together.
+
+mod binaries;
+mod cluster;
+mod command;
+mod component;
+mod error;
+mod files;
+mod layout;
+mod mounts;
+mod network;
+mod packages;
+mod processes;
+mod tier;
+
+pub use cluster::{Cluster, ComponentStatus, Health, Options, Status};
+pub use component::Component;
+pub use error::{Error, Result};
+pub use layout::Addresses;
+pub use tier::Tier;
+
+pub use binaries::build;

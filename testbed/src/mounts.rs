@@ -1,0 +1,71 @@
+//! What is mounted under a folder, and taking it off again.
+
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, umount2};
+
+use crate::error::{Error, Result};
+
+/// Everything mounted under the folder, the deepest first.
+pub(crate) fn under(folder: &Path) -> Result<Vec<PathBuf>> {
+    let table = Path::new("/proc/self/mountinfo");
+    let text = std::fs::read_to_string(table).map_err(|error| Error::at(table, error))?;
+    Ok(parse(&text, folder))
+}
+
+/// Takes off what is mounted under the folder.
+pub(crate) fn release(folder: &Path) -> Result<()> {
+    for mount in under(folder)? {
+        match umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            // Another mount took it with itself.
+            Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => {}
+            Err(error) => return Err(Error::at(&mount, format!("not unmounted: {error}"))),
+        }
+    }
+    Ok(())
+}
+
+/// The mount point is the fifth field of a line.
+fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(|path| PathBuf::from(plain(path)))
+        .filter(|path| path.starts_with(folder))
+        .collect();
+    // The last one mounted lies on top.
+    found.reverse();
+    found.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    found
+}
+
+/// The kernel writes a space, a tab, a line's end and a backslash as three octal digits.
+fn plain(path: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(path.to_owned(), |path, (code, character)| {
+            path.replace(code, character)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_under_the_folder_is_ours_and_the_deepest_goes_first() {
+        let table = "22 1 0:5 / /s/a rw - tmpfs tmpfs rw\n\
+                     23 1 0:6 / /s/a/b rw shared:1 - tmpfs tmpfs rw\n\
+                     24 1 0:7 / /s/ab rw - tmpfs tmpfs rw\n\
+                     25 1 0:8 / /s/a/with\\040space/c rw - tmpfs tmpfs rw\n\
+                     26 1 0:8 / /elsewhere/s/a rw - tmpfs tmpfs rw\n";
+        let found = parse(table, Path::new("/s/a"));
+        let expected: Vec<PathBuf> = ["/s/a/with space/c", "/s/a/b", "/s/a"].map(PathBuf::from).into();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn nothing_is_mounted_under_a_folder_that_is_not_there() {
+        assert_eq!(under(Path::new("/no/such/folder")), Ok(vec![]));
+    }
+}

@@ -1,0 +1,160 @@
+//! A network namespace of its own for each cluster, with one wire to the host.
+//!
+//! Making the wire claims the number: two clusters that start together cannot both make it.
+
+use crate::command::Run;
+use crate::error::{Error, Result};
+use crate::layout::{CLUSTERS_MAX, Layout};
+
+/// Makes the namespace and the wire of the first free number, which is entered into the layout.
+pub(crate) fn create(layout: &mut Layout) -> Result<()> {
+    ip(&["netns", "add", &layout.netns])?;
+    let mut last = Error::new("no number is left");
+    for index in 0..CLUSTERS_MAX {
+        layout.index = index;
+        match claim(layout) {
+            Ok(true) => return furnish(layout),
+            Ok(false) => {}
+            Err(error) => last = error,
+        }
+    }
+    let names = Run::new("ip")
+        .args(["-brief", "link"])
+        .stdout()
+        .unwrap_or_default();
+    let held = names.lines().filter(|line| line.starts_with("akash")).count();
+    Err(Error::new(format!(
+        "no address range is free among {CLUSTERS_MAX} ({held} clusters have theirs): {last}"
+    )))
+}
+
+/// Takes everything back; what is not there is no error.
+pub(crate) fn delete(layout: &Layout) -> Result<()> {
+    if !exists(&layout.netns) {
+        return Ok(());
+    }
+    // The kernel takes a namespace apart when it has time; the wire, and the number with it, is free at once.
+    let links = Run::new("ip")
+        .args(["-n", &layout.netns, "-brief", "link"])
+        .stdout()?;
+    for link in wires(&links) {
+        inside(layout, &["link", "delete", link])?;
+    }
+    ip(&["netns", "delete", &layout.netns])
+}
+
+/// The names of our wires in a list of links, whose lines begin with `NAME@PEER`.
+fn wires(links: &str) -> impl Iterator<Item = &str> {
+    links
+        .lines()
+        .filter_map(|line| line.split(['@', ' ']).next())
+        .filter(|name| name.starts_with("akash"))
+}
+
+/// Whether there is a namespace of this name.
+pub(crate) fn exists(netns: &str) -> bool {
+    std::path::Path::new("/run/netns").join(netns).exists()
+}
+
+/// True when the number is ours: nobody routes its addresses, and the wire could be made.
+fn claim(layout: &Layout) -> Result<bool> {
+    let addresses = layout.addresses();
+    let routes = Run::new("ip")
+        .args(["-4", "route", "show", "table", "all"])
+        .stdout()?;
+    if is_routed(&routes, &layout.inside()) || is_routed(&routes, &format!("{}/30", addresses.host)) {
+        return Ok(false);
+    }
+    let (host, node) = layout.wire();
+    let made = Run::new("ip")
+        .args([
+            "link",
+            "add",
+            &host,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            &node,
+            "netns",
+            &layout.netns,
+        ])
+        .outcome()?;
+    match made.code {
+        Some(0) => Ok(true),
+        _ if made.stderr.contains("File exists") => Ok(false),
+        _ => Err(Error::new(format!(
+            "`ip link add {host}`: {}",
+            made.stderr.trim()
+        ))),
+    }
+}
+
+/// Whether a table of routes has one that begins as `range` does, by its fixed octets.
+fn is_routed(routes: &str, range: &str) -> bool {
+    let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
+    let fixed = bits.parse::<usize>().unwrap_or(32) / 8;
+    let prefix: String = address
+        .split('.')
+        .take(fixed)
+        .map(|octet| format!("{octet}."))
+        .collect();
+    routes.split_whitespace().any(|word| word.starts_with(&prefix))
+}
+
+/// Addresses, routes and forwarding.
+fn furnish(layout: &Layout) -> Result<()> {
+    let addresses = layout.addresses();
+    let (host, node) = layout.wire();
+    let (at_host, at_node) = (addresses.host.to_string(), addresses.node.to_string());
+    ip(&["addr", "add", &format!("{at_host}/30"), "dev", &host])?;
+    ip(&["link", "set", &host, "up"])?;
+    ip(&["route", "add", &layout.inside(), "via", &at_node])?;
+    inside(layout, &["addr", "add", &format!("{at_node}/30"), "dev", &node])?;
+    inside(layout, &["link", "set", &node, "up"])?;
+    inside(layout, &["link", "set", "lo", "up"])?;
+    // Programs of the node reach services too: kube-proxy turns the packet once it has a route. There is no
+    // default route, so nothing in here ever calls the world outside.
+    inside(
+        layout,
+        &["route", "add", &addresses.services, "dev", "lo", "src", &at_node],
+    )?;
+    // Written from within: /proc/sys/net shows the namespace of the one who looks.
+    enter(layout, "sh")
+        .args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+        .done()
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    Run::new("ip").args(args).done()
+}
+
+fn inside(layout: &Layout, args: &[&str]) -> Result<()> {
+    ip(&[&["-n", &layout.netns], args].concat())
+}
+
+/// A program in the namespace of a cluster.
+pub(crate) fn enter(layout: &Layout, program: &str) -> Run {
+    Run::new("nsenter").args([&format!("--net=/run/netns/{}", layout.netns), "--", program])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wires_are_cut() {
+        let links = "lo               UNKNOWN  00:00:00:00:00:00 <LOOPBACK,UP>\nakash3n@if6 UP 5a:00:00:00:00:01 <UP>\n";
+        assert_eq!(wires(links).collect::<Vec<_>>(), ["akash3n"]);
+    }
+
+    #[test]
+    fn a_range_is_taken_when_a_route_begins_as_it_does() {
+        let routes = "default via 10.0.0.1 dev eth0\n10.99.4.0/30 dev akash4h\nlocal 10.203.0.1 dev lo\n";
+        assert!(is_routed(routes, "10.99.4.1/30"));
+        assert!(!is_routed(routes, "10.99.5.1/30"));
+        assert!(!is_routed(routes, "10.99.40.1/30"));
+        assert!(is_routed(routes, "10.203.0.0/16"));
+        assert!(!is_routed(routes, "10.20.0.0/16"));
+    }
+}

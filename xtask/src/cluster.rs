@@ -1,0 +1,162 @@
+//! `cargo xtask cluster`: a real Kubernetes for tests, from the crate `testbed`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args as Arguments, Subcommand, ValueEnum};
+use testbed::{Cluster, Component, Tier};
+
+use crate::error::{Error, Result};
+use crate::workspace::Workspace;
+
+/// What to do with a cluster.
+#[derive(Debug, Arguments)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Brings a cluster up; one that is up and healthy is only shown.
+    Up {
+        #[command(flatten)]
+        which: Which,
+        #[arg(long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Takes it down: processes, containers, mounts, network. The logs stay.
+    Down(Which),
+    /// Shows its parts; fails when one is not healthy.
+    Status {
+        #[command(flatten)]
+        which: Which,
+        #[arg(long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Ends a component without a warning.
+    Kill(Part),
+    /// Starts a component that ended.
+    Start(Part),
+    /// Stops a component in its tracks.
+    Pause(Part),
+    /// Lets a paused component go on.
+    Resume(Part),
+    /// Builds the programs of the tiers; what is built already is kept.
+    Build {
+        /// The tiers; all of them when none is named.
+        #[arg(long, value_parser = str::parse::<Tier>)]
+        tier: Vec<Tier>,
+    },
+}
+
+/// Which cluster.
+#[derive(Debug, Arguments)]
+struct Which {
+    /// How much of a Kubernetes: api, node or scale.
+    #[arg(long, value_parser = str::parse::<Tier>)]
+    tier: Tier,
+    /// Its name, when several stand side by side; the tier's without it.
+    #[arg(long)]
+    name: Option<String>,
+    /// Its state folder; `target/cluster/NAME` without it.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Arguments)]
+struct Part {
+    #[command(flatten)]
+    which: Which,
+    /// The component, as `status` names it.
+    #[arg(value_parser = str::parse::<Component>)]
+    component: Component,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Output {
+    /// For people: one line each.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Does it.
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    match &args.action {
+        Action::Up { which, output } => show(&up(workspace, which)?, *output),
+        Action::Down(which) => match Cluster::at(&which.dir(workspace))? {
+            Some(cluster) => Ok(cluster.down()?),
+            None => {
+                println!("no cluster came up in {}", which.dir(workspace).display());
+                Ok(())
+            }
+        },
+        Action::Status { which, output } => show(&which.find(workspace)?, *output),
+        Action::Kill(part) => Ok(part.which.find(workspace)?.kill(part.component)?),
+        Action::Start(part) => Ok(part.which.find(workspace)?.start(part.component)?),
+        Action::Pause(part) => Ok(part.which.find(workspace)?.pause(part.component)?),
+        Action::Resume(part) => Ok(part.which.find(workspace)?.resume(part.component)?),
+        Action::Build { tier } => {
+            let tiers = if tier.is_empty() {
+                &Tier::ALL
+            } else {
+                tier.as_slice()
+            };
+            println!("{}", testbed::build(tiers)?.display());
+            Ok(())
+        }
+    }
+}
+
+fn up(workspace: &Workspace, which: &Which) -> Result<Cluster> {
+    Ok(Cluster::up(&testbed::Options {
+        tier: which.tier,
+        name: which.name().to_owned(),
+        dir: which.dir(workspace),
+        crds: workspace.root.join("deploy").join("crds"),
+    })?)
+}
+
+fn show(cluster: &Cluster, output: Output) -> Result<()> {
+    let status = cluster.status();
+    match output {
+        Output::Text => print!("{status}"),
+        Output::Json => {
+            let json =
+                serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
+            println!("{json}");
+        }
+    }
+    if status.is_healthy() {
+        return Ok(());
+    }
+    Err(Error::new("the cluster is not healthy"))
+}
+
+impl Which {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.tier.as_str())
+    }
+
+    fn dir(&self, workspace: &Workspace) -> PathBuf {
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None => default_dir(&workspace.target, self.name()),
+        }
+    }
+
+    fn find(&self, workspace: &Workspace) -> Result<Cluster> {
+        let dir = self.dir(workspace);
+        let told = |what: String| Error::new(format!("{}: {what}", dir.display()));
+        let cluster = Cluster::at(&dir)?.ok_or_else(|| told("no cluster came up there".to_owned()))?;
+        if cluster.tier() == self.tier {
+            return Ok(cluster);
+        }
+        Err(told(format!("its tier is {}, not {}", cluster.tier(), self.tier)))
+    }
+}
+
+fn default_dir(target: &Path, name: &str) -> PathBuf {
+    target.join("cluster").join(name)
+}
