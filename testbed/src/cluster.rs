@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Addresses, Layout, check_name};
 use crate::processes::{self, Known, State};
 use crate::tier::Tier;
-use crate::{binaries, files, network, packages};
+use crate::{binaries, cgroups, files, images, network, packages};
 
 mod find;
 mod objects;
@@ -136,6 +136,20 @@ impl Cluster {
         objects::kubectl(&self.layout).args(args).stdout()
     }
 
+    /// Runs kubectl as the administrator, which reads `input`, and returns what it prints.
+    ///
+    /// # Errors
+    /// When it fails: with what it says.
+    pub fn kubectl_input(&self, args: &[&str], input: &str) -> Result<String> {
+        objects::kubectl(&self.layout).args(args).input(input).stdout()
+    }
+
+    /// The path of a program of this cluster's version, such as `kubectl`.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.layout.program(name)
+    }
+
     /// Ends a component as a crash would: without a warning.
     ///
     /// # Errors
@@ -181,6 +195,9 @@ impl Cluster {
             serde_json::to_string_pretty(&self.layout).map_err(|error| Error::new(error.to_string()))?;
         files::plain(&self.layout.record(), &record)?;
         files::write(&self.layout)?;
+        if self.layout.tier == Tier::Node {
+            cgroups::create(&self.layout.netns)?;
+        }
         for component in self.layout.tier.components() {
             // The others would wait for it with growing pauses.
             self.launch(*component)?;
@@ -193,6 +210,9 @@ impl Cluster {
             if *component == Component::ApiServer {
                 files::write_authority(&self.layout)?;
                 objects::create(&self.layout, crds)?;
+            }
+            if *component == Component::Containerd {
+                images::import(&self.layout)?;
             }
         }
         for component in self.layout.tier.components() {

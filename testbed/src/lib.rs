@@ -19,15 +19,18 @@
 //! ```
 //!
 //! The rooms: [`Tier`] and [`Component`] say what there is, `layout` where each thing lies and which addresses it
-//! has, `binaries` and `packages` where programs come from, `network` and `mounts` what is lent from the machine
-//! and given back, `processes` who is ours, and [`Cluster`] puts them together.
+//! has, `binaries` and `packages` where programs come from, `network`, `mounts` and `cgroups` what is lent
+//! from the machine and given back, `images` what containers are made of, `processes` who is ours, and [`Cluster`] puts them together.
 
 mod binaries;
+mod cgroups;
+mod check;
 mod cluster;
 mod command;
 mod component;
 mod error;
 mod files;
+mod images;
 mod layout;
 mod mounts;
 mod network;
@@ -42,3 +45,4 @@ pub use layout::Addresses;
 pub use tier::Tier;
 
 pub use binaries::build;
+pub use check::check;

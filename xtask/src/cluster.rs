@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, Subcommand, ValueEnum};
-use testbed::{Cluster, Component, Tier};
+use testbed::{Cluster, Component, Options, Tier};
 
 use crate::error::{Error, Result};
 use crate::workspace::Workspace;
@@ -41,6 +41,12 @@ enum Action {
     Pause(Part),
     /// Lets a paused component go on.
     Resume(Part),
+    /// Checks that a tier holds what it promises, on a cluster of its own, which is taken down again.
+    Check {
+        /// How much of a Kubernetes: api, node or scale.
+        #[arg(long, value_parser = str::parse::<Tier>)]
+        tier: Tier,
+    },
     /// Builds the programs of the tiers; what is built already is kept.
     Build {
         /// The tiers; all of them when none is named.
@@ -97,6 +103,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Action::Start(part) => Ok(part.which.find(workspace)?.start(part.component)?),
         Action::Pause(part) => Ok(part.which.find(workspace)?.pause(part.component)?),
         Action::Resume(part) => Ok(part.which.find(workspace)?.resume(part.component)?),
+        Action::Check { tier } => {
+            for line in testbed::check(&options(workspace, *tier, "check", None))? {
+                println!("{line}");
+            }
+            Ok(())
+        }
         Action::Build { tier } => {
             let tiers = if tier.is_empty() {
                 &Tier::ALL
@@ -110,12 +122,22 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 }
 
 fn up(workspace: &Workspace, which: &Which) -> Result<Cluster> {
-    Ok(Cluster::up(&testbed::Options {
-        tier: which.tier,
-        name: which.name().to_owned(),
-        dir: which.dir(workspace),
+    Ok(Cluster::up(&options(
+        workspace,
+        which.tier,
+        which.name(),
+        which.dir.as_deref(),
+    ))?)
+}
+
+/// A cluster with the custom resources of this checkout.
+pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
+    Options {
+        tier,
+        name: name.to_owned(),
+        dir: dir.map_or_else(|| default_dir(&workspace.target, name), Path::to_owned),
         crds: workspace.root.join("deploy").join("crds"),
-    })?)
+    }
 }
 
 fn show(cluster: &Cluster, output: Output) -> Result<()> {

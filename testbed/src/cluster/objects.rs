@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::command::{Run, until};
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, NODE};
+use crate::tier::Tier;
 
 /// Longer than any of them takes on a busy machine.
 const READY_WITHIN: Duration = Duration::from_mins(2);
@@ -21,6 +22,15 @@ pub(super) fn kubectl(layout: &Layout) -> Run {
 /// Creates what a provider expects to find.
 pub(super) fn create(layout: &Layout, crds: &Path) -> Result<()> {
     apply(layout, include_str!("../../manifests/base.yaml"))?;
+    if layout.tier == Tier::Node {
+        let dns = include_str!("../../manifests/dns.yaml")
+            .replace(
+                "PROGRAMS",
+                &format!("{:?}", layout.programs.display().to_string()),
+            )
+            .replace("ADDRESS", &layout.addresses().dns.to_string());
+        apply(layout, &dns)?;
+    }
     if !holds_yaml(crds)? {
         return Ok(());
     }
@@ -63,11 +73,36 @@ fn holds_yaml(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Waits for what the controllers make on their own: pods are refused before their namespace has its account.
+/// Waits for what the controllers make on their own, and for the node and its resolver.
 pub(super) fn await_ready(layout: &Layout) -> Result<()> {
-    until("the default service account", READY_WITHIN, || {
+    // Pods are refused before their namespace has its account.
+    await_that(
+        layout,
+        "serviceaccount/default",
+        "lease",
+        "jsonpath={.metadata.uid}",
+    )?;
+    if layout.tier == Tier::Node {
+        await_that(layout, &format!("node/{NODE}"), "default", "condition=Ready")?;
+        await_that(layout, "deployment/coredns", "kube-system", "condition=Available")?;
+    }
+    Ok(())
+}
+
+/// Waits for one thing that may not even be there yet.
+fn await_that(layout: &Layout, what: &str, namespace: &str, condition: &str) -> Result<()> {
+    until(what, READY_WITHIN, || {
         kubectl(layout)
-            .args(["get", "serviceaccount", "default", "--namespace", "lease"])
+            .args([
+                "wait",
+                what,
+                "--namespace",
+                namespace,
+                "--for",
+                condition,
+                "--timeout",
+                "10s",
+            ])
             .done()
             .map_err(|error| error.to_string())
     })

@@ -82,6 +82,10 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
         flag("root-ca-file", &shown(&layout.secret("apiserver.crt"))),
         flag("service-cluster-ip-range", &layout.addresses().services),
         flag("cluster-cidr", &layout.addresses().pods),
+        flag(
+            "flex-volume-plugin-dir",
+            &shown(&layout.data(Component::ControllerManager)),
+        ),
     ]);
     args
 }

@@ -1,9 +1,169 @@
 //! What a node's programs read.
 
-use crate::error::Result;
-use crate::layout::Layout;
+use serde_json::{Value, json};
+
+use super::{create_dir, plain};
+use crate::component::Component;
+use crate::error::{Error, Result};
+use crate::layout::{Layout, NODE};
 
 /// Writes the configurations of the node's programs.
-pub(super) fn write(_layout: &Layout) -> Result<()> {
+pub(super) fn write(layout: &Layout) -> Result<()> {
+    create_dir(&layout.run_dir())?;
+    create_dir(&layout.config("cni"))?;
+    plain(&layout.config("containerd.toml"), &containerd(layout))?;
+    // The kubelet copies it for pods that ask for the node's resolver; the node has none.
+    plain(&layout.config("resolv.conf"), "search .\n")?;
+    for (file, value) in [
+        ("cni/10-bridge.conflist", bridge(layout)),
+        // JSON is YAML.
+        ("kubelet.yaml", kubelet(layout)),
+        ("kube-proxy.yaml", kube_proxy(layout)),
+    ] {
+        let text = serde_json::to_string_pretty(&value).map_err(|error| Error::new(error.to_string()))?;
+        plain(&layout.config(file), &text)?;
+    }
     Ok(())
+}
+
+fn containerd(layout: &Layout) -> String {
+    let data = layout.data(Component::Containerd);
+    let cri = "plugins.\"io.containerd.grpc.v1.cri\"";
+    let mut out = format!(
+        "version = 2\nroot = {:?}\nstate = {:?}\n",
+        data.join("root").display().to_string(),
+        layout.run_dir().join("containerd").display().to_string(),
+    );
+    out += &format!(
+        "[grpc]\naddress = {:?}\n",
+        layout.containerd_socket().display().to_string()
+    );
+    out += &format!(
+        "[plugins.\"io.containerd.internal.v1.opt\"]\npath = {:?}\n",
+        data.join("opt").display().to_string()
+    );
+    // Without CAP_SYS_RESOURCE a score cannot be lowered, and every sandbox would die of trying.
+    out += &format!(
+        "[{cri}]\nsandbox_image = \"localhost/pause:1\"\nrestrict_oom_score_adj = true\n\
+         netns_mounts_under_state_dir = true\n"
+    );
+    out += &format!("[{cri}.containerd]\nsnapshotter = \"overlayfs\"\n");
+    out += &format!("[{cri}.containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n");
+    out += &format!("[{cri}.containerd.runtimes.runc.options]\nSystemdCgroup = false\n");
+    out += &format!(
+        "[{cri}.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = {:?}\n",
+        layout.config("cni").display().to_string()
+    );
+    out
+}
+
+/// Named after the cluster, so that what it caches outside of our folder is known as ours.
+fn bridge(layout: &Layout) -> Value {
+    json!({
+        "cniVersion": "1.0.0",
+        "name": layout.netns,
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "cni0",
+                "isGateway": true,
+                "hairpinMode": true,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": layout.addresses().pods}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                    "dataDir": layout.data(Component::Kubelet).join("addresses"),
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    })
+}
+
+fn kubelet(layout: &Layout) -> Value {
+    let addresses = layout.addresses();
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": addresses.node,
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": layout.secret("kubelet-client.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket().display()),
+        // The kubelet ends whatever it does not know in its part of the tree: each cluster has a part of its own.
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": format!("/{}", layout.netns),
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "enforceNodeAllocatable": [],
+        "clusterDNS": [addresses.dns],
+        "clusterDomain": "cluster.local",
+        "resolvConf": layout.config("resolv.conf"),
+        "podLogsDir": layout.data(Component::Kubelet).join("pod-logs"),
+        "volumePluginDir": layout.data(Component::Kubelet).join("volume-plugins"),
+        // A build machine's disk is fuller than a server's, and images cannot be pulled again.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "imageGCHighThresholdPercent": 100,
+        "maxPods": 250,
+        "registerNode": true,
+    })
+}
+
+fn kube_proxy(layout: &Layout) -> Value {
+    let addresses = layout.addresses();
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "bindAddress": addresses.node,
+        "healthzBindAddress": format!("{}:10256", addresses.node),
+        "metricsBindAddress": format!("{}:10249", addresses.node),
+        "clientConnection": {"kubeconfig": layout.kubeconfig_of(Component::KubeProxy)},
+        "clusterCIDR": addresses.pods,
+        "hostnameOverride": NODE,
+        "mode": "iptables",
+        // Those settings belong to the whole machine.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::tests::layout;
+    use crate::tier::Tier;
+
+    #[test]
+    fn containerd_keeps_to_our_folders() {
+        let text = containerd(&layout(Tier::Node, 1));
+        assert!(
+            text.contains("root = \"/state/t/data/containerd/root\"\n"),
+            "{text}"
+        );
+        assert!(text.contains("restrict_oom_score_adj = true\n"), "{text}");
+        for path in text.split('"').filter(|part| part.starts_with('/')) {
+            let ours = path.starts_with("/state/t/") || path.starts_with("/run/akash-t-");
+            assert!(ours || path == "/usr/lib/cni", "{path}");
+        }
+    }
+
+    #[test]
+    fn two_kubelets_share_no_part_of_the_tree() {
+        let root = |layout: &Layout| kubelet(layout)["cgroupRoot"].clone();
+        let one = Layout::new(Tier::Node, "one", "/state/one".as_ref(), 0, "/p".as_ref());
+        assert_ne!(root(&one), root(&layout(Tier::Node, 0)));
+    }
+
+    #[test]
+    fn pods_and_the_bridge_agree() {
+        let layout = layout(Tier::Node, 5);
+        assert_eq!(
+            bridge(&layout)["plugins"][0]["ipam"]["ranges"][0][0]["subnet"],
+            "10.205.0.0/17"
+        );
+        assert_eq!(kube_proxy(&layout)["clusterCIDR"], "10.205.0.0/17");
+        assert_eq!(kubelet(&layout)["clusterDNS"][0], "10.205.128.10");
+    }
 }

@@ -1,0 +1,82 @@
+//! The part of the tree of control groups that a cluster's pods live in.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::files::{create_dir, gone};
+
+const TREE: &str = "/sys/fs/cgroup";
+
+/// Makes a group of this name at the top of every hierarchy: the kubelet wants it to be there.
+pub(crate) fn create(name: &str) -> Result<()> {
+    for top in tops(Path::new(TREE)) {
+        create_dir(&top.join(name))?;
+    }
+    Ok(())
+}
+
+/// Removes the group and those in it; nothing lives in them by then.
+pub(crate) fn remove(name: &str) -> Result<()> {
+    for top in tops(Path::new(TREE)) {
+        prune(&top.join(name))?;
+    }
+    Ok(())
+}
+
+/// One folder in version 2 of control groups, one for each controller in version 1.
+fn tops(tree: &Path) -> Vec<PathBuf> {
+    if tree.join("cgroup.controllers").exists() {
+        return vec![tree.to_owned()];
+    }
+    let Ok(entries) = std::fs::read_dir(tree) else {
+        return Vec::new();
+    };
+    let folders = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders
+        .map(|entry| entry.path())
+        .filter(|path| path.join("cgroup.procs").exists())
+        .collect()
+}
+
+/// A group's files go with its folder, and a folder goes once it holds no other.
+fn prune(group: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(group) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::at(group, error)),
+    };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            prune(&entry.path())?;
+        }
+    }
+    // A process that ended a moment ago may still be counted.
+    crate::command::until(
+        "the control group is empty",
+        std::time::Duration::from_secs(10),
+        || gone(group, |path| std::fs::remove_dir(path)).map_err(|error| error.to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_are_told_apart() {
+        let tree = std::env::temp_dir().join(format!("testbed-cgroups-{}", std::process::id()));
+        for controller in ["cpu", "memory"] {
+            std::fs::create_dir_all(tree.join(controller)).unwrap();
+            std::fs::write(tree.join(controller).join("cgroup.procs"), "").unwrap();
+        }
+        std::fs::create_dir_all(tree.join("no-controller")).unwrap();
+        let mut found = tops(&tree);
+        found.sort();
+        assert_eq!(found, [tree.join("cpu"), tree.join("memory")]);
+        std::fs::write(tree.join("cgroup.controllers"), "cpu memory").unwrap();
+        assert_eq!(tops(&tree), [tree.clone()]);
+        std::fs::remove_dir_all(&tree).unwrap();
+    }
+}

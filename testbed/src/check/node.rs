@@ -1,0 +1,146 @@
+//! What a node promises: a pod runs, answers, logs, can be entered and finds its neighbours.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::{eventually, holds};
+use crate::cluster::Cluster;
+use crate::command::Run;
+use crate::component::Component;
+use crate::error::{Error, Result};
+
+/// The port in the manifest.
+const NODE_PORT: u16 = 30080;
+
+/// Checks it.
+pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
+    let ready = [
+        "rollout",
+        "status",
+        "deployment/web",
+        "--namespace",
+        "check",
+        "--timeout",
+        "60s",
+    ];
+    cluster.kubectl(&ready)?;
+    shown.push("a pod runs".to_owned());
+    let pod_ip = field(cluster, "pods", "{.items[0].status.podIP}")?;
+    let service_ip = field(cluster, "services", "{.items[0].spec.clusterIP}")?;
+    for (what, address, port) in [
+        ("the pod", parse(&pod_ip)?, 80),
+        ("its service", parse(&service_ip)?, 80),
+        ("its node port", cluster.addresses().node, NODE_PORT),
+    ] {
+        eventually(what, || holds(what, &get(address, port)?, "it answers"))?;
+    }
+    shown.push("the pod, its service and its node port answer the host".to_owned());
+    let logs = cluster.kubectl(&["logs", "deployment/web", "--namespace", "check"])?;
+    holds("its log", &logs, "it logs")?;
+    enters(cluster)?;
+    shown.push("logs, exec, names in the cluster, users and owners".to_owned());
+    survives(cluster)?;
+    shown.push("the pod lives on while kubelet and containerd are killed and started".to_owned());
+    Ok(())
+}
+
+fn enters(cluster: &Cluster) -> Result<()> {
+    let exec = |script: &str| {
+        Run::new(cluster.program("kubectl"))
+            .args(["--kubeconfig", &cluster.kubeconfig().display().to_string()])
+            .args([
+                "exec",
+                "deployment/web",
+                "--namespace",
+                "check",
+                "--",
+                "sh",
+                "-c",
+                script,
+            ])
+            .outcome()
+    };
+    let outcome = exec("echo said; exit 7")?;
+    if outcome.code != Some(7) || outcome.stdout != "said\n" {
+        return Err(Error::new(format!("exec: {outcome:?}")));
+    }
+    let script = "wget -qO- http://web.check && nslookup web.check.svc.cluster.local && \
+                  touch /tmp/x && chown tenant /tmp/x && su tenant -c id";
+    let outcome = exec(script)?;
+    if outcome.code != Some(0) {
+        return Err(Error::new(format!("in the pod: {outcome:?}")));
+    }
+    holds("a neighbour by its name", &outcome.stdout, "it answers")?;
+    holds("another user", &outcome.stdout, "uid=1000(tenant)")
+}
+
+/// The containers are not children of what watches over them.
+fn survives(cluster: &Cluster) -> Result<()> {
+    let pod = || {
+        field(
+            cluster,
+            "pods",
+            "{.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}",
+        )
+    };
+    let before = pod()?;
+    for component in [Component::Kubelet, Component::Containerd] {
+        cluster.kill(component)?;
+        cluster.start(component)?;
+    }
+    cluster.kubectl(&[
+        "wait",
+        "--for",
+        "condition=Ready",
+        "node",
+        "--all",
+        "--timeout",
+        "60s",
+    ])?;
+    eventually("the pod after it", || {
+        holds(
+            "the pod after it",
+            &get(cluster.addresses().node, NODE_PORT)?,
+            "it answers",
+        )
+    })?;
+    eventually("exec after it", || {
+        cluster.kubectl(&["exec", "deployment/web", "--namespace", "check", "--", "true"])
+    })?;
+    let after = pod()?;
+    if before == after {
+        return Ok(());
+    }
+    Err(Error::new(format!("the pod was `{before}` and is `{after}`")))
+}
+
+fn field(cluster: &Cluster, kind: &str, path: &str) -> Result<String> {
+    cluster.kubectl(&[
+        "get",
+        kind,
+        "--namespace",
+        "check",
+        "--output",
+        &format!("jsonpath={path}"),
+    ])
+}
+
+fn parse(address: &str) -> Result<Ipv4Addr> {
+    address
+        .parse()
+        .map_err(|error| Error::new(format!("the address `{address}`: {error}")))
+}
+
+/// An HTTP answer, whole.
+fn get(address: Ipv4Addr, port: u16) -> Result<String> {
+    let to = SocketAddr::from((address, port));
+    let limit = Duration::from_secs(3);
+    let failed = |error: std::io::Error| Error::new(format!("{to}: {error}"));
+    let mut stream = TcpStream::connect_timeout(&to, limit).map_err(failed)?;
+    stream.set_read_timeout(Some(limit)).map_err(failed)?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    Ok(answer)
+}
