@@ -76,7 +76,7 @@ mod tests {
         found.sort();
         assert_eq!(found, [tree.join("cpu"), tree.join("memory")]);
         std::fs::write(tree.join("cgroup.controllers"), "cpu memory").unwrap();
-        assert_eq!(tops(&tree), [tree.clone()]);
+        assert_eq!(tops(&tree), std::slice::from_ref(&tree));
         std::fs::remove_dir_all(&tree).unwrap();
     }
 }

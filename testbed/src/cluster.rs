@@ -51,7 +51,9 @@ impl Cluster {
     /// its log. What had started by then is taken down.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
-        check_root()?;
+        if let Some(obstacle) = network::obstacle() {
+            return Err(Error::new(obstacle));
+        }
         packages::install(options.tier)?;
         let programs = binaries::build(&[options.tier])?;
         files::create_dir(&options.dir)?;
@@ -288,15 +290,6 @@ impl Cluster {
     fn state(&self, component: Component) -> State {
         self.known(component).map_or(State::Gone, Known::state)
     }
-}
-
-fn check_root() -> Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    Err(Error::new(
-        "a cluster needs root, for its network namespace and its containers: run it with sudo -E",
-    ))
 }
 
 /// One program at a time brings up or takes down what is in a folder; the kernel ends the lock with its holder.

@@ -53,10 +53,14 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
             )?;
         }
     }
-    if layout.tier == Tier::Node {
-        node::write(layout)?;
+    match layout.tier {
+        Tier::Api => Ok(()),
+        Tier::Node => node::write(layout),
+        Tier::Scale => plain(
+            &layout.config("kwok.yaml"),
+            include_str!("../manifests/kwok.yaml"),
+        ),
     }
-    Ok(())
 }
 
 /// What is known once the API server has made its certificate: the authority, and so the kubeconfig of the

@@ -46,3 +46,4 @@ pub use tier::Tier;
 
 pub use binaries::build;
 pub use check::check;
+pub use network::obstacle;

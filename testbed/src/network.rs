@@ -6,6 +6,20 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
 
+/// Why this machine cannot hold a cluster, when that can be seen without trying.
+#[must_use]
+pub fn obstacle() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        let why = "a cluster needs root, for its network namespace and its containers: run it with sudo -E";
+        return Some(why.to_owned());
+    }
+    // In a container without the capability, root is no help.
+    let tried = Run::new("unshare").args(["--net", "true"]).done();
+    tried
+        .err()
+        .map(|error| format!("this machine makes no network namespace: {error}"))
+}
+
 /// Makes the namespace and the wire of the first free number, which is entered into the layout.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;

@@ -19,6 +19,7 @@ mod report;
 mod sim;
 mod tally;
 mod test;
+mod tiers;
 mod verify;
 mod workspace;
 

@@ -1,12 +1,12 @@
 //! `cargo xtask test`: the test command. Everything that must hold before a change is done, from a fresh
-//! clone with nothing but rustup, within the time that its last table holds it against.
+//! clone with nothing but rustup and Go, within the time that its last table holds it against.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::{Package, Workspace};
-use crate::{conformance, docs, sim, tally, verify};
+use crate::{conformance, docs, sim, tally, tiers, verify};
 
 /// Histories of the small simulation.
 const SEEDS: sim::Args = sim::Args {
@@ -47,6 +47,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             sim::seeds(workspace, &SEEDS).map(|_| Notes::new())
         });
     }
+    tiers::stages(workspace, &mut report);
     report.finish()
 }
 

@@ -124,6 +124,7 @@ fn kubelet(layout: &Layout) -> Vec<String> {
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kwok))),
+        flag("config", &shown(&layout.config("kwok.yaml"))),
         flag("manage-all-nodes", "false"),
         flag("manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"),
         flag("server-address", &format!("{}:10247", layout.addresses().node)),

@@ -1,0 +1,81 @@
+//! The stages of the test command that need a real Kubernetes: for each tier a cluster comes up, is held against
+//! its promises, serves the tests that name it, and goes down again whatever happened.
+
+use testbed::{Cluster, Options, Tier};
+
+use crate::error::{Error, Result};
+use crate::report::{Kind, Notes, Report};
+use crate::workspace::Workspace;
+use crate::{cluster, tally};
+
+/// The test targets of each tier, as `--test` takes them. They find the cluster with `testbed::Cluster::from_env`.
+const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
+    (Tier::Api, Kind::Api, "api tier", &[]),
+    (Tier::Node, Kind::Node, "node tier", &[]),
+];
+/// The variable that names the state folder of the cluster to test on.
+const VARIABLE: &str = "AKASH_TESTBED_DIR";
+
+/// Runs the stages; where a machine cannot hold a cluster, they say why and pass.
+pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
+    if let Some(obstacle) = testbed::obstacle() {
+        for (_, kind, name, _) in TESTS {
+            report.stage(kind, name, || Ok(vec![format!("skipped: {obstacle}")]));
+        }
+        return;
+    }
+    let tiers = TESTS.map(|(tier, ..)| tier);
+    let built = report.stage(Kind::Build, "testbed binaries", || {
+        testbed::build(&tiers)?;
+        Ok(Notes::new())
+    });
+    for (tier, kind, name, targets) in TESTS {
+        if built {
+            report.stage(kind, name, || run(workspace, tier, name, targets));
+        }
+    }
+}
+
+fn run(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
+    // A name of its own: what a developer has up is left alone.
+    let options = cluster::options(workspace, tier, &format!("test-{tier}"), None);
+    let shown = testbed::check(&options)?;
+    for line in shown {
+        println!("{name}: {line}");
+    }
+    if targets.is_empty() {
+        return Ok(vec![
+            "no test names this tier; the testbed was checked alone".to_owned(),
+        ]);
+    }
+    let outcome = Cluster::up(&options)
+        .map_err(Error::from)
+        .and_then(|cluster| tests(workspace, name, targets, &cluster));
+    let down = take_down(&options);
+    let notes = outcome?;
+    down?;
+    Ok(notes)
+}
+
+fn take_down(options: &Options) -> Result<()> {
+    match Cluster::at(&options.dir)? {
+        Some(cluster) => Ok(cluster.down()?),
+        None => Ok(()),
+    }
+}
+
+/// In the features of the whole workspace, so that nothing is compiled twice.
+fn tests(workspace: &Workspace, name: &str, targets: &[&str], cluster: &Cluster) -> Result<Notes> {
+    let tests = workspace
+        .cargo(&[
+            "test",
+            "--locked",
+            "--workspace",
+            "--all-features",
+            "--no-fail-fast",
+        ])
+        .args(targets.iter().flat_map(|target| ["--test", target]))
+        .args(["--", "--show-output"])
+        .env(VARIABLE, cluster.dir());
+    tally::run(name, tests)
+}
