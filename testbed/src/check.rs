@@ -169,7 +169,7 @@ fn there(layout: &Layout) -> Vec<PathBuf> {
         .flatten()
         .flatten();
     let groups = groups.map(|entry| entry.path().join(&layout.netns));
-    let kept = ["lock", "logs"].map(|name| layout.dir.join(name));
+    let kept = ["testbed.lock", "logs"].map(|name| layout.dir.join(name));
     let files = std::fs::read_dir(&layout.dir)
         .into_iter()
         .flatten()

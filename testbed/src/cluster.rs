@@ -23,6 +23,9 @@ pub use status::{ComponentStatus, Health, Status};
 /// Longer than a component takes on a machine that builds something else beside it.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
 
+/// The file whose lock is held by whoever changes a cluster, and the mark of a state folder.
+const LOCK: &str = "testbed.lock";
+
 /// Which cluster, and where.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -61,12 +64,14 @@ impl Cluster {
             .dir
             .canonicalize()
             .map_err(|error| Error::at(&options.dir, error))?;
+        check_folder(&dir)?;
         let _lock = lock(&dir)?;
         if let Some(layout) = Layout::read(&dir)? {
             let cluster = Self { layout };
-            if cluster.layout.tier == options.tier && cluster.status().is_healthy() {
-                return Ok(cluster);
+            if cluster.status().is_healthy() {
+                return cluster.of_tier(options.tier);
             }
+            eprintln!("taking away what is left of a cluster that is not healthy");
             teardown::run(&cluster.layout)?;
         }
         let mut layout = Layout::new(options.tier, &options.name, &dir, 0, &programs);
@@ -192,6 +197,17 @@ impl Cluster {
         self.signal(component, Signal::SIGCONT)
     }
 
+    fn of_tier(self, wanted: Tier) -> Result<Self> {
+        if self.layout.tier == wanted {
+            return Ok(self);
+        }
+        let what = format!(
+            "a cluster of tier {} is up here, wanted is {wanted}; take it down first or choose another folder",
+            self.layout.tier
+        );
+        Err(Error::at(&self.layout.dir, what))
+    }
+
     fn furnish(&self, crds: &Path) -> Result<()> {
         let record =
             serde_json::to_string_pretty(&self.layout).map_err(|error| Error::new(error.to_string()))?;
@@ -292,9 +308,22 @@ impl Cluster {
     }
 }
 
+/// A state folder is ours from the start: what lies in it is deleted, so it was empty or holds our mark.
+fn check_folder(dir: &Path) -> Result<()> {
+    let failed = |error| Error::at(dir, error);
+    let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
+    if is_empty || dir.join(LOCK).exists() || Layout::read(dir)?.is_some() {
+        return Ok(());
+    }
+    Err(Error::at(
+        dir,
+        "it holds files that are not a cluster's: choose an empty folder",
+    ))
+}
+
 /// One program at a time brings up or takes down what is in a folder; the kernel ends the lock with its holder.
 fn lock(dir: &Path) -> Result<File> {
-    let path = dir.join("lock");
+    let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;
     file.lock().map_err(|error| Error::at(&path, error))?;
     Ok(file)
@@ -307,4 +336,33 @@ fn tail(log: &Path) -> String {
     let lines: Vec<&str> = text.lines().collect();
     // As much as fits on a screen.
     lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_files_of_others_is_not_taken() {
+        let dir = std::env::temp_dir().join(format!("testbed-folder-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("data")).unwrap();
+        let error = check_folder(&dir).unwrap_err().to_string();
+        assert!(error.contains("choose an empty folder"), "{error}");
+        std::fs::write(dir.join(LOCK), "").unwrap();
+        assert_eq!(check_folder(&dir), Ok(()));
+        std::fs::remove_dir_all(&dir).unwrap();
+        std::fs::create_dir_all(&dir).unwrap();
+        assert_eq!(check_folder(&dir), Ok(()));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_shown_and_no_log_is_no_error() {
+        let log = std::env::temp_dir().join(format!("testbed-log-{}", std::process::id()));
+        assert_eq!(tail(&log), "");
+        let lines: Vec<String> = (0..100).map(|line| line.to_string()).collect();
+        std::fs::write(&log, lines.join("\n")).unwrap();
+        assert!(tail(&log).starts_with("80\n") && tail(&log).ends_with("99"));
+        std::fs::remove_file(&log).unwrap();
+    }
 }

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{eventually, holds};
 use crate::cluster::Cluster;
 use crate::command::Run;
@@ -40,6 +42,8 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     holds("its log", &logs, "it logs")?;
     enters(cluster)?;
     shown.push("logs, exec, names in the cluster, users and owners".to_owned());
+    keeps(cluster)?;
+    shown.push("a persistent volume is made and keeps what was written".to_owned());
     survives(cluster)?;
     shown.push("the pod lives on while kubelet and containerd are killed and started".to_owned());
     Ok(())
@@ -75,13 +79,53 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
+/// A volume is made for whoever claims it first, and what was written stays for the next.
+fn keeps(cluster: &Cluster) -> Result<()> {
+    let pod = |name: &str, script: &str| {
+        let overrides = json!({"spec": {
+            "volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}],
+            "containers": [{
+                "name": name, "image": "localhost/busybox:1", "command": ["sh", "-c", script],
+                "volumeMounts": [{"name": "kept", "mountPath": "/kept"}],
+            }],
+        }});
+        let (image, overrides) = ("--image=localhost/busybox:1", format!("--overrides={overrides}"));
+        let args = [
+            "run",
+            name,
+            "--namespace",
+            "check",
+            "--restart",
+            "Never",
+            image,
+            &overrides,
+        ];
+        cluster.kubectl(&args)?;
+        let done = ["wait", &format!("pod/{name}"), "--namespace", "check", "--for"];
+        cluster.kubectl(
+            &[
+                &done[..],
+                &["jsonpath={.status.phase}=Succeeded", "--timeout", "60s"],
+            ]
+            .concat(),
+        )?;
+        cluster.kubectl(&["logs", name, "--namespace", "check"])
+    };
+    pod("writer", "echo it is kept > /kept/file")?;
+    holds(
+        "a persistent volume",
+        &pod("reader", "cat /kept/file")?,
+        "it is kept",
+    )
+}
+
 /// The containers are not children of what watches over them.
 fn survives(cluster: &Cluster) -> Result<()> {
     let pod = || {
         field(
             cluster,
             "pods",
-            "{.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}",
+            "{.items[0].metadata.uid} {.items[0].status.containerStatuses[*].restartCount}",
         )
     };
     let before = pod()?;
@@ -116,14 +160,9 @@ fn survives(cluster: &Cluster) -> Result<()> {
 }
 
 fn field(cluster: &Cluster, kind: &str, path: &str) -> Result<String> {
-    cluster.kubectl(&[
-        "get",
-        kind,
-        "--namespace",
-        "check",
-        "--output",
-        &format!("jsonpath={path}"),
-    ])
+    let output = format!("jsonpath={path}");
+    let ours = ["--namespace", "check", "--selector", "app=web"];
+    cluster.kubectl(&[&["get", kind, "--output", &output], &ours[..]].concat())
 }
 
 fn parse(address: &str) -> Result<Ipv4Addr> {

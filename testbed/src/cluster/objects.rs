@@ -30,6 +30,7 @@ pub(super) fn create(layout: &Layout, crds: &Path) -> Result<()> {
             )
             .replace("ADDRESS", &layout.addresses().dns.to_string());
         apply(layout, &dns)?;
+        apply(layout, include_str!("../../manifests/storage.yaml"))?;
     }
     if !holds_yaml(crds)? {
         return Ok(());

@@ -1,9 +1,11 @@
 //! Taking a cluster away, whole or half-made: whatever is not there is no error.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::command::Run;
+use crate::component::Component;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::processes::{self, Known};
@@ -22,12 +24,16 @@ pub(super) fn run(layout: &Layout) -> Result<()> {
         process.stop(Duration::ZERO)?;
     }
     let leavings = leavings(layout);
+    let volumes = volumes(layout);
     mounts::release(&layout.dir)?;
     mounts::release(&layout.run_dir())?;
     cgroups::remove(&layout.netns)?;
     network::delete(layout)?;
     for path in leavings {
         files::gone(&path, |path| std::fs::remove_file(path))?;
+    }
+    for path in volumes {
+        files::gone(&path, |path| std::fs::remove_dir_all(path))?;
     }
     files::remove(layout)
 }
@@ -63,6 +69,41 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
+/// The folders of persistent volumes, which their provisioner puts beside those of every other cluster. By then no
+/// API server can be asked, but what it stored still names each of them.
+fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
+    let store = layout.data(Component::Etcd).join("member");
+    let files = ["snap", "wal"].map(|folder| store.join(folder));
+    let files = files
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .flatten();
+    files
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .flat_map(|bytes| named(&bytes))
+        .collect()
+}
+
+fn named(bytes: &[u8]) -> Vec<PathBuf> {
+    // A UUID follows, of 36 characters.
+    const FOLDER: &[u8] = b"/tmp/hostpath_pv/";
+    let starts = bytes
+        .windows(FOLDER.len())
+        .enumerate()
+        .filter(|(_, window)| *window == FOLDER);
+    starts
+        .filter_map(|(at, _)| bytes.get(at..at + FOLDER.len() + 36))
+        .filter_map(|path| std::str::from_utf8(path).ok())
+        .filter(|path| {
+            path.rsplit('/')
+                .next()
+                .is_some_and(|uuid| uuid.chars().all(|c| c.is_ascii_hexdigit() || c == '-'))
+        })
+        .map(PathBuf::from)
+        .collect()
+}
+
 fn listed(folder: &str) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
@@ -87,4 +128,21 @@ fn strays(layout: &Layout) -> Vec<Known> {
         .filter_map(|pid| Known::of(*pid))
         .chain(children)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_found_in_what_the_store_holds() {
+        let uuid = "01234567-89ab-cdef-0123-456789abcdef";
+        let text =
+            format!("\0x/tmp/hostpath_pv/{uuid}\x12/tmp/hostpath_pv/../../../etc/passwd-0123-456789abcde");
+        assert_eq!(
+            named(text.as_bytes()),
+            [PathBuf::from(format!("/tmp/hostpath_pv/{uuid}"))]
+        );
+        assert!(named(b"/tmp/hostpath_pv/short").is_empty());
+    }
 }

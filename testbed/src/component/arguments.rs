@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::component::Component;
 use crate::layout::{Layout, NODE};
+use crate::tier::Tier;
 
 /// The arguments of a component.
 pub(super) fn of(component: Component, layout: &Layout) -> Vec<String> {
@@ -73,6 +74,9 @@ fn api_server(layout: &Layout) -> Vec<String> {
 
 fn controller_manager(layout: &Layout) -> Vec<String> {
     let mut args = client(layout, Component::ControllerManager);
+    if layout.tier == Tier::Node {
+        args.push(flag("enable-hostpath-provisioner", "true"));
+    }
     args.extend([
         flag("use-service-account-credentials", "true"),
         flag(
@@ -135,7 +139,6 @@ fn kwok(layout: &Layout) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::layout::tests::layout;
-    use crate::tier::Tier;
 
     #[test]
     fn nothing_listens_outside_of_the_namespace() {
