@@ -14,10 +14,12 @@ use crate::tier::Tier;
 use crate::{binaries, cgroups, files, images, network, packages};
 
 mod find;
+mod hold;
 mod objects;
 mod status;
 mod teardown;
 
+pub use hold::Hold;
 pub use status::{ComponentStatus, Health, Status};
 
 /// Longer than a component takes on a machine that builds something else beside it.
@@ -69,7 +71,10 @@ impl Cluster {
         if let Some(layout) = Layout::read(&dir)? {
             let cluster = Self { layout };
             if cluster.status().is_healthy() {
-                return cluster.of_tier(options.tier);
+                let cluster = cluster.of_tier(options.tier)?;
+                // They may have changed since it came up.
+                objects::define(&cluster.layout, &options.crds)?;
+                return Ok(cluster);
             }
             eprintln!("taking away what is left of a cluster that is not healthy");
             teardown::run(&cluster.layout)?;
@@ -227,7 +232,8 @@ impl Cluster {
             }
             if *component == Component::ApiServer {
                 files::write_authority(&self.layout)?;
-                objects::create(&self.layout, crds)?;
+                objects::create(&self.layout)?;
+                objects::define(&self.layout, crds)?;
             }
             if *component == Component::Containerd {
                 images::import(&self.layout)?;

@@ -11,6 +11,8 @@
 //! let Some(cluster) = Cluster::from_env(Tier::Api)? else {
 //!     return Ok(());
 //! };
+//! // Nobody else's test runs while this one breaks things; the others hold `cluster.shared()`.
+//! let _alone = cluster.exclusive()?;
 //! println!("{}", cluster.kubeconfig().display());
 //! cluster.kill(Component::ApiServer)?;
 //! cluster.start(Component::ApiServer)?;
@@ -38,7 +40,7 @@ mod packages;
 mod processes;
 mod tier;
 
-pub use cluster::{Cluster, ComponentStatus, Health, Options, Status};
+pub use cluster::{Cluster, ComponentStatus, Health, Hold, Options, Status};
 pub use component::Component;
 pub use error::{Error, Result};
 pub use layout::Addresses;

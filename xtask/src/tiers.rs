@@ -8,10 +8,11 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{cluster, tally};
 
-/// The test targets of each tier, as `--test` takes them. They find the cluster with `testbed::Cluster::from_env`.
+/// The test targets of each tier, as `--test` takes them: every one of such a name, in whatever member. They find
+/// the cluster with `testbed::Cluster::from_env`.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
-    (Tier::Api, Kind::Api, "api tier", &[]),
-    (Tier::Node, Kind::Node, "node tier", &[]),
+    (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
+    (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
 /// The variable that names the state folder of the cluster to test on.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";

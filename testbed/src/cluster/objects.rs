@@ -20,7 +20,7 @@ pub(super) fn kubectl(layout: &Layout) -> Run {
 }
 
 /// Creates what a provider expects to find.
-pub(super) fn create(layout: &Layout, crds: &Path) -> Result<()> {
+pub(super) fn create(layout: &Layout) -> Result<()> {
     apply(layout, include_str!("../../manifests/base.yaml"))?;
     if layout.tier == Tier::Node {
         let dns = include_str!("../../manifests/dns.yaml")
@@ -32,19 +32,26 @@ pub(super) fn create(layout: &Layout, crds: &Path) -> Result<()> {
         apply(layout, &dns)?;
         apply(layout, include_str!("../../manifests/storage.yaml"))?;
     }
+    Ok(())
+}
+
+/// Applies the custom resources of a folder; one that is not there holds none.
+pub(super) fn define(layout: &Layout, crds: &Path) -> Result<()> {
     if !holds_yaml(crds)? {
         return Ok(());
     }
     let folder = crds.display().to_string();
-    let args = [
+    // Whoever applied an older one by hand is overruled.
+    let apply = [
         "apply",
         "--server-side",
+        "--force-conflicts",
         "--field-manager",
         "testbed",
         "-f",
         &folder,
     ];
-    kubectl(layout).args(args).done()?;
+    kubectl(layout).args(apply).done()?;
     let wait = [
         "wait",
         "--for",

@@ -76,6 +76,8 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
     let mut args = client(layout, Component::ControllerManager);
     if layout.tier == Tier::Node {
         args.push(flag("enable-hostpath-provisioner", "true"));
+        // Two heartbeats of the kubelet: a test that stops it need not wait for five.
+        args.push(flag("node-monitor-grace-period", "20s"));
     }
     args.extend([
         flag("use-service-account-credentials", "true"),

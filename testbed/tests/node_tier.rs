@@ -1,0 +1,54 @@
+//! What a test finds on a running cluster of the node tier.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use testbed::{Cluster, Tier};
+
+#[test]
+fn the_node_carries_the_networks_label_and_is_ready() {
+    let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
+        return;
+    };
+    let _together = cluster.shared().unwrap();
+    let wait = [
+        "wait",
+        "node",
+        "--selector",
+        "akash.network=true",
+        "--for",
+        "condition=Ready",
+        "--timeout",
+        "60s",
+    ];
+    let said = cluster.kubectl(&wait).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn the_resolver_is_where_policies_look_for_it() {
+    let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
+        return;
+    };
+    let _together = cluster.shared().unwrap();
+    let in_system = |args: &[&str]| {
+        cluster
+            .kubectl(&[args, &["--namespace", "kube-system"]].concat())
+            .unwrap()
+    };
+    let pods = in_system(&[
+        "get",
+        "pods",
+        "--selector",
+        "k8s-app=kube-dns",
+        "--output",
+        "name",
+    ]);
+    assert!(pods.lines().count() > 0, "{pods}");
+    let address = in_system(&[
+        "get",
+        "service",
+        "kube-dns",
+        "--output",
+        "jsonpath={.spec.clusterIP}",
+    ]);
+    assert_eq!(address, cluster.addresses().dns.to_string());
+}
