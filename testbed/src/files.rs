@@ -76,7 +76,7 @@ pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     secret(&layout.kubeconfig(), &kubeconfig(layout, &authority, token))
 }
 
-/// Removes all that [`write`] and the components left, but the logs.
+/// Removes all that [`write()`] and the components left, but the logs.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "pids", "pki"] {
         gone(&layout.dir.join(folder), |path| std::fs::remove_dir_all(path))?;

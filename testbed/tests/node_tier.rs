@@ -1,5 +1,4 @@
 //! What a test finds on a running cluster of the node tier.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 use testbed::{Cluster, Tier};
 

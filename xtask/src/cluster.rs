@@ -6,6 +6,7 @@ use clap::{Args as Arguments, Subcommand, ValueEnum};
 use testbed::{Cluster, Component, Options, Tier};
 
 use crate::error::{Error, Result};
+use crate::tiers;
 use crate::workspace::Workspace;
 
 /// What to do with a cluster.
@@ -44,6 +45,12 @@ enum Action {
     /// Checks that a tier holds what it promises, on a cluster of its own, which is taken down again.
     Check {
         /// How much of a Kubernetes: api, node or scale.
+        #[arg(long, value_parser = str::parse::<Tier>)]
+        tier: Tier,
+    },
+    /// Runs the tests of a tier as the test command does: on a cluster of their own, which is taken down again.
+    Test {
+        /// How much of a Kubernetes: api or node.
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Tier,
     },
@@ -109,6 +116,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
             }
             Ok(())
         }
+        Action::Test { tier } => tiers::run(workspace, *tier),
         Action::Build { tier } => {
             let tiers = if tier.is_empty() {
                 &Tier::ALL

@@ -32,12 +32,22 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
     });
     for (tier, kind, name, targets) in TESTS {
         if built {
-            report.stage(kind, name, || run(workspace, tier, name, targets));
+            report.stage(kind, name, || on_cluster(workspace, tier, name, targets));
         }
     }
 }
 
-fn run(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
+/// Runs the tests of one tier.
+pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
+    let found = TESTS.into_iter().find(|(found, ..)| *found == tier);
+    let (_, _, name, targets) = found.ok_or_else(|| Error::new(format!("no test is for the tier {tier}")))?;
+    for note in on_cluster(workspace, tier, name, targets)? {
+        println!("{name}: {note}");
+    }
+    Ok(())
+}
+
+fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
     // A name of its own: what a developer has up is left alone.
     let options = cluster::options(workspace, tier, &format!("test-{tier}"), None);
     let shown = testbed::check(&options)?;

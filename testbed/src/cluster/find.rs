@@ -11,7 +11,8 @@ const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
 impl Cluster {
     /// The cluster that `AKASH_TESTBED_DIR` names, or else one that `cargo xtask cluster up` left running in
-    /// this checkout. Where there is none with all that `wanted` asks for, prints `skipped: ` and why.
+    /// this checkout. Where there is none with all that `wanted` asks for, prints `skipped: ` and why. Waits while
+    /// another test holds it off to break parts of it.
     ///
     /// # Errors
     /// When the variable names a folder without a healthy cluster of that tier: who names one means it.
@@ -22,7 +23,7 @@ impl Cluster {
         for dir in candidates() {
             if let Some(cluster) = Self::at(&dir)?
                 && cluster.tier().holds(wanted)
-                && cluster.status().is_healthy()
+                && is_well(&cluster)
             {
                 return Ok(Some(cluster));
             }
@@ -34,6 +35,13 @@ impl Cluster {
     }
 }
 
+/// A cluster that went away while it was looked at is not well.
+fn is_well(cluster: &Cluster) -> bool {
+    let hold = cluster.shared();
+    let well = cluster.status().is_healthy();
+    hold.is_ok() && well
+}
+
 fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
     let told = |what: &str| Error::new(format!("{VARIABLE}={}: {what}", dir.display()));
     let cluster = Cluster::at(dir)?.ok_or_else(|| told("no cluster came up there"))?;
@@ -43,7 +51,10 @@ fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
             cluster.tier()
         )));
     }
+    // Another test may be breaking it at this moment, and mends it before it lets go.
+    let hold = cluster.shared()?;
     let status = cluster.status();
+    drop(hold);
     if status.is_healthy() {
         return Ok(cluster);
     }
