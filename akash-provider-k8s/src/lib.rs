@@ -5,6 +5,7 @@
 //! ```
 
 pub mod crd;
+pub mod error;
 pub mod labels;
 pub mod objects;
 pub mod settings;
