@@ -4,7 +4,9 @@
 //! Deployment ─ objects ─► Kubernetes objects ─ apply ─► API server ─ watches ─► state ─► health, status
 //! ```
 
+pub mod access;
 pub mod crd;
+pub mod error;
 pub mod labels;
 pub mod objects;
 pub mod settings;
