@@ -8,6 +8,7 @@ mod bench;
 mod campaign;
 mod cluster;
 mod conformance;
+mod crds;
 mod docs;
 mod error;
 mod figures;
@@ -64,6 +65,8 @@ enum Command {
     Conformance,
     /// A real Kubernetes for tests: brings it up, shows it, breaks parts of it, takes it down.
     Cluster(cluster::Args),
+    /// Writes the definitions of our Kubernetes kinds, deploy/crds, from their types.
+    Crds,
 }
 
 fn main() -> ExitCode {
@@ -91,5 +94,6 @@ fn run(command: Command) -> Result<()> {
         Command::Campaign(args) => campaign::run(&workspace, &args),
         Command::Conformance => conformance::run(&workspace),
         Command::Cluster(args) => cluster::run(&workspace, &args),
+        Command::Crds => crds::run(&workspace),
     }
 }
