@@ -7,6 +7,7 @@
 pub mod access;
 pub mod crd;
 pub mod error;
+pub mod inventory;
 pub mod labels;
 pub mod objects;
 pub mod settings;

@@ -72,6 +72,9 @@ pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     gpu_models_are_made_concrete(fresh());
     explain_agrees_with_adjust(fresh());
     odd_amounts_are_harmless(fresh());
+    let mut away = cluster();
+    away.nodes[0].closed = Some("not ready".to_owned());
+    a_closed_node_keeps_what_it_has(make(&away));
 }
 
 fn take(inventory: &mut dyn Inventory, units: &[ResourceUnit]) -> Allocation {
@@ -243,6 +246,33 @@ fn explain_agrees_with_adjust(mut inventory: Box<dyn Inventory>) {
         }
         take(&mut inventory, &[unit(1, 10, 1 << 20, 0, 1)]);
     }
+}
+
+fn a_closed_node_keeps_what_it_has(mut inventory: Box<dyn Inventory>) {
+    let before = inventory.metrics();
+    assert_eq!(before.nodes.len(), 3, "a closed node is still there");
+    let small = [unit(1, 100, 1 << 20, 0, 1)];
+    let taken = take(&mut inventory, &small);
+    assert_eq!(&*taken.places[0].node, "n2", "a closed node takes nothing new");
+    inventory.release(&taken);
+    let explanation = inventory.explain(&small);
+    let says = |v: &super::NodeVerdict| v.missing.iter().any(|m| m.contains("not ready"));
+    let closed = explanation.nodes.iter().find(|v| &*v.node == "n1");
+    assert!(closed.is_some_and(says), "the reason is said: {explanation:?}");
+    let pinned = Allocation {
+        places: vec![Place {
+            unit: 1,
+            node: "n1".into(),
+            replicas: 1,
+        }],
+        units: small.to_vec(),
+        ..Allocation::default()
+    };
+    inventory.restore(&pinned);
+    let lost = inventory.metrics().overcommitted_replicas;
+    assert_eq!(lost, 0, "what is there stays there");
+    inventory.release(&pinned);
+    assert_eq!(inventory.metrics(), before);
 }
 
 fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {

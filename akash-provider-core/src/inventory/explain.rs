@@ -12,7 +12,7 @@ pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Expl
     let fits = pack::fit(&mut inventory.clone(), units, true);
     let mut explanation = Explanation {
         fits: fits.is_ok(),
-        ignored: inventory.layout.ignored.clone(),
+        ignored: inventory.layout.ignored().cloned().collect(),
         ..Explanation::default()
     };
     for unit in units {
@@ -100,6 +100,9 @@ fn lacks(
     let layout = &*inventory.layout;
     let free = &inventory.free[node];
     let mut lacks = Vec::new();
+    if let Some(reason) = &layout.nodes[node].closed {
+        lacks.push(format!("the node takes nothing new: {reason}"));
+    }
     let left = |have: i64, each: i64| have - each * replicas;
     let cpu = left(free.cpu, need.cpu);
     if cpu.max(0) < need.cpu {

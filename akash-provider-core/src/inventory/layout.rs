@@ -4,8 +4,9 @@ use super::gpu::{Kind, Want};
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
 use super::{NodeName, Pair};
 use rustc_hash::FxBuildHasher;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Free amount of what has no limit: far above anything that can be taken, far below overflow.
 pub(super) const UNLIMITED: i64 = 1 << 61;
@@ -23,17 +24,20 @@ pub(super) struct Free {
     pub(super) gpu: i64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) nodes: Vec<Node>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
     pub(super) classes: Vec<Class>,
-    pub(super) ignored: Vec<String>,
-    by_name: HashMap<NodeName, usize, FxBuildHasher>,
+    /// What the cluster says itself.
+    ignored: Arc<Vec<String>>,
+    /// What was found while this was made.
+    notes: Vec<String>,
+    by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) name: NodeName,
     /// Before our reservations.
@@ -48,10 +52,12 @@ pub(super) struct Node {
     pub(super) classes: u64,
     /// Of [`Layout::slots`].
     pub(super) slots: Range<usize>,
+    /// Why it takes nothing new.
+    pub(super) closed: Option<Arc<str>>,
 }
 
 /// Equal devices of a node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Index into [`Layout::kinds`].
     pub(super) kind: usize,
@@ -60,7 +66,7 @@ pub(super) struct Slot {
 }
 
 /// A pool of persistent storage.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) quantity: Quantity,
@@ -75,13 +81,14 @@ impl Layout {
             slots: Vec::new(),
             kinds: Vec::new(),
             classes: Vec::new(),
-            ignored: spec.ignored.clone(),
-            by_name: HashMap::default(),
+            ignored: Arc::new(spec.ignored.clone()),
+            notes: Vec::new(),
+            by_name: Arc::default(),
         };
         for (name, quantity) in &spec.storage {
             if layout.classes.len() == CLASSES {
                 let note = format!("storage class `{name}`: at most {CLASSES} classes are counted");
-                layout.ignored.push(note);
+                layout.notes.push(note);
                 continue;
             }
             layout.classes.push(Class {
@@ -90,10 +97,60 @@ impl Layout {
                 base: base(*quantity),
             });
         }
+        let mut by_name = HashMap::with_capacity_and_hasher(spec.nodes.len(), FxBuildHasher);
         for node in &spec.nodes {
-            layout.add_node(node);
+            let name: NodeName = node.name.as_str().into();
+            if by_name.contains_key(&name) {
+                let note = format!("node `{name}` is listed more than once; the first counts");
+                layout.notes.push(note);
+                continue;
+            }
+            by_name.insert(name.clone(), layout.nodes.len());
+            let node = layout.add_node(name, node);
+            layout.nodes.push(node);
         }
+        layout.by_name = Arc::new(by_name);
         layout
+    }
+
+    /// What [`Self::new`] makes of the same cluster with some nodes and amounts changed; `None` where more than
+    /// amounts changed, so that it has to be made anew.
+    pub(super) fn revised(
+        &self,
+        nodes: &[NodeSpec],
+        storage: &BTreeMap<String, Quantity>,
+        ignored: &Arc<Vec<String>>,
+    ) -> Option<Self> {
+        let same_classes = storage.keys().eq(self.classes.iter().map(|c| &c.name));
+        if !self.notes.is_empty() || !same_classes {
+            return None;
+        }
+        let mut layout = self.clone();
+        layout.ignored = Arc::clone(ignored);
+        for (class, quantity) in layout.classes.iter_mut().zip(storage.values()) {
+            class.quantity = *quantity;
+            class.base = base(*quantity);
+        }
+        for spec in nodes {
+            let at = layout.node(&spec.name)?;
+            let old = layout.nodes[at].slots.clone();
+            let mut node = layout.add_node(layout.nodes[at].name.clone(), spec);
+            let kinds = |slots: &[Slot]| slots.iter().map(|s| s.kind).collect::<Vec<_>>();
+            let same = kinds(&layout.slots[old.clone()]) == kinds(&layout.slots[node.slots.clone()]);
+            if !same || !layout.notes.is_empty() {
+                return None;
+            }
+            let fresh = layout.slots.split_off(node.slots.start);
+            layout.slots[old.clone()].clone_from_slice(&fresh);
+            node.slots = old;
+            layout.nodes[at] = node;
+        }
+        Some(layout)
+    }
+
+    /// What exists and is not offered.
+    pub(super) fn ignored(&self) -> impl Iterator<Item = &String> {
+        self.ignored.iter().chain(&self.notes)
     }
 
     pub(super) fn node(&self, name: &str) -> Option<usize> {
@@ -111,13 +168,8 @@ impl Layout {
         slots.fold(0, |mask, (bit, slot)| mask | u16::from(accepted(slot)) << bit)
     }
 
-    fn add_node(&mut self, spec: &NodeSpec) {
-        let name: NodeName = spec.name.as_str().into();
-        if self.by_name.contains_key(&name) {
-            let note = format!("node `{name}` is listed more than once; the first counts");
-            self.ignored.push(note);
-            return;
-        }
+    /// A node as it is counted; its devices become the last slots.
+    fn add_node(&mut self, name: NodeName, spec: &NodeSpec) -> Node {
         let first = self.slots.len();
         let (mut devices, mut in_use) = (0, i64::from(spec.gpu_allocated));
         for gpu in &spec.gpus {
@@ -130,11 +182,11 @@ impl Layout {
             match (found, self.slots[first..].iter_mut().find(same)) {
                 (Ok(_), Some(slot)) => slot.free += free,
                 (Ok(kind), None) if !full => self.slots.push(Slot { kind, free }),
-                (Ok(_), None) => self.ignored.push(format!(
+                (Ok(_), None) => self.notes.push(format!(
                     "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
                     gpu.count, gpu.model
                 )),
-                (Err(why), _) => self.ignored.push(format!(
+                (Err(why), _) => self.notes.push(format!(
                     "node `{name}`: {} GPUs `{}` of vendor `{}`: {why}",
                     gpu.count, gpu.model, gpu.vendor
                 )),
@@ -142,7 +194,7 @@ impl Layout {
         }
         let gpu_allocatable = spec.gpu_allocatable.map_or(devices, i64::from);
         let classes = spec.storage_classes.iter().filter_map(|c| self.class(c));
-        let node = Node {
+        Node {
             base: Free {
                 cpu: base(spec.cpu),
                 memory: base(spec.memory),
@@ -156,10 +208,9 @@ impl Layout {
             gpu_unknown: i64::from(spec.gpu_allocated) + (devices - gpu_allocatable).max(0),
             classes: classes.fold(0, |bits, class| bits | 1 << class),
             slots: first..self.slots.len(),
-            name: name.clone(),
-        };
-        self.by_name.insert(name, self.nodes.len());
-        self.nodes.push(node);
+            closed: spec.closed.as_deref().map(Arc::from),
+            name,
+        }
     }
 
     fn kind(&mut self, kind: Kind) -> usize {

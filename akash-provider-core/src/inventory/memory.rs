@@ -9,9 +9,10 @@
 use super::layout::{Free, Layout, pair};
 use super::need::Need;
 use super::pack;
-use super::spec::{ClusterSpec, Quantity};
+use super::spec::{ClusterSpec, NodeSpec, Quantity};
 use super::{
-    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Place,
+    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Pair,
+    Place,
 };
 use crate::types::ResourceUnit;
 use std::collections::BTreeMap;
@@ -44,7 +45,25 @@ impl NodeInventory {
     /// is left out and listed by [`Inventory::explain`] as ignored.
     #[must_use]
     pub fn new(spec: &ClusterSpec) -> Self {
-        let layout = Layout::new(spec);
+        Self::of_layout(Layout::new(spec))
+    }
+
+    /// The free capacity of the same cluster after some nodes, the amounts of its storage and the list of what
+    /// is ignored changed: equal to [`Self::new`] of the whole, for the price of a copy. Reservations taken
+    /// from `self` are not in it. `None` where more changed than amounts: a node that was not there, other
+    /// kinds of GPU, other storage classes, or something that makes no sense; then make it anew.
+    #[must_use]
+    pub fn revised(
+        &self,
+        nodes: &[NodeSpec],
+        storage: &BTreeMap<String, Quantity>,
+        ignored: &Arc<Vec<String>>,
+    ) -> Option<Self> {
+        let layout = self.layout.revised(nodes, storage, ignored)?;
+        Some(Self::of_layout(layout))
+    }
+
+    fn of_layout(layout: Layout) -> Self {
         Self {
             free: layout.nodes.iter().map(|n| n.base).collect(),
             storage: layout.classes.iter().map(|c| c.base).collect(),
@@ -172,12 +191,19 @@ impl Inventory for NodeInventory {
 
     fn metrics(&self) -> Metrics {
         let nodes = self.layout.nodes.iter().zip(&self.free);
-        let nodes = nodes.map(|(node, free)| NodeMetrics {
-            name: node.name.to_string(),
-            cpu: pair(node.cpu, free.cpu),
-            gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
-            memory: pair(node.memory, free.memory),
-            storage_ephemeral: pair(node.ephemeral, free.ephemeral),
+        let nodes = nodes.map(|(node, free)| {
+            let pair = |quantity, free| {
+                let shown = pair(quantity, free);
+                let available = if node.closed.is_some() { 0 } else { shown.available };
+                Pair { available, ..shown }
+            };
+            NodeMetrics {
+                name: node.name.to_string(),
+                cpu: pair(node.cpu, free.cpu),
+                gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
+                memory: pair(node.memory, free.memory),
+                storage_ephemeral: pair(node.ephemeral, free.ephemeral),
+            }
         });
         let storage = self.layout.classes.iter().zip(&self.storage);
         Metrics {

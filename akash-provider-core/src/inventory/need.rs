@@ -105,7 +105,8 @@ impl Need {
     pub(super) fn room(&self, inventory: &NodeInventory, node: usize, want: Option<&Want>) -> i64 {
         let free = &inventory.free[node];
         let layout = &*inventory.layout;
-        if !self.fits(free) || layout.nodes[node].classes & self.classes != self.classes {
+        let on = &layout.nodes[node];
+        if !self.fits(free) || on.closed.is_some() || on.classes & self.classes != self.classes {
             return 0;
         }
         let mut room = self.room_in_pools(inventory);

@@ -48,6 +48,10 @@ pub struct NodeSpec {
     pub gpu_allocated: u32,
     /// Classes of persistent storage the node can mount.
     pub storage_classes: Vec<String>,
+    /// Why the node takes nothing new at the moment (it is not ready, it is cordoned). What is reserved on it
+    /// stays where it is: a node that is away for moments loses no reservation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
 }
 
 /// Equal GPUs of one node.
@@ -111,6 +115,13 @@ impl NodeSpec {
     #[must_use]
     pub fn with_gpus(mut self, gpus: GpuSpec) -> Self {
         self.gpus.push(gpus);
+        self
+    }
+
+    /// Taking nothing new, and why.
+    #[must_use]
+    pub fn closed_because(mut self, reason: impl Into<String>) -> Self {
+        self.closed = Some(reason.into());
         self
     }
 

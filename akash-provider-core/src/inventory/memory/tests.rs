@@ -231,3 +231,56 @@ proptest! {
         prop_assert_eq!(inventory, fresh);
     }
 }
+
+/// A node of a few kinds of GPU; what an index makes of it differs only in amounts from others of its shape.
+fn any_node(index: usize) -> impl Strategy<Value = NodeSpec> {
+    let amounts = (0i64..9_000, -1i64..50, 0i64..50, 0u32..4, 0u32..3, any::<bool>());
+    let shape = (0usize..3, proptest::option::of(0u32..5));
+    (amounts, shape).prop_map(
+        move |((cpu, memory, used, gpus, allocated, closed), (kinds, healthy))| {
+            let mut node = NodeSpec::new(format!("n{index}"), cpu, memory, 100).with_class("beta2");
+            node.ephemeral = Quantity::used(100, used);
+            for model in ["a100", "h100"].into_iter().take(kinds) {
+                node = node.with_gpus(GpuSpec::new("nvidia", model, "80Gi", "", gpus));
+            }
+            node.gpu_allocated = allocated;
+            node.gpu_allocatable = healthy;
+            node.closed = closed.then(|| "not ready".to_owned());
+            node
+        },
+    )
+}
+
+fn any_cluster() -> impl Strategy<Value = ClusterSpec> {
+    let nodes = (any_node(0), any_node(1), any_node(2));
+    (nodes, 0i64..100, 0usize..2).prop_map(|((a, b, c), pool, ignored)| {
+        let mut spec = ClusterSpec::of_nodes([a, b, c]).with_storage("beta2", pool);
+        spec.ignored = vec!["something".to_owned(); ignored];
+        spec
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_revised_inventory_equals_a_new_one(old in any_cluster(), new in any_cluster()) {
+        let fresh = NodeInventory::new(&new);
+        let revised = NodeInventory::new(&old).revised(&new.nodes, &new.storage, &Arc::new(new.ignored.clone()));
+        let shape = |s: &ClusterSpec| s.nodes.iter().map(|n| n.gpus.len()).collect::<Vec<_>>();
+        prop_assert_eq!(revised.is_some(), shape(&old) == shape(&new));
+        if let Some(revised) = revised {
+            prop_assert_eq!(revised, fresh);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_only_an_amount_is_not_revised() {
+    let spec = ClusterSpec::null(&["a", "b"]);
+    let inventory = NodeInventory::new(&spec);
+    let none = Arc::new(Vec::new());
+    let stranger = [NodeSpec::new("c", 1, 1, 1)];
+    assert_eq!(inventory.revised(&stranger, &spec.storage, &none), None);
+    assert_eq!(inventory.revised(&[], &BTreeMap::new(), &none), None);
+    let odd = [NodeSpec::new("a", 1, 1, 1).with_gpus(GpuSpec::new("intel", "max", "", "", 1))];
+    assert_eq!(inventory.revised(&odd, &spec.storage, &none), None);
+}

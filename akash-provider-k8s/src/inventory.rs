@@ -1,0 +1,28 @@
+//! Capacity of a Kubernetes cluster, counted from its nodes and pods.
+//!
+//! ```text
+//! objects ─ facts ─► tally ─ snapshot ─► NodeInventory, placements
+//! ```
+//!
+//! Nothing but the API server is asked. Of every object only the few fields that count are kept. Pods of our
+//! leases are not counted as use, because their reservations are; they say on which node a replica is. Every
+//! other pod takes what the scheduler counts for it.
+
+mod facts;
+mod gpu;
+mod lease;
+mod node;
+mod pod;
+mod quantity;
+mod requests;
+mod storage;
+mod tally;
+
+pub use facts::{Change, Fact, Key, Kind};
+pub use gpu::Vendor;
+pub use lease::LeaseFacts;
+pub use node::NodeFacts;
+pub use pod::PodFacts;
+pub use requests::{Requests, pod_requests};
+pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
+pub use tally::{Snapshot, Tally};

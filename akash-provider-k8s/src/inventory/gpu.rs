@@ -1,0 +1,259 @@
+//! GPUs of a node: how many, of what model, and who says so.
+//!
+//! The network's inventory writes counters as labels, `akash.network/capabilities.gpu.vendor.<vendor>.model.
+//! <model>` and the same with `.ram.<size>` and `.interface.<interface>` behind it; pods of leases are bound to
+//! nodes by exactly these. Where a node has none of them, the labels of the vendor's own tools say the model.
+
+use super::requests::Requests;
+use akash_provider_core::inventory::GpuSpec;
+use std::collections::BTreeMap;
+
+mod vendor_labels;
+
+/// Start of the network's labels.
+const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
+/// Models, sizes and interfaces of one vendor told apart on one node, as many as the ledger does.
+const KINDS: usize = 8;
+
+/// Makers of devices the network knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vendor {
+    /// `nvidia.com/gpu`.
+    Nvidia,
+    /// `amd.com/gpu`.
+    Amd,
+}
+
+impl Vendor {
+    /// In the order in which amounts by vendor are kept.
+    pub const ALL: [Self; 2] = [Self::Nvidia, Self::Amd];
+
+    /// The word of orders and labels.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia",
+            Self::Amd => "amd",
+        }
+    }
+
+    /// The extended resource of its devices.
+    #[must_use]
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia.com/gpu",
+            Self::Amd => "amd.com/gpu",
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The devices of one vendor on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Devices {
+    pub(crate) vendor: Vendor,
+    pub(crate) capacity: i64,
+    /// Healthy ones.
+    pub(crate) allocatable: i64,
+    /// What the labels tell apart.
+    pub(crate) kinds: Vec<GpuSpec>,
+}
+
+/// Reads the devices of a node. What cannot be offered is told to `note`.
+pub(crate) fn devices(
+    labels: &BTreeMap<String, String>,
+    amounts: impl Fn(Vendor) -> (i64, i64),
+    by_vendor_labels: bool,
+    note: &mut impl FnMut(String),
+) -> Vec<Devices> {
+    let mut all = Vec::new();
+    for vendor in Vendor::ALL {
+        let (capacity, allocatable) = amounts(vendor);
+        let mut kinds = kinds(labels, vendor, note);
+        if capacity.max(allocatable) == 0 {
+            continue;
+        }
+        if allocatable < capacity {
+            let lost = capacity - allocatable;
+            note(format!(
+                "{lost} of {capacity} {} GPUs cannot be used (unhealthy)",
+                vendor.name()
+            ));
+        }
+        if kinds.is_empty() {
+            kinds = vendor_labels::kinds(labels, vendor, capacity, by_vendor_labels, note);
+        } else {
+            let labelled: i64 = kinds.iter().map(|k| i64::from(k.count)).sum();
+            if labelled < capacity {
+                let more = capacity - labelled;
+                note(format!(
+                    "{more} of {capacity} {} GPUs are of a model no label names",
+                    vendor.name()
+                ));
+            }
+        }
+        all.push(Devices {
+            vendor,
+            capacity,
+            allocatable,
+            kinds,
+        });
+    }
+    all
+}
+
+/// What the network's labels say: counters of models, and of sizes and interfaces of a model.
+#[derive(Debug, Default)]
+struct Model<'a> {
+    devices: u32,
+    memory: Vec<(&'a str, u32)>,
+    interface: Vec<(&'a str, u32)>,
+    both: Vec<(&'a str, &'a str, u32)>,
+}
+
+fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMut(String)) -> Vec<GpuSpec> {
+    let mut models: BTreeMap<&str, Model<'_>> = BTreeMap::new();
+    let start = format!("{PREFIX}{}.model.", vendor.name());
+    let ours = labels
+        .range(start.clone()..)
+        .take_while(|(k, _)| k.starts_with(&start));
+    for (key, value) in ours {
+        let Ok(count) = value.parse::<u32>() else {
+            note(format!("label {key}: `{value}` is no count of devices"));
+            continue;
+        };
+        let (name, attributes) = split(&key[start.len()..]);
+        let model = models.entry(name).or_default();
+        let get = |what: &str| attributes.iter().find(|(n, _)| *n == what).map(|(_, v)| *v);
+        match (get("ram"), get("interface")) {
+            (None, None) => model.devices = model.devices.max(count),
+            (Some(ram), None) => model.memory.push((ram, count)),
+            (None, Some(interface)) => model.interface.push((interface, count)),
+            (Some(ram), Some(interface)) => model.both.push((ram, interface, count)),
+        }
+    }
+    let mut kinds = Vec::new();
+    for (name, model) in models {
+        model.kinds(vendor, name, &mut kinds, note);
+    }
+    if kinds.len() > KINDS {
+        note(format!(
+            "{} GPUs of more than {KINDS} kinds: the rest is not counted",
+            vendor.name()
+        ));
+        kinds.truncate(KINDS);
+    }
+    kinds
+}
+
+/// A model and the attributes behind it. Models have no dots but for versions: only known words divide.
+fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
+    let at = |text: &str| {
+        let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));
+        found.into_iter().flatten().min()
+    };
+    let Some((end, mut word)) = at(rest) else {
+        return (rest, Vec::new());
+    };
+    let mut attributes = Vec::new();
+    let mut tail = &rest[end + word.len()..];
+    loop {
+        let next = at(tail);
+        let value = next.map_or(tail, |(end, _)| &tail[..end]);
+        attributes.push((word.trim_matches('.'), value));
+        let Some((end, following)) = next else {
+            return (&rest[..end], attributes);
+        };
+        tail = &tail[end + following.len()..];
+        word = following;
+    }
+}
+
+impl Model<'_> {
+    /// The kinds of devices the counters stand for. Where sizes and interfaces both differ and no counter
+    /// joins them, neither is promised.
+    fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
+        let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
+        let sums = [
+            sum(&mut self.memory.iter().map(|m| m.1)),
+            sum(&mut self.interface.iter().map(|i| i.1)),
+            sum(&mut self.both.iter().map(|b| b.2)),
+        ];
+        let total = if self.devices > 0 {
+            self.devices
+        } else {
+            sums.into_iter().max().unwrap_or(0)
+        };
+        let mut kinds: Vec<(&str, &str, u32)> = Vec::new();
+        if !self.both.is_empty() {
+            kinds = std::mem::take(&mut self.both);
+        } else if self.interface.len() > 1 && self.memory.len() > 1 {
+            note(format!(
+                "{} GPUs `{name}`: the labels do not say which size has which interface; neither is promised",
+                vendor.name()
+            ));
+        } else if self.interface.len() > 1 {
+            let memory = self.memory.first().map_or("", |m| m.0);
+            kinds.extend(
+                self.interface
+                    .iter()
+                    .map(|(interface, n)| (memory, *interface, *n)),
+            );
+        } else {
+            let interface = self.interface.first().map_or("", |i| i.0);
+            kinds.extend(self.memory.iter().map(|(memory, n)| (*memory, interface, *n)));
+            if kinds.is_empty() && !interface.is_empty() {
+                kinds.push(("", interface, sums[1]));
+            }
+        }
+        let mut left = total;
+        for (memory, interface, count) in kinds {
+            let count = count.min(left);
+            left -= count;
+            out.push(GpuSpec::new(vendor.name(), name, memory, interface, count));
+        }
+        if left > 0 {
+            out.push(GpuSpec::new(vendor.name(), name, "", "", left));
+        }
+    }
+}
+
+/// The GPUs of a node as the ledger counts them: kinds, devices that can be used, devices others use of which
+/// nobody knows the kind.
+pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
+    let mut kinds = Vec::new();
+    let (mut usable, mut unknown) = (0u32, 0u32);
+    for vendor in devices {
+        let used = clamp(used.gpus[vendor.vendor.index()]);
+        let healthy = clamp(vendor.allocatable);
+        let labelled = vendor
+            .kinds
+            .iter()
+            .fold(0, |sum: u32, k| sum.saturating_add(k.count));
+        usable = usable.saturating_add(healthy.min(labelled));
+        if let [only] = vendor.kinds.as_slice() {
+            kinds.push(GpuSpec {
+                count: only.count.min(healthy),
+                allocated: used,
+                ..only.clone()
+            });
+        } else {
+            kinds.extend(vendor.kinds.iter().cloned());
+            if !vendor.kinds.is_empty() {
+                unknown = unknown.saturating_add(used);
+            }
+        }
+    }
+    let listed = kinds.iter().fold(0, |sum: u32, k| sum.saturating_add(k.count));
+    (kinds, (usable < listed).then_some(usable), unknown)
+}
+
+fn clamp(amount: i64) -> u32 {
+    u32::try_from(amount.clamp(0, i64::from(u16::MAX))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use super::*;
+
+const BASE: &str = "akash.network/capabilities.gpu.vendor";
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let full = |key: &str| {
+        if key.contains('/') {
+            key.to_owned()
+        } else {
+            format!("{BASE}.{key}")
+        }
+    };
+    pairs.iter().map(|(k, v)| (full(k), (*v).to_owned())).collect()
+}
+
+fn read(pairs: &[(&str, &str)], nvidia: (i64, i64), offer: bool) -> (Vec<Devices>, Vec<String>) {
+    let mut notes = Vec::new();
+    let amounts = |vendor| if vendor == Vendor::Nvidia { nvidia } else { (0, 0) };
+    let devices = devices(&labels(pairs), amounts, offer, &mut |note| notes.push(note));
+    (devices, notes)
+}
+
+fn described(kinds: &[GpuSpec]) -> Vec<String> {
+    let one = |k: &GpuSpec| format!("{}x {} {} {}", k.count, k.model, k.memory_size, k.interface);
+    kinds.iter().map(|k| one(k).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn counters_of_the_network_become_kinds() {
+    for (pairs, expected) in [
+        (vec![("nvidia.model.t4", "4")], vec!["4x t4"]),
+        (
+            vec![
+                ("nvidia.model.a100", "8"),
+                ("nvidia.model.a100.ram.80Gi", "8"),
+                ("nvidia.model.a100.interface.sxm", "8"),
+            ],
+            vec!["8x a100 80Gi sxm"],
+        ),
+        (
+            vec![
+                ("nvidia.model.a100", "8"),
+                ("nvidia.model.a100.ram.80Gi", "6"),
+                ("nvidia.model.a100.ram.40Gi", "2"),
+                ("nvidia.model.a100.interface.pcie", "8"),
+            ],
+            vec!["2x a100 40Gi pcie", "6x a100 80Gi pcie"],
+        ),
+        (
+            vec![
+                ("nvidia.model.a100", "3"),
+                ("nvidia.model.a100.interface.pcie", "1"),
+                ("nvidia.model.a100.interface.sxm", "2"),
+            ],
+            vec!["1x a100  pcie", "2x a100  sxm"],
+        ),
+        (
+            vec![
+                ("nvidia.model.a100", "2"),
+                ("nvidia.model.a100.ram.80Gi.interface.sxm", "1"),
+                ("nvidia.model.a100.ram.40Gi.interface.pcie", "1"),
+            ],
+            vec!["1x a100 40Gi pcie", "1x a100 80Gi sxm"],
+        ),
+        (
+            vec![("nvidia.model.a100", "2"), ("nvidia.model.a100.ram.80Gi", "1")],
+            vec!["1x a100 80Gi", "1x a100"],
+        ),
+        (
+            vec![("nvidia.model.h100", "1"), ("nvidia.model.a100", "1")],
+            vec!["1x a100", "1x h100"],
+        ),
+        (vec![("nvidia.model.a100.ram.80Gi", "2")], vec!["2x a100 80Gi"]),
+    ] {
+        let (devices, _) = read(&pairs, (8, 8), false);
+        assert_eq!(described(&devices[0].kinds), expected, "{pairs:?}");
+    }
+}
+
+#[test]
+fn sizes_and_interfaces_that_nobody_joins_are_not_promised() {
+    let pairs = [
+        ("nvidia.model.a100", "2"),
+        ("nvidia.model.a100.ram.80Gi", "1"),
+        ("nvidia.model.a100.ram.40Gi", "1"),
+        ("nvidia.model.a100.interface.sxm", "1"),
+        ("nvidia.model.a100.interface.pcie", "1"),
+    ];
+    let (devices, notes) = read(&pairs, (2, 2), false);
+    assert_eq!(described(&devices[0].kinds), ["2x a100"]);
+    assert!(notes[0].contains("neither is promised"), "{notes:?}");
+}
+
+#[test]
+fn what_no_label_names_is_said_and_not_offered() {
+    let (devices, notes) = read(&[], (4, 4), false);
+    assert!(devices[0].kinds.is_empty());
+    assert!(
+        notes[0].starts_with("4 nvidia GPUs of unknown model"),
+        "{notes:?}"
+    );
+    let (_, notes) = read(&[("nvidia.model.t4", "3")], (4, 4), false);
+    assert_eq!(notes, ["1 of 4 nvidia GPUs are of a model no label names"]);
+    let (devices, notes) = read(&[("nvidia.model.t4", "many")], (4, 4), false);
+    assert!(devices[0].kinds.is_empty());
+    assert!(notes[0].contains("`many` is no count"), "{notes:?}");
+}
+
+#[test]
+fn the_vendors_labels_stand_in_only_where_told_to() {
+    let pairs = [
+        ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"),
+        ("nvidia.com/gpu.memory", "81920"),
+    ];
+    let (devices, notes) = read(&pairs, (2, 2), true);
+    assert_eq!(described(&devices[0].kinds), ["2x a100 80Gi sxm4"]);
+    assert!(notes[0].contains("by label nvidia.com/gpu.product"), "{notes:?}");
+    let (devices, notes) = read(&pairs, (2, 2), false);
+    assert!(devices[0].kinds.is_empty(), "pods would never be bound to it");
+    assert!(notes[0].contains("which the node lacks"), "{notes:?}");
+    let mut both = pairs.to_vec();
+    both.push(("nvidia.model.t4", "2"));
+    assert_eq!(
+        described(&read(&both, (2, 2), true).0[0].kinds),
+        ["2x t4"],
+        "the network's come first"
+    );
+}
+
+fn using(nvidia: i64) -> Requests {
+    Requests {
+        gpus: [nvidia, 0],
+        ..Requests::default()
+    }
+}
+
+#[test]
+fn an_unhealthy_device_lowers_the_one_kind_there_is() {
+    let (devices, notes) = read(&[("nvidia.model.t4", "4")], (4, 3), false);
+    let (kinds, allocatable, unknown) = counted(&devices, &using(1));
+    assert_eq!(
+        (kinds[0].count, kinds[0].allocated, allocatable, unknown),
+        (3, 1, None, 0)
+    );
+    assert_eq!(notes, ["1 of 4 nvidia GPUs cannot be used (unhealthy)"]);
+}
+
+#[test]
+fn an_unhealthy_device_among_several_kinds_may_be_any_of_them() {
+    let (devices, _) = read(
+        &[("nvidia.model.t4", "2"), ("nvidia.model.a100", "2")],
+        (4, 3),
+        false,
+    );
+    let (kinds, allocatable, unknown) = counted(&devices, &using(1));
+    assert_eq!(kinds.iter().map(|k| k.count).sum::<u32>(), 4);
+    assert_eq!(
+        (allocatable, unknown),
+        (Some(3), 1),
+        "which one is in use is not known either"
+    );
+}
+
+#[test]
+fn two_vendors_on_a_node_are_counted_apart() {
+    let labels = labels(&[("nvidia.model.t4", "1"), ("amd.model.mi300x", "2")]);
+    let amounts = |vendor| if vendor == Vendor::Nvidia { (1, 1) } else { (2, 2) };
+    let devices = devices(&labels, amounts, false, &mut |_| ());
+    let used = Requests {
+        gpus: [1, 0],
+        ..Requests::default()
+    };
+    let (kinds, allocatable, unknown) = counted(&devices, &used);
+    let amounts: Vec<_> = kinds
+        .iter()
+        .map(|k| (k.vendor.as_str(), k.count, k.allocated))
+        .collect();
+    assert_eq!(amounts, [("nvidia", 1, 1), ("amd", 2, 0)]);
+    assert_eq!((allocatable, unknown), (None, 0));
+}
+
+#[test]
+fn absurd_counters_are_harmless() {
+    let pairs = [
+        ("nvidia.model.t4", "4294967295"),
+        ("nvidia.model.a100.ram.1Gi", "4294967295"),
+    ];
+    let (devices, _) = read(&pairs, (i64::MAX, i64::MAX), false);
+    let (kinds, allocatable, _) = counted(&devices, &using(i64::MAX));
+    assert_eq!(kinds.len(), 2);
+    assert_eq!(allocatable, Some(u32::from(u16::MAX)));
+}

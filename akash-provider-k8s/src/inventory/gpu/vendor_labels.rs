@@ -1,0 +1,141 @@
+//! Models by the labels of the vendors' own tools: GPU feature discovery of NVIDIA, the node labeller of AMD.
+
+use super::Vendor;
+use akash_provider_core::inventory::GpuSpec;
+use std::collections::BTreeMap;
+
+/// Words of a product's name that are no part of the model.
+const NOISE: [&str; 9] = [
+    "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
+];
+
+/// The one kind the vendor's labels name. Pods of leases are bound by the network's labels, so that without
+/// them the devices are only offered where the operator says so; either way it is said where they are known from.
+pub(super) fn kinds(
+    labels: &BTreeMap<String, String>,
+    vendor: Vendor,
+    capacity: i64,
+    offer: bool,
+    note: &mut impl FnMut(String),
+) -> Vec<GpuSpec> {
+    let name = vendor.name();
+    let known = match vendor {
+        Vendor::Nvidia => nvidia(labels),
+        Vendor::Amd => amd(labels),
+    };
+    let Some((label, mut spec)) = known else {
+        note(format!(
+            "{capacity} {name} GPUs of unknown model: no label akash.network/capabilities.gpu.vendor.{name}.model.*"
+        ));
+        return Vec::new();
+    };
+    let missing = format!(
+        "akash.network/capabilities.gpu.vendor.{name}.model.{}",
+        spec.model
+    );
+    if !offer {
+        note(format!(
+            "{capacity} {name} GPUs `{}` are known only by label {label}; pods are bound by label {missing}, \
+             which the node lacks",
+            spec.model
+        ));
+        return Vec::new();
+    }
+    note(format!(
+        "{capacity} {name} GPUs are offered as `{}` by label {label}; the node lacks label {missing}",
+        spec.model
+    ));
+    spec.count = u32::try_from(capacity).unwrap_or(0);
+    vec![spec]
+}
+
+fn nvidia(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {
+    const PRODUCT: &str = "nvidia.com/gpu.product";
+    let product = labels.get(PRODUCT)?;
+    let mebibytes = labels
+        .get("nvidia.com/gpu.memory")
+        .and_then(|m| m.parse::<u64>().ok());
+    let parts = parts(product)?;
+    let memory = parts.gigabytes.or_else(|| mebibytes.map(|m| (m + 512) / 1024));
+    Some((PRODUCT, spec(Vendor::Nvidia, &parts, memory)))
+}
+
+fn amd(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {
+    const PRODUCT: &str = "amd.com/gpu.product-name";
+    let product = labels.get(PRODUCT)?;
+    let gigabytes = labels.get("amd.com/gpu.vram");
+    let gigabytes = gigabytes.and_then(|g| g.trim_end_matches(['G', 'g']).parse::<u64>().ok());
+    let parts = parts(product)?;
+    let memory = parts.gigabytes.or(gigabytes);
+    Some((PRODUCT, spec(Vendor::Amd, &parts, memory)))
+}
+
+fn spec(vendor: Vendor, parts: &Parts, gigabytes: Option<u64>) -> GpuSpec {
+    let memory = gigabytes.map(|g| format!("{g}Gi")).unwrap_or_default();
+    GpuSpec::new(vendor.name(), &parts.model, &memory, &parts.interface, 0)
+}
+
+/// What a product's name says.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
+    model: String,
+    interface: String,
+    gigabytes: Option<u64>,
+}
+
+/// Reads names such as `NVIDIA-A100-SXM4-80GB`. A device that is shared or cut into slices is none to offer.
+fn parts(product: &str) -> Option<Parts> {
+    let mut parts = Parts {
+        model: String::new(),
+        interface: String::new(),
+        gigabytes: None,
+    };
+    for word in product.to_ascii_lowercase().split(['-', ' ', '_']) {
+        let size = word.strip_suffix("gb").and_then(|digits| digits.parse().ok());
+        if word == "shared" || word == "mig" {
+            return None;
+        } else if word.starts_with("sxm") || word == "pcie" {
+            word.clone_into(&mut parts.interface);
+        } else if size.is_some() {
+            parts.gigabytes = size;
+        } else if !NOISE.contains(&word) {
+            parts.model.push_str(word);
+        }
+    }
+    (!parts.model.is_empty()).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_read_as_the_network_names_models() {
+        for (product, model, interface, gigabytes) in [
+            ("NVIDIA-A100-SXM4-80GB", "a100", "sxm4", Some(80)),
+            ("NVIDIA-A100-PCIE-40GB", "a100", "pcie", Some(40)),
+            ("NVIDIA-H100-80GB-HBM3", "h100", "", Some(80)),
+            ("NVIDIA-GeForce-RTX-4090", "rtx4090", "", None),
+            ("NVIDIA-GeForce-RTX-3060-Ti", "rtx3060ti", "", None),
+            ("NVIDIA-RTX-A6000", "rtxa6000", "", None),
+            ("Tesla-T4", "t4", "", None),
+            ("NVIDIA-L40S", "l40s", "", None),
+            ("AMD_Instinct_MI300X_OAM", "mi300x", "", None),
+        ] {
+            let expected = Parts {
+                model: model.to_owned(),
+                interface: interface.to_owned(),
+                gigabytes,
+            };
+            assert_eq!(parts(product), Some(expected), "{product}");
+        }
+        for shared in [
+            "NVIDIA-A100-SXM4-80GB-SHARED",
+            "NVIDIA-A100-MIG-1g.5gb",
+            "",
+            "NVIDIA",
+        ] {
+            assert_eq!(parts(shared), None, "{shared}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A pod that takes something of a node.
+
+use super::requests::{Requests, pod_requests};
+use crate::labels;
+use akash_provider_core::inventory::NodeName;
+use k8s_openapi::api::core::v1::Pod;
+
+/// What of a pod is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Uid: a new pod may have the name of an old one.
+    pub(crate) uid: Box<str>,
+    pub(crate) node: NodeName,
+    /// Service of a lease, where its labels say that it is of the lease of its namespace.
+    pub(crate) service: Option<Box<str>>,
+    /// It is being ended.
+    pub(crate) going: bool,
+    pub(crate) requests: Requests,
+}
+
+impl PodFacts {
+    /// Reads a pod; `None` when it takes nothing of any node: it is not bound, or it is over. A pod that is
+    /// being ended takes what it takes until it is gone.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let node = pod
+            .spec
+            .as_ref()?
+            .node_name
+            .as_deref()
+            .filter(|n| !n.is_empty())?;
+        Some(Self {
+            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            node: node.into(),
+            service: service(pod).map(Into::into),
+            going: pod.metadata.deletion_timestamp.is_some(),
+            requests: pod_requests(pod),
+        })
+    }
+}
+
+fn service(pod: &Pod) -> Option<&str> {
+    let labels = pod.metadata.labels.as_ref()?;
+    let is = |key: &str, value: &str| labels.get(key).is_some_and(|v| v == value);
+    let namespace = pod.metadata.namespace.as_deref()?;
+    let of_lease = is(labels::MANAGED, "true") && is(labels::NAMESPACE, namespace);
+    of_lease.then(|| labels.get(labels::SERVICE).map(String::as_str))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn facts(change: impl FnOnce(&mut Value)) -> Option<PodFacts> {
+        let mut pod = json!({
+            "metadata": {"name": "web-0", "namespace": "ns", "uid": "u1", "labels": {
+                "akash.network": "true", "akash.network/namespace": "ns", "akash.network/manifest-service": "web",
+            }},
+            "spec": {"nodeName": "n1", "containers": [
+                {"name": "web", "resources": {"requests": {"cpu": "1"}}},
+            ]},
+            "status": {"phase": "Running"},
+        });
+        change(&mut pod);
+        PodFacts::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn only_bound_pods_that_are_not_over_count() {
+        let counts = |change: &dyn Fn(&mut Value)| facts(change).is_some();
+        let phase = |phase: &'static str| counts(&move |p| p["status"]["phase"] = json!(phase));
+        assert!(phase("Running") && phase("Pending") && phase("Unknown"));
+        assert!(!phase("Succeeded") && !phase("Failed"));
+        assert!(!counts(&|p| p["spec"]["nodeName"] = json!("")));
+        assert!(!counts(&|p| p["spec"]["nodeName"] = json!(null)));
+        let going = facts(|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(going.going, "it counts until it is gone");
+        assert_eq!(going.requests.cpu, 1_000);
+    }
+
+    #[test]
+    fn a_pod_is_of_a_lease_only_by_all_three_labels() {
+        let service = |change: &dyn Fn(&mut Value)| facts(change).unwrap().service;
+        assert_eq!(service(&|_| ()).as_deref(), Some("web"));
+        for (key, value) in [
+            ("akash.network", json!("false")),
+            ("akash.network/namespace", json!("another")),
+            ("akash.network/manifest-service", json!(null)),
+        ] {
+            let changed = |p: &mut Value| {
+                p["metadata"]["labels"][key] = value.clone();
+                if value.is_null() {
+                    p["metadata"]["labels"] =
+                        json!({"akash.network": "true", "akash.network/namespace": "ns"});
+                }
+            };
+            assert_eq!(service(&changed), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Pools of persistent storage: which classes are offered, how much they hold, how much of it others have.
+//!
+//! Volumes of our leases are left out everywhere: their reservations count them. The amount of a class comes
+//! from the first of these that there is:
+//!
+//! 1. what the operator says;
+//! 2. Ceph run by Rook: what the cluster holds (95 % of it, where Ceph stops writing), divided by the copies
+//!    of the class's pool. In use is what volumes of others may fill, or what is written beyond our volumes,
+//!    whichever is more. Classes of one cluster share it: each counts the volumes of the others;
+//! 3. `CSIStorageCapacity` objects: what is free now, and what the class's volumes hold already;
+//! 4. Rancher's local-path: the disks of the nodes that mount the class, less all that lies on them;
+//! 5. volumes made by hand (`kubernetes.io/no-provisioner`): their sum.
+//!
+//! A class of which nothing says how much it holds is not offered, unless the operator wants it without limit.
+
+use super::quantity::{whole, whole_of};
+use crate::labels;
+use akash_provider_core::inventory::{NodeName, Quantity};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use std::collections::{BTreeMap, HashMap};
+
+mod ceph;
+
+pub use ceph::{CephClusterFacts, CephPoolFacts};
+
+/// Provisioner of Rancher's local-path volumes.
+const LOCAL_PATH: &str = "rancher.io/local-path";
+/// Provisioner of volumes that are made by hand.
+const BY_HAND: &str = "kubernetes.io/no-provisioner";
+/// How the names of Ceph's provisioners end; Rook puts its own namespace before.
+const CEPH: &str = ".csi.ceph.com";
+
+/// What of a storage class is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassFacts {
+    /// It has the network's label.
+    pub(crate) offered: bool,
+    pub(crate) provisioner: Box<str>,
+    /// Ceph's `clusterID` and `pool`.
+    pub(crate) ceph: Option<(Box<str>, Box<str>)>,
+}
+
+/// What of a persistent volume is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFacts {
+    pub(crate) class: Box<str>,
+    pub(crate) bytes: i64,
+    /// Namespace of the claim it is bound to.
+    pub(crate) claim: Option<Box<str>>,
+    /// Node whose disk it lies on, where that is the disk of ephemeral storage too (local-path).
+    pub(crate) node: Option<NodeName>,
+}
+
+/// What of a storage capacity is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapacityFacts {
+    pub(crate) class: Box<str>,
+    pub(crate) bytes: i64,
+}
+
+impl ClassFacts {
+    /// Reads a storage class.
+    #[must_use]
+    pub fn of(class: &StorageClass) -> Self {
+        let labels = class.metadata.labels.as_ref();
+        let label = labels.and_then(|l| l.get(labels::MANAGED));
+        let parameter = |name: &str| class.parameters.as_ref().and_then(|p| p.get(name));
+        let ceph = is_ceph(&class.provisioner).then(|| {
+            let text = |name| parameter(name).map_or("", String::as_str).into();
+            (text("clusterID"), text("pool"))
+        });
+        Self {
+            offered: label.is_some_and(|v| v == "true"),
+            provisioner: class.provisioner.as_str().into(),
+            ceph,
+        }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        &*self.provisioner == LOCAL_PATH
+    }
+}
+
+fn is_ceph(provisioner: &str) -> bool {
+    provisioner.ends_with(CEPH)
+}
+
+impl VolumeFacts {
+    /// Reads a volume; `None` when it is of no class.
+    #[must_use]
+    pub fn of(volume: &PersistentVolume) -> Option<Self> {
+        let spec = volume.spec.as_ref()?;
+        let class = spec.storage_class_name.as_deref().filter(|c| !c.is_empty())?;
+        let claim = spec.claim_ref.as_ref().and_then(|c| c.namespace.as_deref());
+        let annotations = volume.metadata.annotations.as_ref();
+        let by = annotations.and_then(|a| a.get("pv.kubernetes.io/provisioned-by"));
+        let on_node = by.is_some_and(|by| by == LOCAL_PATH);
+        let affinity = spec.node_affinity.as_ref().filter(|_| on_node);
+        let affinity = affinity.and_then(|a| a.required.as_ref());
+        let terms = affinity.iter().flat_map(|a| &a.node_selector_terms);
+        let mut hosts = terms
+            .flat_map(|t| t.match_expressions.iter().flatten())
+            .filter(|e| e.key == "kubernetes.io/hostname" && e.operator == "In");
+        let host = hosts.next().and_then(|e| e.values.as_ref()?.first());
+        Some(Self {
+            class: class.into(),
+            bytes: spec.capacity.as_ref().map_or(0, |c| whole_of(c, "storage")),
+            claim: claim.map(Into::into),
+            node: host.map(|h| h.as_str().into()),
+        })
+    }
+}
+
+impl CapacityFacts {
+    /// Reads a storage capacity; one that does not say how much is none.
+    #[must_use]
+    pub fn of(capacity: &CSIStorageCapacity) -> Option<Self> {
+        Some(Self {
+            class: capacity.storage_class_name.as_str().into(),
+            bytes: whole(&capacity.capacity.as_ref()?.0)?,
+        })
+    }
+}
+
+/// What the operator says about storage.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StorageOptions {
+    /// Bytes of a class, where the cluster does not say it or says it wrong.
+    pub capacity: BTreeMap<String, i64>,
+    /// Offer classes without limit of which nothing says how much they hold.
+    pub unknown_is_unlimited: bool,
+}
+
+/// Everything the pools are made of.
+pub(crate) struct View<'a> {
+    pub(crate) classes: &'a BTreeMap<Box<str>, ClassFacts>,
+    pub(crate) volumes: &'a mut dyn Iterator<Item = &'a VolumeFacts>,
+    pub(crate) capacities: &'a mut dyn Iterator<Item = &'a CapacityFacts>,
+    pub(crate) clusters: &'a [CephClusterFacts],
+    pub(crate) pools: &'a [CephPoolFacts],
+    /// True for the namespace of a lease of ours.
+    pub(crate) ours: &'a dyn Fn(&str) -> bool,
+    /// Disks of the nodes that mount a class: their size, and what pods may fill of them.
+    pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
+    pub(crate) options: &'a StorageOptions,
+}
+
+/// Bytes of the volumes of a class.
+#[derive(Debug, Clone, Copy, Default)]
+struct Volumes {
+    ours: i128,
+    others: i128,
+    /// Of `others`: not bound to anything.
+    unbound: i128,
+}
+
+impl Volumes {
+    const fn all(self) -> i128 {
+        self.ours + self.others
+    }
+}
+
+/// The pools of the offered classes, and what is not offered and why.
+pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>) {
+    let mut volumes: HashMap<&str, Volumes> = HashMap::new();
+    for volume in view.volumes {
+        let of_class = volumes.entry(&volume.class).or_default();
+        let bytes = i128::from(volume.bytes);
+        match &volume.claim {
+            Some(namespace) if (view.ours)(namespace) => of_class.ours += bytes,
+            Some(_) => of_class.others += bytes,
+            None => {
+                of_class.others += bytes;
+                of_class.unbound += bytes;
+            }
+        }
+    }
+    let mut free: HashMap<&str, i128> = HashMap::new();
+    for capacity in view.capacities {
+        *free.entry(&capacity.class).or_default() += i128::from(capacity.bytes);
+    }
+    let of = |class: &str| volumes.get(class).copied().unwrap_or_default();
+    let (mut pools, mut notes) = (BTreeMap::new(), Vec::new());
+    for (name, class) in view.classes {
+        if !class.offered {
+            notes.push(format!(
+                "storage class `{name}` lacks the label {}",
+                labels::SELECTOR
+            ));
+            continue;
+        }
+        let mine = of(name);
+        let others_of = |alike: &dyn Fn(&ClassFacts) -> bool| {
+            let alike = view.classes.iter().filter(|(_, c)| alike(c));
+            alike.map(|(n, _)| of(n).all()).sum::<i128>() - mine.ours
+        };
+        let shared = |cluster: &CephClusterFacts| {
+            others_of(&|c| c.ceph.as_ref().is_some_and(|(id, _)| cluster.is(id)))
+        };
+        let ceph = || ceph::amount(class, view.clusters, view.pools, mine.ours, &shared);
+        let amount = match (view.options.capacity.get(&**name), free.get(&**name)) {
+            (Some(bytes), _) => Ok((i128::from(*bytes), mine.others)),
+            (None, Some(free)) if class.ceph.is_none() => Ok((free + mine.all(), mine.others)),
+            _ if class.ceph.is_some() => ceph(),
+            _ if class.is_local() => {
+                let (size, by_pods) = (view.disks)(name);
+                Ok((size, by_pods + others_of(&ClassFacts::is_local)))
+            }
+            _ if &*class.provisioner == BY_HAND => Ok((mine.all(), mine.others - mine.unbound)),
+            _ => Err("nothing says how much it holds".to_owned()),
+        };
+        let quantity = match amount {
+            Ok((allocatable, allocated)) => Quantity::used(clamp(allocatable), clamp(allocated)),
+            Err(_) if view.options.unknown_is_unlimited => Quantity::free(-1),
+            Err(why) => {
+                notes.push(format!("storage class `{name}` of {}: {why}", class.provisioner));
+                continue;
+            }
+        };
+        pools.insert(name.to_string(), quantity);
+    }
+    (pools, notes)
+}
+
+fn clamp(bytes: i128) -> i64 {
+    i64::try_from(bytes.max(0)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use super::*;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+const GIB: i64 = 1 << 30;
+
+#[derive(Default)]
+struct World {
+    classes: BTreeMap<Box<str>, ClassFacts>,
+    volumes: Vec<VolumeFacts>,
+    capacities: Vec<CapacityFacts>,
+    clusters: Vec<CephClusterFacts>,
+    pools: Vec<CephPoolFacts>,
+    disks: (i128, i128),
+    options: StorageOptions,
+}
+
+impl World {
+    fn class(mut self, name: &str, provisioner: &str, parameters: &Value) -> Self {
+        let class = json!({
+            "metadata": {"name": name, "labels": {"akash.network": "true"}},
+            "provisioner": provisioner, "parameters": parameters,
+        });
+        let class = ClassFacts::of(&serde_json::from_value(class).unwrap());
+        self.classes.insert(name.into(), class);
+        self
+    }
+
+    /// A volume of so many GiB bound in a namespace (`ours` is a lease of ours, `""` is unbound).
+    fn volume(mut self, class: &str, gib: i64, claim: &str) -> Self {
+        let mut volume =
+            json!({"spec": {"storageClassName": class, "capacity": {"storage": format!("{gib}Gi")}}});
+        if !claim.is_empty() {
+            volume["spec"]["claimRef"] = json!({"namespace": claim, "name": "data"});
+        }
+        self.volumes
+            .extend(VolumeFacts::of(&serde_json::from_value(volume).unwrap()));
+        self
+    }
+
+    fn free(mut self, class: &str, gib: i64) -> Self {
+        let capacity = json!({"metadata": {}, "storageClassName": class, "capacity": format!("{gib}Gi")});
+        self.capacities
+            .extend(CapacityFacts::of(&serde_json::from_value(capacity).unwrap()));
+        self
+    }
+
+    fn ceph(mut self, total: i64, used: i64, pool: &Value) -> Self {
+        let object = |kind: &str, name: &str, rest: Value| {
+            let mut object = json!({
+                "apiVersion": "ceph.rook.io/v1", "kind": kind,
+                "metadata": {"name": name, "namespace": "rook-ceph"},
+            });
+            object
+                .as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        let status = json!({"status": {"ceph": {"capacity": {"bytesTotal": total, "bytesUsed": used}}}});
+        self.clusters
+            .push(CephClusterFacts::of(&object("CephCluster", "my-cluster", status)));
+        self.pools.push(CephPoolFacts::of(&object(
+            "CephBlockPool",
+            "pool",
+            json!({"spec": pool}),
+        )));
+        self
+    }
+
+    fn pools(&self) -> (BTreeMap<String, Quantity>, Vec<String>) {
+        pools(View {
+            classes: &self.classes,
+            volumes: &mut self.volumes.iter(),
+            capacities: &mut self.capacities.iter(),
+            clusters: &self.clusters,
+            pools: &self.pools,
+            ours: &|namespace| namespace == "ours",
+            disks: &|_| self.disks,
+            options: &self.options,
+        })
+    }
+
+    /// GiB of a class: what could be used, what others use.
+    fn gib(&self, class: &str) -> (i64, i64) {
+        let (pools, notes) = self.pools();
+        let pool = pools.get(class).unwrap_or_else(|| panic!("{notes:?}"));
+        (pool.allocatable / GIB, pool.allocated / GIB)
+    }
+}
+
+fn ceph_class() -> Value {
+    json!({"clusterID": "rook-ceph", "pool": "pool"})
+}
+
+#[test]
+fn a_class_without_the_label_is_named_and_not_offered() {
+    let mut world = World::default()
+        .class("beta3", "example.com/disk", &json!({}))
+        .free("beta3", 5);
+    world.classes.get_mut("beta3").unwrap().offered = false;
+    let (pools, notes) = world.pools();
+    assert!(pools.is_empty());
+    assert_eq!(
+        notes,
+        ["storage class `beta3` lacks the label akash.network=true"]
+    );
+}
+
+#[test]
+fn a_class_nobody_knows_the_size_of_is_offered_only_where_told_to() {
+    let mut world = World::default()
+        .class("nfs", "example.com/nfs", &json!({}))
+        .volume("nfs", 7, "others");
+    let (pools, notes) = world.pools();
+    assert!(pools.is_empty());
+    assert_eq!(
+        notes,
+        ["storage class `nfs` of example.com/nfs: nothing says how much it holds"]
+    );
+    world.options.unknown_is_unlimited = true;
+    assert!(world.pools().0["nfs"].is_unlimited());
+    world.options.capacity.insert("nfs".to_owned(), 100 * GIB);
+    assert_eq!(world.gib("nfs"), (100, 7), "what the operator says comes first");
+}
+
+#[test]
+fn free_capacity_of_a_driver_is_counted_without_our_volumes_twice() {
+    let world = World::default()
+        .class("beta2", "topolvm.io", &json!({}))
+        .free("beta2", 30)
+        .free("beta2", 20)
+        .volume("beta2", 10, "ours")
+        .volume("beta2", 5, "others")
+        .volume("beta2", 1, "");
+    assert_eq!(
+        world.gib("beta2"),
+        (66, 6),
+        "60 left for us: 50 free and the 10 that our reservation counts"
+    );
+}
+
+#[test]
+fn w25_ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
+    let total = 300 * GIB;
+    let class = |world: World| world.class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
+    let three = class(World::default().ceph(total, 0, &json!({"replicated": {"size": 3}})));
+    assert_eq!(three.gib("beta3"), (95, 0));
+    let coded = class(World::default().ceph(
+        total,
+        0,
+        &json!({"erasureCoded": {"dataChunks": 4, "codingChunks": 2}}),
+    ));
+    assert_eq!(coded.gib("beta3"), (190, 0));
+    let unsaid = class(World::default().ceph(total, 0, &json!({})));
+    assert_eq!(unsaid.gib("beta3"), (95, 0), "three copies where nothing is said");
+    let used = three.volume("beta3", 20, "ours").volume("beta3", 30, "others");
+    assert_eq!(
+        used.gib("beta3"),
+        (95, 30),
+        "not subtracted twice, and ours by their reservations"
+    );
+}
+
+#[test]
+fn w25_what_ceph_has_written_beyond_our_volumes_is_in_use() {
+    let world = World::default()
+        .ceph(300 * GIB, 150 * GIB, &json!({"replicated": {"size": 3}}))
+        .class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
+        .volume("beta3", 20, "ours")
+        .volume("beta3", 1, "others");
+    assert_eq!(world.gib("beta3"), (95, 30), "50 written, 20 of it at most ours");
+}
+
+#[test]
+fn two_classes_of_one_ceph_do_not_sell_it_twice() {
+    let world = World::default()
+        .ceph(300 * GIB, 0, &json!({"replicated": {"size": 3}}))
+        .class("beta2", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
+        .class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
+        .volume("beta2", 20, "ours")
+        .volume("beta3", 10, "ours");
+    assert_eq!(world.gib("beta2"), (95, 10));
+    assert_eq!(world.gib("beta3"), (95, 20));
+}
+
+#[test]
+fn w25_ceph_that_is_not_there_or_says_nothing_is_named() {
+    let world = World::default().class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
+    assert!(world.pools().1[0].contains("no CephCluster in namespace `rook-ceph`"));
+    let world = world.ceph(0, 0, &json!({}));
+    assert!(world.pools().1[0].contains("`my-cluster` does not say"));
+}
+
+#[test]
+fn w25_local_paths_are_the_disks_of_their_nodes() {
+    let mut world = World::default()
+        .class("local", "rancher.io/local-path", &json!({}))
+        .volume("local", 10, "ours")
+        .volume("local", 5, "others");
+    world.disks = (i128::from(200 * GIB), i128::from(40 * GIB));
+    assert_eq!(world.gib("local"), (200, 45));
+}
+
+#[test]
+fn volumes_made_by_hand_are_their_sum() {
+    let world = World::default()
+        .class("manual", "kubernetes.io/no-provisioner", &json!({}))
+        .volume("manual", 10, "ours")
+        .volume("manual", 5, "others")
+        .volume("manual", 3, "");
+    assert_eq!(world.gib("manual"), (18, 5));
+}
+
+#[test]
+fn w25_a_volume_of_a_class_that_is_gone_is_harmless() {
+    let world = World::default()
+        .volume("gone", 10, "others")
+        .volume("", 10, "others");
+    assert_eq!(world.volumes.len(), 1);
+    assert_eq!(world.pools(), (BTreeMap::new(), Vec::new()));
+}
+
+#[test]
+fn only_a_local_path_lies_on_the_disk_of_its_node() {
+    let node = |provisioner: &str| {
+        let volume = json!({
+            "metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": provisioner}},
+            "spec": {"storageClassName": "local", "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]},
+            ]}}},
+        });
+        VolumeFacts::of(&serde_json::from_value(volume).unwrap())
+            .unwrap()
+            .node
+    };
+    assert_eq!(node("rancher.io/local-path").as_deref(), Some("n1"));
+    assert_eq!(node("topolvm.io"), None, "a disk of its own");
+}

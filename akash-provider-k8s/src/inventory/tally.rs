@@ -1,0 +1,391 @@
+//! The running count: what every node has, what of it others than our leases use, where our pods are.
+//!
+//! A change costs what it touches: a pod its node. A snapshot copies the last one and replaces the nodes that
+//! changed. Whatever the order of changes, the result equals a count from scratch (`tests::recount`).
+
+use super::facts::{Change, Fact, Key, Kind};
+use super::lease::LeaseFacts;
+use super::node::{NodeFacts, Used};
+use super::pod::PodFacts;
+use super::storage::{
+    CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
+};
+use akash_provider_core::inventory::{NodeInventory, NodeName, Place, Placement, Quantity};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+mod snapshot;
+mod sums;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use sums::Sums;
+
+/// The count.
+#[derive(Debug, Default)]
+pub struct Tally {
+    options: StorageOptions,
+    nodes: BTreeMap<NodeName, NodeEntry>,
+    /// Pods and the lease of each namespace.
+    spaces: HashMap<Arc<str>, Space>,
+    classes: BTreeMap<Box<str>, ClassFacts>,
+    volumes: HashMap<Arc<str>, VolumeFacts>,
+    capacities: HashMap<Key, CapacityFacts>,
+    clusters: BTreeMap<Key, CephClusterFacts>,
+    pools: BTreeMap<Key, CephPoolFacts>,
+    /// Kinds that cannot be read, and why.
+    troubles: BTreeMap<Kind, String>,
+    dirty: Dirty,
+    /// Results that are kept.
+    storage: BTreeMap<String, Quantity>,
+    storage_notes: Vec<String>,
+    ignored: Arc<Vec<String>>,
+    placements: BTreeMap<Arc<str>, Placement>,
+    last: Option<Arc<NodeInventory>>,
+}
+
+/// One node: what it says, and what is counted on it.
+#[derive(Debug, Default)]
+struct NodeEntry {
+    facts: Option<NodeFacts>,
+    /// Of pods that are not of our leases.
+    others: Sums,
+    /// Of pods of our leases.
+    ours: Sums,
+    /// Bytes of volumes on its disk.
+    volumes: i128,
+}
+
+/// One namespace.
+#[derive(Debug, Default)]
+struct Space {
+    lease: Option<LeaseFacts>,
+    bad: Option<String>,
+    pods: HashMap<Arc<str>, PodFacts>,
+}
+
+/// What has to be counted again.
+#[derive(Debug, Default)]
+struct Dirty {
+    any: bool,
+    /// A node came, went, or is other than before in more than amounts.
+    structure: bool,
+    nodes: BTreeSet<NodeName>,
+    spaces: HashSet<Arc<str>>,
+    storage: bool,
+    words: bool,
+}
+
+/// What the count says.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Capacity without pods of our leases.
+    pub inventory: Arc<NodeInventory>,
+    /// Where pods of our leases are.
+    pub placements: Vec<Placement>,
+}
+
+impl NodeEntry {
+    /// Nodes with the label, and those on which pods of ours still run.
+    fn listed(&self) -> Option<&NodeFacts> {
+        let facts = self.facts.as_ref()?;
+        (facts.offered || self.ours.pods > 0).then_some(facts)
+    }
+
+    const fn pods(&self) -> i64 {
+        self.others.pods + self.ours.pods
+    }
+
+    fn used(&self) -> Used {
+        Used {
+            others: self.others.amounts(),
+            volumes: sums::clamp(self.volumes),
+            pods: self.pods(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let most = self.facts.as_ref().and_then(|f| f.pods);
+        most.is_some_and(|most| self.pods() >= most)
+    }
+}
+
+impl Space {
+    /// The resource unit a pod is of, when it is of our lease.
+    fn unit(&self, pod: &PodFacts) -> Option<u32> {
+        let units = &self.lease.as_ref()?.units;
+        units.get(pod.service.as_ref()?).copied()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lease.is_none() && self.bad.is_none() && self.pods.is_empty()
+    }
+
+    /// Where the pods of the lease are: those that stay first.
+    fn placement(&self) -> Option<Placement> {
+        let lease = self.lease.as_ref()?.lease.clone();
+        let mut replicas: BTreeMap<(bool, u32, &NodeName), u32> = BTreeMap::new();
+        for pod in self.pods.values() {
+            if let Some(unit) = self.unit(pod) {
+                *replicas.entry((pod.going, unit, &pod.node)).or_default() += 1;
+            }
+        }
+        let places: Vec<_> = replicas
+            .into_iter()
+            .map(|((_, unit, node), replicas)| Place {
+                unit,
+                node: node.clone(),
+                replicas,
+            })
+            .collect();
+        (!places.is_empty()).then_some(Placement { lease, places })
+    }
+}
+
+impl Tally {
+    /// An empty count.
+    #[must_use]
+    pub fn new(options: StorageOptions) -> Self {
+        Self {
+            options,
+            dirty: Dirty {
+                structure: true,
+                storage: true,
+                words: true,
+                ..Dirty::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what a watch tells.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Set(key, fact) => self.set(key, fact),
+            Change::Gone(kind, key, uid) => self.remove(kind, &key, uid.as_deref()),
+            Change::Only(kind, keys) => {
+                for key in self.keys(kind) {
+                    if !keys.contains(&key) {
+                        self.remove(kind, &key, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A kind cannot be read (`Some`) or can be again.
+    pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
+        let before = match &why {
+            Some(why) => self.troubles.insert(kind, why.clone()),
+            None => self.troubles.remove(&kind),
+        };
+        if before != why {
+            self.dirty.any = true;
+            self.dirty.words = true;
+        }
+    }
+
+    /// True when a snapshot would differ from the last.
+    #[must_use]
+    pub const fn is_dirty(&self) -> bool {
+        self.dirty.any
+    }
+
+    fn set(&mut self, key: Key, fact: Fact) {
+        match fact {
+            Fact::Node(facts) => self.set_node(&key.name, Some(facts)),
+            Fact::Pod(facts) => self.set_pod(&key, Some(facts)),
+            Fact::Lease(facts) => self.set_lease(&key.name, Some(facts), None),
+            Fact::BadLease(why) => self.set_lease(&key.name, None, Some(why)),
+            Fact::Class(facts) => {
+                let before = self.classes.insert((*key.name).into(), facts);
+                self.dirty_storage(before.as_ref() != self.classes.get(&*key.name));
+            }
+            Fact::Volume(facts) => self.set_volume(&key.name, Some(facts)),
+            Fact::Capacity(facts) => {
+                let changed = self.capacities.get(&key) != Some(&facts);
+                self.capacities.insert(key, facts);
+                self.dirty_storage(changed);
+            }
+            Fact::CephCluster(facts) => {
+                let changed = self.clusters.get(&key) != Some(&facts);
+                self.clusters.insert(key, facts);
+                self.dirty_storage(changed);
+            }
+            Fact::CephPool(facts) => {
+                let changed = self.pools.get(&key) != Some(&facts);
+                self.pools.insert(key, facts);
+                self.dirty_storage(changed);
+            }
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, key: &Key, uid: Option<&str>) {
+        match kind {
+            Kind::Node => self.set_node(&key.name, None),
+            Kind::Pod => {
+                let space = self.spaces.get(&key.namespace);
+                let held = space.and_then(|s| s.pods.get(&key.name));
+                if held.is_some_and(|pod| uid.is_none_or(|uid| *pod.uid == *uid)) {
+                    self.set_pod(key, None);
+                }
+            }
+            Kind::Lease => self.set_lease(&key.name, None, None),
+            Kind::Class => {
+                let removed = self.classes.remove(&*key.name).is_some();
+                self.dirty_storage(removed);
+            }
+            Kind::Volume => self.set_volume(&key.name, None),
+            Kind::Capacity => {
+                let removed = self.capacities.remove(key).is_some();
+                self.dirty_storage(removed);
+            }
+            Kind::CephCluster => {
+                let removed = self.clusters.remove(key).is_some();
+                self.dirty_storage(removed);
+            }
+            Kind::CephPool => {
+                let removed = self.pools.remove(key).is_some();
+                self.dirty_storage(removed);
+            }
+        }
+    }
+
+    fn keys(&self, kind: Kind) -> Vec<Key> {
+        let bare = |name: &str| Key::new("", name);
+        match kind {
+            Kind::Node => {
+                let known = self.nodes.iter().filter(|(_, n)| n.facts.is_some());
+                known.map(|(name, _)| bare(name)).collect()
+            }
+            Kind::Pod => {
+                let spaces = self.spaces.iter();
+                let key = |ns: &Arc<str>, name: &Arc<str>| Key {
+                    namespace: Arc::clone(ns),
+                    name: Arc::clone(name),
+                };
+                spaces
+                    .flat_map(|(ns, s)| s.pods.keys().map(move |name| key(ns, name)))
+                    .collect()
+            }
+            Kind::Lease => {
+                let with = |s: &Space| s.lease.is_some() || s.bad.is_some();
+                let spaces = self.spaces.iter().filter(|(_, s)| with(s));
+                spaces.map(|(ns, _)| bare(ns)).collect()
+            }
+            Kind::Class => self.classes.keys().map(|n| bare(n)).collect(),
+            Kind::Volume => self.volumes.keys().map(|n| bare(n)).collect(),
+            Kind::Capacity => self.capacities.keys().cloned().collect(),
+            Kind::CephCluster => self.clusters.keys().cloned().collect(),
+            Kind::CephPool => self.pools.keys().cloned().collect(),
+        }
+    }
+
+    fn set_node(&mut self, name: &str, facts: Option<NodeFacts>) {
+        let known = self.nodes.get(name).and_then(|n| n.facts.as_ref());
+        if known != facts.as_ref() {
+            self.touch(&name.into(), |entry| entry.facts = facts);
+            self.dirty.words = true;
+        }
+    }
+
+    fn set_pod(&mut self, key: &Key, facts: Option<PodFacts>) {
+        let mut space = self.spaces.remove(&key.namespace).unwrap_or_default();
+        let before = space.pods.get(&key.name);
+        if before != facts.as_ref() {
+            if let Some(pod) = before {
+                self.count(&key.namespace, pod, space.unit(pod).is_some(), -1);
+            }
+            if let Some(pod) = &facts {
+                self.count(&key.namespace, pod, space.unit(pod).is_some(), 1);
+            }
+            match facts {
+                Some(pod) => space.pods.insert(Arc::clone(&key.name), pod),
+                None => space.pods.remove(&key.name),
+            };
+        }
+        self.put_back(&key.namespace, space);
+    }
+
+    fn set_lease(&mut self, namespace: &Arc<str>, lease: Option<LeaseFacts>, bad: Option<String>) {
+        let mut space = self.spaces.remove(namespace).unwrap_or_default();
+        if space.bad != bad {
+            space.bad = bad;
+            self.dirty.any = true;
+            self.dirty.words = true;
+        }
+        if space.lease != lease {
+            for pod in space.pods.values() {
+                self.count(namespace, pod, space.unit(pod).is_some(), -1);
+            }
+            space.lease = lease;
+            for pod in space.pods.values() {
+                self.count(namespace, pod, space.unit(pod).is_some(), 1);
+            }
+            self.dirty.spaces.insert(Arc::clone(namespace));
+            self.dirty_storage(true);
+        }
+        self.put_back(namespace, space);
+    }
+
+    fn put_back(&mut self, namespace: &Arc<str>, space: Space) {
+        if !space.is_empty() {
+            self.spaces.insert(Arc::clone(namespace), space);
+        }
+    }
+
+    fn set_volume(&mut self, name: &Arc<str>, facts: Option<VolumeFacts>) {
+        let before = self.volumes.remove(name);
+        if before != facts {
+            for (volume, sign) in before.iter().map(|v| (v, -1)).chain(facts.iter().map(|v| (v, 1))) {
+                if let Some(node) = &volume.node {
+                    let bytes = i128::from(volume.bytes) * sign;
+                    self.touch(node, |entry| entry.volumes += bytes);
+                }
+            }
+            self.dirty_storage(true);
+        }
+        if let Some(facts) = facts {
+            self.volumes.insert(Arc::clone(name), facts);
+        }
+    }
+
+    /// Adds a pod to what is counted on its node, or takes it away.
+    fn count(&mut self, namespace: &Arc<str>, pod: &PodFacts, ours: bool, sign: i64) {
+        if ours {
+            self.dirty.spaces.insert(Arc::clone(namespace));
+        }
+        self.touch(&pod.node, |entry| {
+            let sums = if ours { &mut entry.ours } else { &mut entry.others };
+            sums.add(&pod.requests, sign);
+        });
+    }
+
+    /// Changes a node and remembers what follows from it. What is ignored depends on what is counted only by
+    /// the node being full or held.
+    fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
+        let entry = self.nodes.entry(name.clone()).or_default();
+        let (listed, full) = (entry.listed().is_some(), entry.is_full());
+        change(entry);
+        let listed_now = entry.listed().is_some();
+        self.dirty.any = true;
+        self.dirty.words |= listed != listed_now || full != entry.is_full();
+        self.dirty.structure |= listed != listed_now;
+        if entry.facts.is_none() && entry.pods() == 0 && entry.volumes == 0 {
+            self.nodes.remove(name);
+        }
+        if listed_now {
+            self.dirty.nodes.insert(name.clone());
+        }
+        self.dirty.storage |= self.classes.values().any(ClassFacts::is_local);
+    }
+
+    fn dirty_storage(&mut self, changed: bool) {
+        if changed {
+            self.dirty.any = true;
+            self.dirty.storage = true;
+            self.dirty.words = true;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Snapshots: the last one with what changed put in its place, or made anew where more than amounts changed.
+
+use super::{Dirty, NodeEntry, Snapshot, Tally};
+use crate::inventory::storage::{self, View};
+use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
+use std::sync::Arc;
+
+impl Tally {
+    /// What is there now.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        if dirty.storage {
+            dirty.words |= self.count_storage();
+        }
+        if dirty.words {
+            self.ignored = Arc::new(self.words());
+        }
+        for namespace in &dirty.spaces {
+            match self.spaces.get(namespace).and_then(super::Space::placement) {
+                Some(placement) => self.placements.insert(Arc::clone(namespace), placement),
+                None => self.placements.remove(namespace),
+            };
+        }
+        let revised = self.revised(&dirty);
+        let inventory = revised.unwrap_or_else(|| NodeInventory::new(&self.spec()));
+        let inventory = Arc::new(inventory);
+        self.last = Some(Arc::clone(&inventory));
+        Snapshot {
+            inventory,
+            placements: self.placements.values().cloned().collect(),
+        }
+    }
+
+    /// The cluster as plain data. Storage and what is ignored are those of the last snapshot.
+    #[must_use]
+    pub fn spec(&self) -> ClusterSpec {
+        ClusterSpec {
+            nodes: self.nodes.values().filter_map(node_spec).collect(),
+            storage: self.storage.clone(),
+            ignored: self.ignored.to_vec(),
+        }
+    }
+
+    fn revised(&self, dirty: &Dirty) -> Option<NodeInventory> {
+        let last = self.last.as_ref().filter(|_| !dirty.structure)?;
+        let changed = dirty.nodes.iter().filter_map(|name| self.nodes.get(name));
+        let changed: Vec<_> = changed.filter_map(node_spec).collect();
+        last.revised(&changed, &self.storage, &self.ignored)
+    }
+
+    /// Counts the pools again; true when others are offered than before.
+    fn count_storage(&mut self) -> bool {
+        let ours = |namespace: &str| self.spaces.get(namespace).is_some_and(|s| s.lease.is_some());
+        let disks = |class: &str| {
+            let mounts = |n: &&NodeEntry| {
+                let facts = n.listed();
+                facts.is_some_and(|f| f.classes.iter().any(|c| c == class))
+            };
+            let nodes = self.nodes.values().filter(mounts);
+            nodes.fold((0, 0), |(size, used), node| {
+                let disk = node.facts.as_ref().map_or(0, |f| i128::from(f.ephemeral));
+                let by_pods = node.ours.ephemeral() + node.others.ephemeral();
+                (size + disk, used + by_pods)
+            })
+        };
+        let clusters: Vec<_> = self.clusters.values().cloned().collect();
+        let pools: Vec<_> = self.pools.values().cloned().collect();
+        let (storage, notes) = storage::pools(View {
+            classes: &self.classes,
+            volumes: &mut self.volumes.values(),
+            capacities: &mut self.capacities.values(),
+            clusters: &clusters,
+            pools: &pools,
+            ours: &ours,
+            disks: &disks,
+            options: &self.options,
+        });
+        let same = storage.keys().eq(self.storage.keys()) && notes == self.storage_notes;
+        self.storage = storage;
+        self.storage_notes = notes;
+        !same
+    }
+}
+
+fn node_spec(entry: &NodeEntry) -> Option<NodeSpec> {
+    entry.listed().map(|facts| facts.spec(&entry.used()))
+}

@@ -1,0 +1,45 @@
+//! Sums that take back exactly what they added.
+
+use crate::inventory::requests::Requests;
+
+/// What some pods take together. In 128 bits, so that no number of pods overflows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sums {
+    cpu: i128,
+    memory: i128,
+    ephemeral: i128,
+    gpus: [i128; 2],
+    pub(super) pods: i64,
+}
+
+impl Sums {
+    /// Adds a pod, or takes it away when `sign` is below zero.
+    pub(super) fn add(&mut self, pod: &Requests, sign: i64) {
+        let signed = |amount: i64| i128::from(amount) * i128::from(sign);
+        self.cpu += signed(pod.cpu);
+        self.memory += signed(pod.memory);
+        self.ephemeral += signed(pod.ephemeral);
+        for (sum, devices) in self.gpus.iter_mut().zip(pod.gpus) {
+            *sum += signed(devices);
+        }
+        self.pods += sign;
+    }
+
+    pub(super) const fn ephemeral(&self) -> i128 {
+        self.ephemeral
+    }
+
+    /// As amounts of a node.
+    pub(super) fn amounts(&self) -> Requests {
+        Requests {
+            cpu: clamp(self.cpu),
+            memory: clamp(self.memory),
+            ephemeral: clamp(self.ephemeral),
+            gpus: self.gpus.map(clamp),
+        }
+    }
+}
+
+pub(super) fn clamp(amount: i128) -> i64 {
+    i64::try_from(amount.max(0)).unwrap_or(i64::MAX)
+}

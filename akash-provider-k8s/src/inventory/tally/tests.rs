@@ -1,0 +1,460 @@
+use super::*;
+use crate::settings::Settings;
+use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::DynamicObject;
+use proptest::prelude::*;
+use recount::recount;
+use serde_json::{Value, json};
+
+mod recount;
+
+const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
+
+fn lease_id(dseq: u64) -> LeaseId {
+    format!("{OWNER}/{dseq}/1/1/{PROVIDER}").parse().unwrap()
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
+    let mut object = json!({
+        "metadata": {"name": name, "labels": {
+            "akash.network": "true", "akash.network/capabilities.storage.class.local": "1",
+        }},
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    });
+    change(&mut object);
+    let object: Node = read(object);
+    Change::Set(
+        Key::new("", name),
+        Fact::Node(NodeFacts::of(&object, false).unwrap()),
+    )
+}
+
+fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> Change {
+    let mut object = json!({
+        "metadata": {"name": name, "namespace": namespace, "uid": "u", "labels": {
+            "akash.network": "true", "akash.network/namespace": namespace,
+            "akash.network/manifest-service": "web",
+        }},
+        "spec": {"nodeName": node, "containers": [
+            {"name": "web", "resources": {"requests": {"cpu": cpu, "memory": "1Gi", "ephemeral-storage": "1Gi"}}},
+        ]},
+    });
+    change(&mut object);
+    let object: Pod = read(object);
+    let key = Key::new(namespace, name);
+    match PodFacts::of(&object) {
+        Some(facts) => Change::Set(key, Fact::Pod(facts)),
+        None => Change::Gone(Kind::Pod, key, object.metadata.uid.map(Into::into)),
+    }
+}
+
+fn lease(dseq: u64, unit: u32) -> Change {
+    let lease = lease_id(dseq);
+    let name = lease.namespace();
+    let manifest: DynamicObject = read(json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "Manifest", "metadata": {"name": name},
+        "spec": {
+            "lease_id": {"owner": OWNER, "dseq": dseq.to_string(), "gseq": 1, "oseq": 1, "provider": PROVIDER},
+            "group": {"name": "g", "services": [{
+                "name": "web", "image": "i", "count": 1,
+                "resources": {"id": unit, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "1"}},
+            }]},
+        },
+    }));
+    let facts = LeaseFacts::of(&manifest, &Settings::new(PROVIDER.parse().unwrap()));
+    Change::Set(Key::new("", &name), Fact::Lease(facts.unwrap().unwrap()))
+}
+
+fn class(name: &str, provisioner: &str, offered: bool) -> Change {
+    let object: StorageClass = read(json!({
+        "metadata": {"name": name, "labels": {"akash.network": offered.to_string()}}, "provisioner": provisioner,
+    }));
+    Change::Set(Key::new("", name), Fact::Class(ClassFacts::of(&object)))
+}
+
+fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change {
+    let object: PersistentVolume = read(json!({
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "rancher.io/local-path"}},
+        "spec": {
+            "storageClassName": class, "capacity": {"storage": format!("{gib}Gi")},
+            "claimRef": {"namespace": claim},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]},
+            ]}},
+        },
+    }));
+    Change::Set(
+        Key::new("", name),
+        Fact::Volume(VolumeFacts::of(&object).unwrap()),
+    )
+}
+
+fn gone(kind: Kind, namespace: &str, name: &str) -> Change {
+    Change::Gone(kind, Key::new(namespace, name), None)
+}
+
+fn tally(changes: impl IntoIterator<Item = Change>) -> Tally {
+    let mut tally = Tally::new(StorageOptions::default());
+    for change in changes {
+        tally.apply(change);
+    }
+    tally.snapshot();
+    tally
+}
+
+fn spec_of(tally: &Tally, name: &str) -> NodeSpec {
+    let found = tally.spec().nodes.into_iter().find(|n| n.name == name);
+    found.unwrap_or_else(|| panic!("no node {name}"))
+}
+
+fn cpu_used(tally: &Tally, name: &str) -> i64 {
+    spec_of(tally, name).cpu.allocated
+}
+
+#[test]
+fn w22_pods_of_one_name_in_two_namespaces_both_count() {
+    let mut tally = tally([
+        node("n1", |_| ()),
+        pod("a", "web-0", "n1", "1500m", |_| ()),
+        pod("b", "web-0", "n1", "700m", |_| ()),
+    ]);
+    assert_eq!(cpu_used(&tally, "n1"), 2_200);
+    tally.apply(gone(Kind::Pod, "a", "web-0"));
+    assert_eq!(cpu_used(&tally, "n1"), 700, "to the milli, whichever goes");
+    tally.apply(gone(Kind::Pod, "b", "web-0"));
+    assert_eq!(cpu_used(&tally, "n1"), 0);
+}
+
+#[test]
+fn w22_finished_pods_count_nothing_and_a_pod_that_ends_counts_until_it_is_gone() {
+    let running = || pod("a", "job", "n1", "1", |_| ());
+    let mut tally = tally([node("n1", |_| ()), running()]);
+    tally.apply(pod("a", "job", "n1", "1", |p| {
+        p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }));
+    assert_eq!(cpu_used(&tally, "n1"), 1_000);
+    for phase in ["Succeeded", "Failed"] {
+        tally.apply(running());
+        tally.apply(pod("a", "job", "n1", "1", |p| {
+            p["status"] = json!({"phase": phase})
+        }));
+        assert_eq!(cpu_used(&tally, "n1"), 0, "{phase}");
+    }
+}
+
+#[test]
+fn the_end_of_an_old_pod_does_not_remove_the_new_one_of_its_name() {
+    let mut tally = tally([node("n1", |_| ()), pod("a", "web-0", "n1", "1", |_| ())]);
+    tally.apply(Change::Gone(
+        Kind::Pod,
+        Key::new("a", "web-0"),
+        Some("older".into()),
+    ));
+    assert_eq!(cpu_used(&tally, "n1"), 1_000);
+    tally.apply(Change::Gone(Kind::Pod, Key::new("a", "web-0"), Some("u".into())));
+    assert_eq!(cpu_used(&tally, "n1"), 0);
+}
+
+#[test]
+fn pods_of_our_leases_say_only_where_they_are() {
+    let namespace = lease_id(1).namespace();
+    let mut tally = tally([
+        node("n1", |_| ()),
+        node("n2", |_| ()),
+        lease(1, 7),
+        pod(&namespace, "web-0", "n1", "1", |_| ()),
+        pod(&namespace, "web-1", "n1", "1", |p| {
+            p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+        }),
+        pod(&namespace, "web-2", "n2", "1", |_| ()),
+        pod(&namespace, "helper", "n2", "300m", |p| {
+            p["metadata"]["labels"] = json!({})
+        }),
+    ]);
+    assert_eq!(
+        (cpu_used(&tally, "n1"), cpu_used(&tally, "n2")),
+        (0, 300),
+        "the reservation counts them"
+    );
+    let placements = tally.snapshot().placements;
+    assert_eq!(placements.len(), 1);
+    assert_eq!(placements[0].lease, lease_id(1));
+    let places: Vec<_> = placements[0]
+        .places
+        .iter()
+        .map(|p| (p.unit, &*p.node, p.replicas))
+        .collect();
+    assert_eq!(
+        places,
+        [(7, "n1", 1), (7, "n2", 1), (7, "n1", 1)],
+        "those that end come last"
+    );
+    tally.apply(gone(Kind::Lease, "", &namespace));
+    assert_eq!(
+        cpu_used(&tally, "n1"),
+        2_000,
+        "without a record it is use like any other"
+    );
+    assert!(tally.snapshot().placements.is_empty());
+}
+
+#[test]
+fn a_node_that_is_away_keeps_its_place_and_takes_nothing_new() {
+    let unready = |n: &mut Value| n["status"]["conditions"][0]["status"] = json!("Unknown");
+    let mut tally = tally([node("n1", |_| ()), pod("a", "x", "n1", "1", |_| ())]);
+    tally.apply(node("n1", unready));
+    tally.snapshot();
+    let spec = spec_of(&tally, "n1");
+    assert_eq!(spec.closed.as_deref(), Some("it cannot be reached"));
+    assert_eq!((spec.cpu.allocatable, spec.cpu.allocated), (4_000, 1_000));
+    assert_eq!(
+        tally.spec().ignored,
+        ["node `n1` takes nothing new: it cannot be reached"]
+    );
+    tally.apply(node("n1", |_| ()));
+    tally.snapshot();
+    assert_eq!(spec_of(&tally, "n1").closed, None);
+    assert!(tally.spec().ignored.is_empty());
+}
+
+#[test]
+fn a_node_without_the_label_is_only_there_while_it_holds_our_pods() {
+    let bare = |n: &mut Value| n["metadata"]["labels"] = json!({});
+    let namespace = lease_id(1).namespace();
+    let mut tally = tally([
+        node("n1", bare),
+        lease(1, 1),
+        pod(&namespace, "web-0", "n1", "1", |_| ()),
+    ]);
+    assert!(spec_of(&tally, "n1").closed.unwrap().contains("lacks the label"));
+    tally.apply(gone(Kind::Pod, &namespace, "web-0"));
+    tally.snapshot();
+    assert!(tally.spec().nodes.is_empty());
+    assert_eq!(
+        tally.spec().ignored,
+        ["node `n1` lacks the label akash.network=true"]
+    );
+}
+
+#[test]
+fn a_node_that_holds_all_its_pods_is_full() {
+    let two = |n: &mut Value| n["status"]["allocatable"]["pods"] = json!("2");
+    let mut tally = tally([node("n1", two), pod("a", "x", "n1", "1m", |_| ())]);
+    assert_eq!(spec_of(&tally, "n1").closed, None);
+    tally.apply(pod("a", "y", "n1", "1m", |_| ()));
+    tally.snapshot();
+    assert!(
+        tally.spec().ignored[0].contains("as many pods as it may (2)"),
+        "{:?}",
+        tally.spec().ignored
+    );
+}
+
+#[test]
+fn w25_local_paths_take_from_the_disk_of_their_node() {
+    let namespace = lease_id(1).namespace();
+    let tally = tally([
+        node("n1", |_| ()),
+        node("n2", |_| ()),
+        class("local", "rancher.io/local-path", true),
+        lease(1, 1),
+        volume("v1", "local", 10, &namespace, "n1"),
+        volume("v2", "local", 5, "others", "n1"),
+        pod("a", "x", "n2", "1", |_| ()),
+        pod(&namespace, "web-0", "n2", "1", |_| ()),
+    ]);
+    assert_eq!(
+        spec_of(&tally, "n1").ephemeral.allocated,
+        15 << 30,
+        "whoever's volumes they are"
+    );
+    let pool = tally.spec().storage["local"];
+    assert_eq!(
+        (pool.allocatable, pool.allocated),
+        (200 << 30, 7 << 30),
+        "ours by their reservation"
+    );
+}
+
+#[test]
+fn what_is_not_offered_is_named() {
+    let mut tally = tally([
+        node("n1", |n| n["spec"] = json!({"unschedulable": true})),
+        node("n2", |n| n["metadata"]["labels"] = json!({})),
+        class("beta3", "ceph", false),
+        class("manual", "kubernetes.io/no-provisioner", true),
+        Change::Set(
+            Key::new("", "bad"),
+            Fact::BadLease("Manifest `bad`: it cannot be read".to_owned()),
+        ),
+    ]);
+    tally.trouble(Kind::Capacity, Some("forbidden".to_owned()));
+    let explanation = akash_provider_core::inventory::Inventory::explain(&*tally.snapshot().inventory, &[]);
+    assert_eq!(
+        explanation.ignored,
+        [
+            "csistoragecapacities cannot be read: forbidden",
+            "storage class `beta3` lacks the label akash.network=true",
+            "storage class `manual`: no node has the label akash.network/capabilities.storage.class.manual",
+            "Manifest `bad`: it cannot be read",
+            "node `n1` takes nothing new: it is cordoned",
+            "node `n2` lacks the label akash.network=true",
+        ]
+    );
+}
+
+#[test]
+fn what_is_ignored_has_a_limit() {
+    let bare = |n: &mut Value| n["metadata"]["labels"] = json!({});
+    let tally = tally((0..300).map(|i| node(&format!("n{i:03}"), bare)));
+    let ignored = tally.spec().ignored;
+    assert_eq!(ignored.len(), 201);
+    assert_eq!(ignored[200], "and 100 more");
+}
+
+#[test]
+fn a_list_that_lacks_something_says_that_it_is_gone() {
+    let mut tally = tally([
+        node("n1", |_| ()),
+        node("n2", |_| ()),
+        pod("a", "x", "n1", "1", |_| ()),
+        pod("a", "y", "n1", "1", |_| ()),
+    ]);
+    tally.apply(Change::Only(Kind::Pod, [Key::new("a", "y")].into()));
+    tally.apply(Change::Only(Kind::Node, [Key::new("", "n1")].into()));
+    assert_eq!(cpu_used(&tally, "n1"), 1_000);
+    assert_eq!(tally.spec().nodes.len(), 1);
+}
+
+#[test]
+fn what_changes_nothing_is_no_news() {
+    let changes = || {
+        [
+            node("n1", |_| ()),
+            lease(1, 1),
+            pod("a", "x", "n1", "1", |_| ()),
+            class("c", "p", true),
+        ]
+    };
+    let mut tally = tally(changes());
+    for change in changes() {
+        tally.apply(change);
+    }
+    tally.apply(gone(Kind::Pod, "a", "nobody"));
+    assert!(!tally.is_dirty());
+}
+
+/// Changes to a small world, so that they meet.
+fn any_change() -> impl Strategy<Value = Change> {
+    let nodes = (0usize..3, 0u8..6).prop_map(|(n, how)| {
+        let name = format!("n{n}");
+        match how {
+            0 => gone(Kind::Node, "", &name),
+            1 => node(&name, |n| n["metadata"]["labels"] = json!({})),
+            2 => node(&name, |n| n["spec"] = json!({"unschedulable": true})),
+            3 => node(&name, |n| {
+                let label = "akash.network/capabilities.gpu.vendor.nvidia.model.t4";
+                n["metadata"]["labels"][label] = json!("2");
+                n["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
+                n["status"]["capacity"] = json!({"nvidia.com/gpu": "2"});
+            }),
+            4 => node(&name, |n| n["status"]["allocatable"]["pods"] = json!("2")),
+            _ => node(&name, |_| ()),
+        }
+    });
+    let spaces = || {
+        (0u64..3).prop_map(|s| {
+            if s == 0 {
+                "others".to_owned()
+            } else {
+                lease_id(s).namespace()
+            }
+        })
+    };
+    let pods = (spaces(), 0u8..3, 0u8..3, 0u8..6, 0i64..3_000).prop_map(|(space, name, on, how, cpu)| {
+        let (name, on) = (format!("web-{name}"), format!("n{on}"));
+        match how {
+            0 => gone(Kind::Pod, &space, &name),
+            1 => pod(&space, &name, &on, "1", |p| {
+                p["status"] = json!({"phase": "Succeeded"})
+            }),
+            2 => pod(&space, &name, &on, "1", |p| p["metadata"]["labels"] = json!({})),
+            3 => pod(&space, &name, &on, "1", |p| {
+                p["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = json!("1");
+            }),
+            _ => pod(&space, &name, &on, &format!("{cpu}m"), |_| ()),
+        }
+    });
+    let leases = (1u64..3, 0u32..3).prop_map(|(dseq, unit)| match unit {
+        0 => gone(Kind::Lease, "", &lease_id(dseq).namespace()),
+        _ => lease(dseq, unit),
+    });
+    let classes = (0u8..4).prop_map(|how| match how {
+        0 => gone(Kind::Class, "", "local"),
+        1 => class("local", "rancher.io/local-path", false),
+        2 => class("local", "kubernetes.io/no-provisioner", true),
+        _ => class("local", "rancher.io/local-path", true),
+    });
+    let volumes = (spaces(), 0u8..2, 0u8..3, 0u32..5).prop_map(|(space, name, on, gib)| match gib {
+        0 => gone(Kind::Volume, "", &format!("v{name}")),
+        _ => volume(&format!("v{name}"), "local", gib, &space, &format!("n{on}")),
+    });
+    let lists = (0usize..4, 0u8..3).prop_map(|(kind, keep)| {
+        let keep: HashSet<Key> = [
+            Key::new("", &format!("n{keep}")),
+            Key::new("others", &format!("web-{keep}")),
+        ]
+        .into();
+        Change::Only([Kind::Node, Kind::Pod, Kind::Lease, Kind::Volume][kind], keep)
+    });
+    prop_oneof![4 => nodes, 8 => pods, 3 => leases, 1 => classes, 2 => volumes, 1 => lists]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn any_history_ends_in_what_a_recount_says(
+        changes in prop::collection::vec((any_change(), any::<bool>()), 0..60),
+    ) {
+        let mut tally = Tally::new(StorageOptions::default());
+        let mut objects = BTreeMap::new();
+        for (change, look) in changes {
+            recount::remember(&mut objects, &change);
+            tally.apply(change);
+            if look {
+                tally.snapshot();
+            }
+        }
+        let snapshot = tally.snapshot();
+        let (mut spec, placements) = recount(&objects);
+        let mut counted = tally.spec();
+        prop_assert_eq!(&*snapshot.inventory, &NodeInventory::new(&counted), "revised in place");
+        prop_assert_eq!(snapshot.placements, placements);
+        let fresh = tally_of(&objects);
+        prop_assert_eq!(&counted.ignored, &fresh.spec().ignored);
+        prop_assert_eq!(&counted.storage, &fresh.spec().storage);
+        spec.storage.clear();
+        counted.storage.clear();
+        counted.ignored.clear();
+        prop_assert_eq!(counted, spec);
+    }
+}
+
+fn tally_of(objects: &BTreeMap<(Kind, Key), Fact>) -> Tally {
+    tally(
+        objects
+            .iter()
+            .map(|((_, key), fact)| Change::Set(key.clone(), fact.clone())),
+    )
+}

@@ -1,0 +1,109 @@
+//! A count from scratch of the objects as they are, without sums that are carried on.
+
+use super::*;
+use crate::inventory::node::Used;
+use crate::inventory::requests::Requests;
+
+pub(super) type Objects = BTreeMap<(Kind, Key), Fact>;
+
+/// What the API server would hold after a change.
+pub(super) fn remember(objects: &mut Objects, change: &Change) {
+    match change {
+        Change::Set(key, fact) => {
+            let kind = match fact {
+                Fact::Node(_) => Kind::Node,
+                Fact::Pod(_) => Kind::Pod,
+                Fact::Lease(_) | Fact::BadLease(_) => Kind::Lease,
+                Fact::Class(_) => Kind::Class,
+                Fact::Volume(_) => Kind::Volume,
+                Fact::Capacity(_) => Kind::Capacity,
+                Fact::CephCluster(_) => Kind::CephCluster,
+                Fact::CephPool(_) => Kind::CephPool,
+            };
+            objects.insert((kind, key.clone()), fact.clone());
+        }
+        Change::Gone(kind, key, _) => {
+            objects.remove(&(*kind, key.clone()));
+        }
+        Change::Only(kind, keys) => objects.retain(|(k, key), _| k != kind || keys.contains(key)),
+    }
+}
+
+fn lease_of<'a>(objects: &'a Objects, namespace: &str) -> Option<&'a LeaseFacts> {
+    match objects.get(&(Kind::Lease, Key::new("", namespace)))? {
+        Fact::Lease(lease) => Some(lease),
+        _ => None,
+    }
+}
+
+fn unit_of(objects: &Objects, namespace: &str, pod: &PodFacts) -> Option<u32> {
+    let lease = lease_of(objects, namespace)?;
+    lease.units.get(pod.service.as_ref()?).copied()
+}
+
+/// Nodes and placements; storage and words are compared with a fresh count of the same objects.
+pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
+    let pods = || {
+        objects.iter().filter_map(|((_, key), fact)| match fact {
+            Fact::Pod(pod) => Some((key, pod)),
+            _ => None,
+        })
+    };
+    let mut spec = ClusterSpec::default();
+    for fact in objects.values() {
+        let Fact::Node(node) = fact else { continue };
+        let mut used = Used::default();
+        let mut others = Requests::default();
+        let mut ours = 0;
+        for (key, pod) in pods().filter(|(_, pod)| pod.node == node.name) {
+            used.pods += 1;
+            match unit_of(objects, &key.namespace, pod) {
+                Some(_) => ours += 1,
+                None => others += pod.requests,
+            }
+        }
+        used.others = others;
+        for fact in objects.values() {
+            if let Fact::Volume(volume) = fact
+                && volume.node.as_ref() == Some(&node.name)
+            {
+                used.volumes += volume.bytes;
+            }
+        }
+        if node.offered || ours > 0 {
+            spec.nodes.push(node.spec(&used));
+        }
+    }
+    let mut placements = Vec::new();
+    for ((_, key), fact) in objects {
+        let Fact::Lease(lease) = fact else { continue };
+        let mut places: Vec<(bool, Place)> = Vec::new();
+        for (pod_key, pod) in pods().filter(|(pod_key, _)| pod_key.namespace == key.name) {
+            let Some(unit) = unit_of(objects, &pod_key.namespace, pod) else {
+                continue;
+            };
+            let same =
+                |(going, p): &&mut (bool, Place)| (*going, p.unit, &p.node) == (pod.going, unit, &pod.node);
+            match places.iter_mut().find(same) {
+                Some((_, place)) => place.replicas += 1,
+                None => places.push((
+                    pod.going,
+                    Place {
+                        unit,
+                        node: pod.node.clone(),
+                        replicas: 1,
+                    },
+                )),
+            }
+        }
+        places.sort();
+        if !places.is_empty() {
+            let places = places.into_iter().map(|(_, place)| place).collect();
+            placements.push(Placement {
+                lease: lease.lease.clone(),
+                places,
+            });
+        }
+    }
+    (spec, placements)
+}
