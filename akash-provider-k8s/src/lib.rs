@@ -4,6 +4,7 @@
 //! Deployment ─ objects ─► Kubernetes objects ─ apply ─► API server ─ watches ─► state ─► health, status
 //! ```
 
+pub mod apply;
 pub mod crd;
 pub mod error;
 pub mod labels;
