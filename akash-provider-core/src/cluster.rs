@@ -126,6 +126,12 @@ pub struct ServiceStatus {
     pub updated_replicas: u32,
     /// Replicas that are ready.
     pub ready_replicas: u32,
+    /// Replicas there are, ready or not.
+    pub replicas: u32,
+    /// Replicas that serve, as the backend itself counts them.
+    pub available_replicas: u32,
+    /// Version of the workload that the backend has acted on; 0 where it counts none.
+    pub observed_generation: i64,
 }
 
 /// A port of the provider's host that leads to a service.

@@ -1,21 +1,57 @@
 //! What the cluster holds of ours, kept current by one shared set of watches.
+//!
+//! ```text
+//! list and watch (follow) ─► caches ─► by lease (index) ─► health ─► listeners (changes)
+//!                 └─► what is known of each watch (watches)
+//! ```
+
+mod changes;
+mod follow;
+mod health;
+mod index;
+mod kind;
+mod orphans;
+mod pace;
+mod status;
+mod trim;
+mod view;
+mod watches;
+
+pub use health::{Replicas, health, replicas};
+pub use kind::{Kind, lease_of_host};
+pub use orphans::{Orphan, Reason};
+pub use pace::Pace;
+pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
+pub use view::LeaseView;
+pub use watches::WatchState;
+
+pub(crate) use kind::Watched;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::labels;
 use crate::settings::Settings;
-use futures::StreamExt;
+use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
+use follow::Follower;
 use futures::stream::BoxStream;
+use health::Write;
+use index::{Index, Ours, Signal};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::runtime::reflector::{self, Lookup, Store};
-use kube::runtime::{WatchStreamExt, watcher};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
+use kube::runtime::reflector::Store;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
-use std::fmt::Debug;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
+use watches::Board;
 
-/// Caches of everything with our label.
+/// Caches of everything with our label, and what follows from them. Dropping it ends the watches.
 #[derive(Debug)]
 pub struct State {
     /// Namespaces of leases.
@@ -24,7 +60,7 @@ pub struct State {
     pub deployments: Store<Deployment>,
     /// Workloads with persistent volumes.
     pub stateful_sets: Store<StatefulSet>,
-    /// Pods of leases.
+    /// Pods of leases: names, nodes and status only.
     pub pods: Store<Pod>,
     /// Services of leases.
     pub services: Store<Service>,
@@ -36,47 +72,323 @@ pub struct State {
     pub hosts: Store<ProviderHost>,
     /// Declared addresses, in the manifest namespace.
     pub ips: Store<ProviderLeasedIP>,
+    shared: Arc<Shared>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
+/// What the watches write and everybody reads.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pace: Pace,
+    host: String,
+    board: Board,
+    index: Mutex<Index>,
+    signals: broadcast::Sender<Signal>,
+}
+
 impl State {
-    /// Starts the watches; they end when the state is dropped.
+    /// Starts the watches. It returns at once, also when the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings) -> Self {
-        let ns = settings.manifest_namespace.as_str();
-        let mut tasks = Vec::new();
+        Self::start_with(client, settings, Pace::default())
+    }
+
+    /// Starts the watches at a pace of one's own.
+    #[must_use]
+    pub fn start_with(client: &Client, settings: &Settings, pace: Pace) -> Self {
+        let ours = Ours {
+            provider: settings.provider.clone(),
+            chain_id: settings.chain_id.clone(),
+        };
+        let shared = Arc::new(Shared {
+            pace,
+            host: settings.public_hostname.clone(),
+            board: Board::new(),
+            index: Mutex::new(Index::new(ours)),
+            signals: broadcast::Sender::new(changes::WAITING_MAX),
+        });
+        let mut watches = Starter {
+            client,
+            namespace: &settings.manifest_namespace,
+            shared: Arc::clone(&shared),
+            tasks: Vec::new(),
+        };
         Self {
-            namespaces: follow(Api::all(client.clone()), &mut tasks),
-            deployments: follow(Api::all(client.clone()), &mut tasks),
-            stateful_sets: follow(Api::all(client.clone()), &mut tasks),
-            pods: follow(Api::all(client.clone()), &mut tasks),
-            services: follow(Api::all(client.clone()), &mut tasks),
-            policies: follow(Api::all(client.clone()), &mut tasks),
-            manifests: follow(Api::namespaced(client.clone(), ns), &mut tasks),
-            hosts: follow(Api::namespaced(client.clone(), ns), &mut tasks),
-            ips: follow(Api::namespaced(client.clone(), ns), &mut tasks),
-            tasks,
+            namespaces: watches.cluster(),
+            deployments: watches.everywhere(),
+            stateful_sets: watches.everywhere(),
+            pods: watches.everywhere(),
+            services: watches.everywhere(),
+            policies: watches.everywhere(),
+            manifests: watches.manifests(),
+            hosts: watches.manifests(),
+            ips: watches.manifests(),
+            tasks: watches.tasks,
+            shared,
         }
+    }
+
+    /// Waits until everything was listed once; kinds that a cluster may lack count as empty then.
+    pub async fn ready(&self) {
+        let mut watches = self.shared.board.subscribe();
+        // The sender lives as long as this state.
+        let _ = watches.wait_for(watches::are_ready).await;
+    }
+
+    /// True when everything was listed and no watch that health needs is down for longer than a moment.
+    #[must_use]
+    pub fn known(&self) -> bool {
+        self.shared.known()
+    }
+
+    /// What is known of each watch.
+    #[must_use]
+    pub fn watches(&self) -> BTreeMap<Kind, WatchState> {
+        self.shared.board.read(Clone::clone)
+    }
+
+    /// Health as it changes: a snapshot first and after each gap, `Lost` while nobody knows.
+    #[must_use]
+    pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
+        changes::changes(&self.shared)
+    }
+
+    /// Health of one lease; unknown while it does not run, while the watches are down and until they saw what we
+    /// wrote.
+    #[must_use]
+    pub fn health(&self, lease: &LeaseId) -> Health {
+        if !self.known() {
+            return Health::Unknown;
+        }
+        let index = self.shared.index();
+        let entry = index.leases.get(&lease.namespace());
+        entry.and_then(|e| e.health).unwrap_or_default()
+    }
+
+    /// The objects of a lease; empty for a lease that is unknown.
+    #[must_use]
+    pub fn lease(&self, lease: &LeaseId) -> LeaseView {
+        self.lease_in(&lease.namespace())
+    }
+
+    /// The objects of the lease of a namespace.
+    #[must_use]
+    pub fn lease_in(&self, namespace: &str) -> LeaseView {
+        let index = self.shared.index();
+        let entry = index.leases.get(namespace);
+        entry.map(|e| e.view.clone()).unwrap_or_default()
+    }
+
+    /// Every lease of ours, recorded or running, by namespace.
+    #[must_use]
+    pub fn leases(&self) -> BTreeMap<String, LeaseId> {
+        let index = self.shared.index();
+        let ours = index.leases.iter();
+        ours.filter_map(|(home, entry)| Some((home.clone(), entry.lease.clone()?)))
+            .collect()
+    }
+
+    /// Status of all services of a lease.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a lease without record and workload, [`ErrorKind::Unavailable`] while
+    /// nobody knows.
+    pub fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
+        let view = self.current(lease)?;
+        status::lease_status(&view, &self.shared.host).ok_or_else(|| no_lease(lease))
+    }
+
+    /// Status of one service.
+    ///
+    /// # Errors
+    /// As [`State::lease_status`]; also for a service that is unknown.
+    pub fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
+        let view = self.current(lease)?;
+        if status::lease_status(&view, "").is_none() {
+            return Err(no_lease(lease));
+        }
+        status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
+    }
+
+    /// Ports of the provider's host by service.
+    ///
+    /// # Errors
+    /// As [`State::lease_status`].
+    pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
+        Ok(self.lease_status(lease)?.forwarded_ports)
+    }
+
+    /// How often containers of each service of a lease started again.
+    ///
+    /// # Errors
+    /// As [`State::lease_status`].
+    pub fn restarts(&self, lease: &LeaseId) -> Result<BTreeMap<String, u32>, Error> {
+        Ok(status::restarts(&self.current(lease)?))
+    }
+
+    /// What has our label and belongs to nothing.
+    #[must_use]
+    pub fn orphans(&self) -> Vec<Orphan> {
+        orphans::orphans(&self.shared.index())
+    }
+
+    /// Says that the API server accepted a write: until the watches saw it, health is unknown. `object` is its
+    /// answer. Only kinds that decide health count.
+    pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
+        let Some((kind, home)) = kind::decisive(object) else {
+            return;
+        };
+        let meta = object.meta();
+        let write = Write {
+            kind,
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or(0),
+        };
+        let signal = self.shared.index().wrote(&home, write);
+        self.shared.tell(signal);
+    }
+
+    /// Says that a lease is being changed: until the answer is dropped, its health is unknown.
+    #[must_use]
+    pub fn hold(&self, lease: &LeaseId) -> Hold {
+        let home = lease.namespace();
+        let signal = self.shared.index().hold(&home, 1);
+        self.shared.tell(signal);
+        Hold {
+            shared: Arc::clone(&self.shared),
+            home,
+        }
+    }
+
+    /// True when the watches saw everything we wrote of a lease.
+    #[must_use]
+    pub fn is_settled(&self, lease: &LeaseId) -> bool {
+        let index = self.shared.index();
+        let entry = index.leases.get(&lease.namespace());
+        entry.is_none_or(index::Entry::is_settled)
+    }
+
+    /// The objects of a lease, as long as the caches are current.
+    fn current(&self, lease: &LeaseId) -> Result<LeaseView, Error> {
+        if self.known() {
+            return Ok(self.lease(lease));
+        }
+        let message = "the cluster is not being watched at the moment";
+        Err(Error::new(ErrorKind::Unavailable, STATUS, message))
     }
 }
 
-fn follow<K>(api: Api<K>, tasks: &mut Vec<AbortOnDropHandle<()>>) -> Store<K>
-where
-    K: kube::Resource<DynamicType = ()>
-        + Lookup<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
-{
-    let (reader, writer) = reflector::store();
-    let config = watcher::Config::default().labels(labels::SELECTOR);
-    let stream: BoxStream<'static, _> = watcher(api, config).default_backoff().reflect(writer).boxed();
-    tasks.push(AbortOnDropHandle::new(tokio::spawn(
-        stream.for_each(|_| async {}),
-    )));
-    reader
+const STATUS: &str = "status";
+
+fn no_lease(lease: &LeaseId) -> Error {
+    Error::new(ErrorKind::NotFound, STATUS, format!("lease {lease} is unknown"))
+}
+
+fn no_service(lease: &LeaseId, service: &str) -> Error {
+    let message = format!("lease {lease} has no service `{service}`");
+    Error::new(ErrorKind::NotFound, STATUS, message)
+}
+
+/// A lease is being changed as long as this lives.
+#[derive(Debug)]
+#[must_use]
+pub struct Hold {
+    shared: Arc<Shared>,
+    home: String,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let signal = self.shared.index().hold(&self.home, -1);
+        self.shared.tell(signal);
+    }
+}
+
+impl Shared {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        // The index is whole at every point where a holder could panic.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> bool {
+        let grace = self.pace.grace;
+        self.board.read(|all| watches::know_health(all, grace))
+    }
+
+    fn tell(&self, signals: impl IntoIterator<Item = Signal>) {
+        for signal in signals {
+            // Nobody listens: nothing is lost, a listener begins with a snapshot.
+            let _ = self.signals.send(signal);
+        }
+    }
+
+    fn applied<K: Watched>(&self, object: &Arc<K>) {
+        let signals = self.index().applied(object);
+        self.tell(signals);
+    }
+
+    fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
+        let signals = self.index().deleted::<K>(meta);
+        self.tell(signals);
+    }
+
+    fn unreadable<K: Watched>(&self, meta: &ObjectMeta, why: &str) {
+        let signals = self.index().unreadable::<K>(meta, why);
+        self.tell(signals);
+    }
+
+    fn replaced<K: Watched>(&self, objects: &[Arc<K>], unreadable: &[(ObjectMeta, String)], asked: Instant) {
+        self.index().replaced(objects, unreadable, asked);
+        self.board.listed(K::KIND);
+        self.tell([Signal::All]);
+    }
+
+    fn health_in(&self, home: &str) -> Option<ClusterChange> {
+        let index = self.index();
+        let entry = index.leases.get(home)?;
+        Some(ClusterChange::Health {
+            lease: entry.lease.clone()?,
+            health: entry.health?,
+        })
+    }
+
+    fn all_health(&self) -> BTreeMap<LeaseId, Health> {
+        let index = self.index();
+        let known = index.leases.values();
+        known
+            .filter_map(|e| Some((e.lease.clone()?, e.health?)))
+            .collect()
+    }
+}
+
+/// Starts one watch after the other.
+struct Starter<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    shared: Arc<Shared>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Starter<'_> {
+    fn cluster<K: Watched + kube::Resource<Scope = ClusterResourceScope>>(&mut self) -> Store<K> {
+        self.start(Api::all(self.client.clone()))
+    }
+
+    fn everywhere<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(&mut self) -> Store<K> {
+        self.start(Api::all(self.client.clone()))
+    }
+
+    fn manifests<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(&mut self) -> Store<K> {
+        self.start(Api::namespaced(self.client.clone(), self.namespace))
+    }
+
+    fn start<K: Watched>(&mut self, api: Api<DeserializeGuard<K>>) -> Store<K> {
+        let shared = Arc::clone(&self.shared);
+        let (follower, store) = Follower::new(api, labels::SELECTOR, shared);
+        self.tasks
+            .push(AbortOnDropHandle::new(tokio::spawn(follower.run())));
+        store
+    }
 }

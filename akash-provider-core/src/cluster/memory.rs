@@ -331,6 +331,7 @@ impl Workload {
             severity: severity.to_owned(),
             reason: reason.to_owned(),
             message: message.to_owned(),
+            ..LeaseEvent::default()
         };
         tell_readers(&mut self.event_readers, service, &event);
         remember(&mut self.events, event);

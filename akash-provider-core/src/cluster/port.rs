@@ -210,7 +210,7 @@ pub struct EventOptions {
 }
 
 /// An event of the backend about a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseEvent {
     /// When, wall clock; 0 where unknown.
     pub time: BlockTime,
@@ -222,4 +222,21 @@ pub struct LeaseEvent {
     pub reason: String,
     /// For people.
     pub message: String,
+    /// What it is about.
+    pub object: EventObject,
+    /// Component that says it, for example `kubelet`; empty where unknown.
+    pub reporting_controller: String,
+    /// Instance of that component; empty where unknown.
+    pub reporting_instance: String,
+}
+
+/// What an event is about; empty where the backend does not say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventObject {
+    /// Kind, for example `Pod`.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
 }

@@ -102,6 +102,7 @@ impl Workload {
             severity: severity.to_owned(),
             reason: reason.to_owned(),
             message,
+            ..LeaseEvent::default()
         };
         self.events.push(service, event);
     }
@@ -117,6 +118,9 @@ impl Workload {
                 uris: Vec::new(),
                 updated_replicas: available,
                 ready_replicas: available,
+                replicas: available,
+                available_replicas: available,
+                observed_generation: 0,
             };
             (service.name.clone(), status)
         });

@@ -41,6 +41,9 @@ impl State {
                 uris: uris.map(|(_, name)| name.hostname.clone()).collect(),
                 updated_replicas: available,
                 ready_replicas: available,
+                replicas: available,
+                available_replicas: available,
+                observed_generation: 0,
             };
             (service.name.clone(), status)
         };

@@ -1,0 +1,110 @@
+//! Health as it changes, for one listener.
+
+use super::Shared;
+use super::index::Signal;
+use super::watches::{Watches, know_health, known_until};
+use akash_provider_core::cluster::ClusterChange;
+use akash_provider_core::error::Error;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::future::pending;
+use std::sync::{Arc, Weak};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// Signals that may wait for a slow listener; who is further behind gets a snapshot.
+pub(super) const WAITING_MAX: usize = 1024;
+
+/// What the listener was told last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Lost,
+    Known,
+}
+
+struct Listener {
+    shared: Weak<Shared>,
+    signals: broadcast::Receiver<Signal>,
+    watches: watch::Receiver<Watches>,
+    told: Told,
+}
+
+/// A snapshot first, and after each gap; in between what changed. It ends with the state.
+pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
+    let listener = Listener {
+        shared: Arc::downgrade(shared),
+        signals: shared.signals.subscribe(),
+        watches: shared.board.subscribe(),
+        told: Told::Nothing,
+    };
+    let next = |mut listener: Listener| async {
+        let change = listener.next().await?;
+        Some((Ok(change), listener))
+    };
+    stream::unfold(listener, next).boxed()
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<ClusterChange> {
+        loop {
+            let shared = self.shared.upgrade()?;
+            self.watches.mark_unchanged();
+            let grace = shared.pace.grace;
+            let (known, until) = shared
+                .board
+                .read(|all| (know_health(all, grace), known_until(all, grace)));
+            match (self.told, known) {
+                (Told::Nothing | Told::Lost, true) => return Some(self.snapshot(&shared)),
+                (Told::Nothing | Told::Known, false) => {
+                    self.told = Told::Lost;
+                    return Some(ClusterChange::Lost);
+                }
+                _ => {}
+            }
+            drop(shared);
+            let until = until.filter(|_| known);
+            let change = tokio::select! {
+                () = passed(until) => None,
+                changed = self.watches.changed() => {
+                    changed.ok()?;
+                    None
+                }
+                signal = self.signals.recv() => self.answer(signal)?,
+            };
+            if change.is_some() {
+                return change;
+            }
+        }
+    }
+
+    /// What a signal means to the listener; `None` at the end.
+    #[expect(clippy::option_option, reason = "the end is not the same as nothing to tell")]
+    fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
+        let shared = self.shared.upgrade()?;
+        if self.told != Told::Known {
+            return Some(None);
+        }
+        match signal {
+            Ok(Signal::Lease(home)) => Some(shared.health_in(&home)),
+            Ok(Signal::All) | Err(RecvError::Lagged(_)) => Some(Some(self.snapshot(&shared))),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    fn snapshot(&mut self, shared: &Shared) -> ClusterChange {
+        // What waits is in the snapshot already.
+        self.signals = self.signals.resubscribe();
+        self.told = Told::Known;
+        ClusterChange::Snapshot {
+            health: shared.all_health(),
+        }
+    }
+}
+
+async fn passed(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}

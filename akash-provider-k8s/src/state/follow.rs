@@ -1,0 +1,314 @@
+//! One watch: list, watch from there, and again after every gap.
+//!
+//! The library's own loop begins a watch that ends at once again without a pause, starts its back-off anew
+//! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
+
+use super::pace::asked_to_wait;
+use super::{Pace, Shared, Watched};
+use futures::{Stream, StreamExt};
+use kube::Api;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::{DeserializeGuard, ObjectList, Status};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::Event;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// After so many failures at one version everything is listed again.
+const STUCK: u32 = 3;
+
+/// Why a watch, or a list, is over.
+#[derive(Debug)]
+enum End {
+    /// The server ended it in order.
+    Closed,
+    /// It was silent for too long; the last sign of life was then.
+    Silent(Instant),
+    /// The version is too old: everything must be listed again.
+    Expired,
+    /// There is no such kind.
+    Absent(String),
+    /// Something else; wait for so long at least.
+    Failed(String, Option<Duration>),
+}
+
+impl End {
+    fn of_status(status: &Status) -> Self {
+        match status.code {
+            410 => Self::Expired,
+            404 => Self::Absent(status.to_string()),
+            _ => Self::Failed(status.to_string(), asked_to_wait(status)),
+        }
+    }
+
+    fn of_error(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(status),
+            error => Self::Failed(akash_provider_core::error::chain_text(error), None),
+        }
+    }
+
+    fn timed_out(what: &str, limit: Duration) -> Self {
+        Self::Failed(format!("no answer to a {what} within {limit:?}"), None)
+    }
+}
+
+/// One watch and where its objects go.
+pub(super) struct Follower<K: Watched> {
+    api: Api<DeserializeGuard<K>>,
+    labels: &'static str,
+    writer: Writer<K>,
+    store: Store<K>,
+    shared: Arc<Shared>,
+    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
+    silent_since: Option<Instant>,
+}
+
+impl<K: Watched> Follower<K> {
+    pub(super) fn new(
+        api: Api<DeserializeGuard<K>>,
+        labels: &'static str,
+        shared: Arc<Shared>,
+    ) -> (Self, Store<K>) {
+        let writer = Writer::default();
+        let store = writer.as_reader();
+        let follower = Self {
+            api,
+            labels,
+            writer,
+            store: store.clone(),
+            shared,
+            silent_since: None,
+        };
+        (follower, store)
+    }
+
+    /// Never ends by itself.
+    pub(super) async fn run(mut self) {
+        let pace = self.shared.pace;
+        let mut back_off = pace.back_off();
+        loop {
+            let version = match self.list(&pace).await {
+                Ok(version) => version,
+                Err(end) => {
+                    self.pause(end, Instant::now(), &mut back_off).await;
+                    continue;
+                }
+            };
+            self.watch_from(version, &pace, &mut back_off).await;
+        }
+    }
+
+    /// Watches until everything has to be listed again.
+    async fn watch_from(&mut self, mut version: String, pace: &Pace, back_off: &mut impl Backoff) {
+        let mut stuck = 0;
+        loop {
+            let began = Instant::now();
+            let before = version.clone();
+            let end = self.watch(&mut version, pace).await;
+            let expired = matches!(end, End::Expired);
+            let failed = !matches!(end, End::Closed);
+            if let End::Silent(since) = end {
+                tracing::warn!(kind = %K::KIND, "a watch fell silent");
+                self.silent_since.get_or_insert(since);
+                continue;
+            }
+            if began.elapsed() >= pace.steady {
+                back_off.reset();
+            }
+            let quick = began.elapsed() < pace.steady;
+            if failed || quick {
+                self.pause(end, began, back_off).await;
+            }
+            stuck = if version == before && failed && quick {
+                stuck + 1
+            } else {
+                0
+            };
+            if expired || stuck >= STUCK {
+                return;
+            }
+        }
+    }
+
+    /// Says what went wrong and waits.
+    async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
+        let (kind, board) = (K::KIND, &self.shared.board);
+        let pace = &self.shared.pace;
+        let now = Instant::now();
+        let since = self.silent_since.take().unwrap_or(now);
+        let mut least = Duration::ZERO;
+        match end {
+            End::Absent(error) => {
+                tracing::warn!(%kind, error, "the cluster has no such kind; waiting for it");
+                board.absent(kind, error);
+                least = pace.wait_absent;
+            }
+            End::Failed(error, asked) => {
+                tracing::warn!(%kind, error, "a watch failed");
+                board.failed(kind, error, since);
+                least = asked.unwrap_or_default();
+            }
+            End::Expired => {
+                tracing::debug!(%kind, "a watch expired");
+                board.count(kind, |state| {
+                    state.failures += 1;
+                    state.last_error = Some("the version of the watch expired".to_owned());
+                });
+            }
+            End::Closed if began.elapsed() < pace.proof => {
+                board.failed(kind, "the server ended the watch at once".to_owned(), since);
+            }
+            End::Closed | End::Silent(_) => {}
+        }
+        let next = back_off.next().unwrap_or(pace.wait_max);
+        sleep(next.max(least)).await;
+    }
+
+    /// Lists everything, page by page; the version it was listed at.
+    async fn list(&mut self, pace: &Pace) -> Result<String, End> {
+        let asked = Instant::now();
+        let mut params = ListParams::default().labels(self.labels).limit(pace.page_size);
+        let mut found = Vec::new();
+        loop {
+            let page = timeout(pace.list_timeout, self.api.list(&params)).await;
+            let page: ObjectList<_> = page
+                .map_err(|_| End::timed_out("list", pace.list_timeout))?
+                .map_err(|error| End::of_error(&error))?;
+            found.extend(page.items);
+            if let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) {
+                params.continue_token = Some(next);
+                continue;
+            }
+            let version = page
+                .metadata
+                .resource_version
+                .filter(|version| !version.is_empty());
+            let version =
+                version.ok_or_else(|| End::Failed("a list came without its version".to_owned(), None))?;
+            self.replace(found, asked);
+            return Ok(version);
+        }
+    }
+
+    fn replace(&mut self, found: Vec<DeserializeGuard<K>>, asked: Instant) {
+        let mut unreadable = Vec::new();
+        self.writer.apply_watcher_event(&Event::Init);
+        for DeserializeGuard(object) in found {
+            match object {
+                Ok(mut object) => {
+                    object.trim();
+                    self.writer.apply_watcher_event(&Event::InitApply(object));
+                }
+                Err(invalid) => unreadable.push((invalid.metadata, invalid.error)),
+            }
+        }
+        self.writer.apply_watcher_event(&Event::InitDone);
+        for (meta, why) in &unreadable {
+            warn_unreadable::<K>(meta.name.as_deref(), why);
+        }
+        self.shared.replaced(&self.store.state(), &unreadable, asked);
+    }
+
+    /// Watches until something ends it; `version` is the last one seen.
+    async fn watch(&mut self, version: &mut String, pace: &Pace) -> End {
+        let params = WatchParams::default()
+            .labels(self.labels)
+            .timeout(pace.watch_seconds);
+        self.shared.board.count(K::KIND, |state| state.starts += 1);
+        let started = timeout(pace.start_timeout, self.api.watch(&params, version)).await;
+        let events = match started {
+            Err(_) => return End::timed_out("watch", pace.start_timeout),
+            Ok(Err(error)) => return End::of_error(&error),
+            Ok(Ok(events)) => events,
+        };
+        let mut events = pin!(events);
+        let (mut proven, mut heard) = (false, Instant::now());
+        loop {
+            let limit = if proven {
+                pace.idle
+            } else {
+                pace.proof.min(pace.idle)
+            };
+            match next(&mut events, limit).await {
+                None if proven || limit == pace.idle => return End::Silent(heard),
+                None => {}
+                Some(None) => return End::Closed,
+                Some(Some(Err(error))) => return End::of_error(&error),
+                Some(Some(Ok(WatchEvent::Error(status)))) => return End::of_status(&status),
+                Some(Some(Ok(event))) => {
+                    heard = Instant::now();
+                    if let Some(end) = self.take(event, version) {
+                        return end;
+                    }
+                }
+            }
+            if !proven {
+                proven = true;
+                self.silent_since = None;
+                self.shared.board.works(K::KIND);
+            }
+        }
+    }
+
+    /// Takes an event over.
+    fn take(&mut self, event: WatchEvent<DeserializeGuard<K>>, version: &mut String) -> Option<End> {
+        use kube::ResourceExt;
+        let (object, is_there) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
+            WatchEvent::Deleted(object) => (object, false),
+            WatchEvent::Bookmark(mark) => {
+                *version = mark.metadata.resource_version;
+                return None;
+            }
+            WatchEvent::Error(status) => return Some(End::of_status(&status)),
+        };
+        let Some(seen) = object.resource_version() else {
+            return Some(End::Failed("an event came without its version".to_owned(), None));
+        };
+        match (object.0, is_there) {
+            (Ok(mut object), true) => {
+                object.trim();
+                let key = ObjectRef::from_obj(&object);
+                self.writer.apply_watcher_event(&Event::Apply(object));
+                if let Some(object) = self.store.get(&key) {
+                    self.shared.applied(&object);
+                }
+            }
+            (Ok(object), false) => {
+                self.shared.deleted::<K>(object.meta());
+                self.writer.apply_watcher_event(&Event::Delete(object));
+            }
+            (Err(invalid), is_there) => {
+                let meta = &invalid.metadata;
+                let mut key = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
+                key.namespace.clone_from(&meta.namespace);
+                if let Some(before) = self.store.get(&key) {
+                    self.writer.apply_watcher_event(&Event::Delete((*before).clone()));
+                }
+                if is_there {
+                    warn_unreadable::<K>(meta.name.as_deref(), &invalid.error);
+                    self.shared.unreadable::<K>(meta, &invalid.error);
+                } else {
+                    self.shared.deleted::<K>(meta);
+                }
+            }
+        }
+        *version = seen;
+        None
+    }
+}
+
+fn warn_unreadable<K: Watched>(name: Option<&str>, why: &str) {
+    let (kind, name) = (K::KIND, name.unwrap_or_default());
+    tracing::warn!(%kind, name, why, "an object cannot be read");
+}
+
+/// The next item within the limit; `None` when nothing came.
+async fn next<S: Stream + Unpin>(stream: &mut S, limit: Duration) -> Option<Option<S::Item>> {
+    timeout(limit, stream.next()).await.ok()
+}

@@ -1,0 +1,131 @@
+//! Whether a lease's workload is as its manifest wants it: a pure function of its objects.
+
+use super::{Kind, LeaseView};
+use crate::crd::ManifestService;
+use akash_provider_core::cluster::Health;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+
+/// What the two kinds of workload have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replicas {
+    /// Version of the specification.
+    pub generation: i64,
+    /// Version the controller acted on.
+    pub observed: i64,
+    /// Wanted.
+    pub wanted: u32,
+    /// There.
+    pub there: u32,
+    /// Of the newest version.
+    pub updated: u32,
+    /// Ready.
+    pub ready: u32,
+    /// Ready for as long as it takes to count.
+    pub available: u32,
+}
+
+impl Replicas {
+    /// Of a Deployment.
+    #[must_use]
+    pub fn of_deployment(deployment: &Deployment) -> Self {
+        let status = deployment.status.clone().unwrap_or_default();
+        Self {
+            generation: deployment.metadata.generation.unwrap_or(0),
+            observed: status.observed_generation.unwrap_or(0),
+            wanted: wanted(deployment.spec.as_ref().and_then(|s| s.replicas)),
+            there: count(status.replicas),
+            updated: count(status.updated_replicas),
+            ready: count(status.ready_replicas),
+            available: count(status.available_replicas),
+        }
+    }
+
+    /// Of a StatefulSet. Its current replicas are those of the older version, so that they say nothing of
+    /// what serves.
+    #[must_use]
+    pub fn of_stateful_set(set: &StatefulSet) -> Self {
+        let status = set.status.clone().unwrap_or_default();
+        Self {
+            generation: set.metadata.generation.unwrap_or(0),
+            observed: status.observed_generation.unwrap_or(0),
+            wanted: wanted(set.spec.as_ref().and_then(|s| s.replicas)),
+            there: count(Some(status.replicas)),
+            updated: count(status.updated_replicas),
+            ready: count(status.ready_replicas),
+            available: count(status.available_replicas),
+        }
+    }
+}
+
+fn count(replicas: Option<i32>) -> u32 {
+    replicas.map_or(0, |n| u32::try_from(n).unwrap_or(0))
+}
+
+/// Kubernetes runs one replica where nothing is said.
+fn wanted(replicas: Option<i32>) -> u32 {
+    count(Some(replicas.unwrap_or(1)))
+}
+
+/// The replicas of a service; `None` where there is no workload of that name.
+#[must_use]
+pub fn replicas(view: &LeaseView, service: &str) -> Option<Replicas> {
+    let deployment = || view.deployments.get(service).map(|d| Replicas::of_deployment(d));
+    let set = || {
+        view.stateful_sets
+            .get(service)
+            .map(|s| Replicas::of_stateful_set(s))
+    };
+    let wanted = view.wanted().unwrap_or_default();
+    if wanted.iter().any(|s| s.name == service && is_persistent(s)) {
+        set().or_else(deployment)
+    } else {
+        deployment().or_else(set)
+    }
+}
+
+/// True for a service that runs as a StatefulSet.
+fn is_persistent(service: &ManifestService) -> bool {
+    let volumes = service.resources.storage.iter().flatten();
+    let mut attributes = volumes.flat_map(|v| v.attributes.iter().flatten());
+    attributes.any(|a| a.key == "persistent" && a.value == "true")
+}
+
+/// Health of a lease. Without a manifest nobody knows what should run, and an object that cannot be read says
+/// nothing.
+#[must_use]
+pub fn health(view: &LeaseView) -> Health {
+    let Some(wanted) = view.wanted() else {
+        return Health::Unknown;
+    };
+    if view.unreadable.keys().any(|(kind, _)| kind.decides_health()) {
+        return Health::Unknown;
+    }
+    let good = |service: &ManifestService| {
+        replicas(view, &service.name)
+            .is_some_and(|r| r.observed >= r.generation && r.available >= service.count)
+    };
+    if wanted.iter().all(good) {
+        Health::Good
+    } else {
+        Health::Bad
+    }
+}
+
+/// A write of ours that the watches may not have seen yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) generation: i64,
+}
+
+impl Write {
+    /// True once the watches saw it or something later.
+    pub(super) fn is_seen(&self, view: &LeaseView) -> bool {
+        view.metadata(self.kind, &self.name).is_some_and(|meta| {
+            let same = meta.uid.as_deref() == Some(self.uid.as_str());
+            same && meta.generation.unwrap_or(0) >= self.generation
+        })
+    }
+}

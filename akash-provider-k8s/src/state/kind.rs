@@ -1,0 +1,227 @@
+//! What is watched, and of which lease it is.
+
+use super::LeaseView;
+use crate::crd::{Manifest, ProviderHost, ProviderHostSpec, ProviderLeasedIP};
+use crate::labels;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::Lookup;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Namespaces of leases.
+    Namespaces,
+    /// Workloads without persistent volumes.
+    Deployments,
+    /// Workloads with persistent volumes.
+    StatefulSets,
+    /// Pods of leases.
+    Pods,
+    /// Services of leases.
+    Services,
+    /// Network policies of leases.
+    Policies,
+    /// Manifests.
+    Manifests,
+    /// Declared hostnames.
+    Hosts,
+    /// Declared addresses.
+    Ips,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Namespaces,
+        Self::Deployments,
+        Self::StatefulSets,
+        Self::Pods,
+        Self::Services,
+        Self::Policies,
+        Self::Manifests,
+        Self::Hosts,
+        Self::Ips,
+    ];
+
+    /// True where nobody can tell a workload's health without it.
+    #[must_use]
+    pub const fn decides_health(self) -> bool {
+        matches!(
+            self,
+            Self::Namespaces | Self::Deployments | Self::StatefulSets | Self::Manifests
+        )
+    }
+
+    /// True for a kind that a cluster may go without: it is then as if there were none.
+    #[must_use]
+    pub const fn may_be_absent(self) -> bool {
+        matches!(self, Self::Policies | Self::Hosts | Self::Ips)
+    }
+
+    /// The resource as the API server names it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::Deployments => "deployments.apps",
+            Self::StatefulSets => "statefulsets.apps",
+            Self::Pods => "pods",
+            Self::Services => "services",
+            Self::Policies => "networkpolicies.networking.k8s.io",
+            Self::Manifests => "manifests.akash.network",
+            Self::Hosts => "providerhosts.akash.network",
+            Self::Ips => "providerleasedips.akash.network",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A kind that is watched.
+pub(crate) trait Watched:
+    kube::Resource<DynamicType = ()>
+    + Lookup<DynamicType = ()>
+    + Clone
+    + DeserializeOwned
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// Which.
+    const KIND: Kind;
+
+    /// Namespace of the lease it is of.
+    fn home(&self) -> Option<String> {
+        home_of(Self::KIND, self.meta())
+    }
+
+    /// Puts it among the objects of its lease, or takes the one of that name out.
+    fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>);
+
+    /// Takes all of this kind out.
+    fn clear(view: &mut LeaseView);
+
+    /// Drops what nobody reads.
+    fn trim(&mut self) {
+        super::trim::metadata(self.meta_mut());
+    }
+}
+
+/// Namespace of the lease an object is of, as its metadata say it.
+pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
+    match kind {
+        Kind::Namespaces | Kind::Manifests => meta.name.clone(),
+        Kind::Hosts | Kind::Ips => {
+            let lease = labels::lease_of(meta.labels.as_ref()?)?;
+            Some(lease.namespace())
+        }
+        _ => meta.namespace.clone(),
+    }
+}
+
+/// The lease a hostname leads to.
+#[must_use]
+pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
+    let deployment = DeploymentId {
+        owner: host.owner.parse().ok()?,
+        dseq: host.dseq,
+    };
+    let group = GroupId {
+        deployment,
+        gseq: host.gseq,
+    };
+    Some(LeaseId {
+        order: OrderId {
+            group,
+            oseq: host.oseq,
+        },
+        provider: host.provider.parse().ok()?,
+    })
+}
+
+macro_rules! one_of_a_lease {
+    ($type:ty, $kind:ident, $field:ident) => {
+        impl Watched for $type {
+            const KIND: Kind = Kind::$kind;
+
+            fn put(view: &mut LeaseView, _: &str, object: Option<Arc<Self>>) {
+                view.$field = object;
+            }
+
+            fn clear(view: &mut LeaseView) {
+                view.$field = None;
+            }
+        }
+    };
+}
+
+macro_rules! many_of_a_lease {
+    ($type:ty, $kind:ident, $field:ident $(, $extra:item)*) => {
+        impl Watched for $type {
+            const KIND: Kind = Kind::$kind;
+
+            fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>) {
+                match object {
+                    Some(object) => view.$field.insert(name.to_owned(), object),
+                    None => view.$field.remove(name),
+                };
+            }
+
+            fn clear(view: &mut LeaseView) {
+                view.$field.clear();
+            }
+
+            $($extra)*
+        }
+    };
+}
+
+one_of_a_lease!(Namespace, Namespaces, namespace);
+one_of_a_lease!(Manifest, Manifests, manifest);
+many_of_a_lease!(Deployment, Deployments, deployments);
+many_of_a_lease!(StatefulSet, StatefulSets, stateful_sets);
+many_of_a_lease!(
+    Pod,
+    Pods,
+    pods,
+    fn trim(&mut self) {
+        super::trim::pod(self);
+    }
+);
+many_of_a_lease!(Service, Services, services);
+many_of_a_lease!(NetworkPolicy, Policies, policies);
+many_of_a_lease!(
+    ProviderHost,
+    Hosts,
+    hosts,
+    fn home(&self) -> Option<String> {
+        let lease = lease_of_host(&self.spec).map(|lease| lease.namespace());
+        lease.or_else(|| home_of(Self::KIND, &self.metadata))
+    }
+);
+many_of_a_lease!(ProviderLeasedIP, Ips, ips);
+
+/// Kind and lease's namespace of an object whose kind decides health.
+pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    let name = if group.is_empty() {
+        plural.into_owned()
+    } else {
+        format!("{plural}.{group}")
+    };
+    let mut decisive = Kind::ALL.into_iter().filter(|kind| kind.decides_health());
+    let kind = decisive.find(|kind| kind.as_str() == name)?;
+    Some((kind, home_of(kind, object.meta())?))
+}

@@ -1,0 +1,122 @@
+//! How eagerly watches are kept up.
+
+use backon::ExponentialBuilder;
+use kube::core::Status;
+use kube::runtime::watcher::ExponentialBackoff;
+use std::time::Duration;
+
+/// No server makes us wait longer than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// A server that is overloaded and does not say for how long.
+const OVERLOADED: Duration = Duration::from_secs(1);
+
+/// How eagerly watches are kept up. [`Pace::default`] is right for a real cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Most objects of one answer to a list.
+    pub page_size: u32,
+    /// Limit of one page of a list.
+    pub list_timeout: Duration,
+    /// Limit until a watch begins.
+    pub start_timeout: Duration,
+    /// The server ends a watch after so many seconds; below 295.
+    pub watch_seconds: u32,
+    /// A watch that says nothing, not even a bookmark (one a minute), for so long is dead.
+    pub idle: Duration,
+    /// A watch that stood for so long, or said something, works.
+    pub proof: Duration,
+    /// A watch that stood for so long ends the back-off.
+    pub steady: Duration,
+    /// First wait after a failure; it doubles each time, and jitter adds up to as much again.
+    pub wait_first: Duration,
+    /// Longest wait after a failure, without its jitter.
+    pub wait_max: Duration,
+    /// Wait for a kind that the cluster does not have.
+    pub wait_absent: Duration,
+    /// Nobody is told of a watch that is down for less.
+    pub grace: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            page_size: 500,
+            list_timeout: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(10),
+            watch_seconds: 290,
+            idle: Duration::from_secs(100),
+            proof: Duration::from_secs(1),
+            steady: Duration::from_secs(10),
+            wait_first: Duration::from_millis(250),
+            wait_max: Duration::from_secs(10),
+            wait_absent: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Pace {
+    pub(crate) fn back_off(&self) -> ExponentialBackoff {
+        let builder = ExponentialBuilder::default()
+            .with_min_delay(self.wait_first)
+            .with_max_delay(self.wait_max)
+            .with_factor(2.0)
+            .with_jitter()
+            .without_max_times();
+        builder.into()
+    }
+}
+
+/// How long the server wants us to wait, as far as it says.
+pub(crate) fn asked_to_wait(status: &Status) -> Option<Duration> {
+    let said = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+    if said > 0 {
+        return Some(Duration::from_secs(said.into()).min(RETRY_AFTER_MAX));
+    }
+    (status.code == 429).then_some(OVERLOADED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::response::StatusDetails;
+
+    #[test]
+    fn the_server_is_taken_at_its_word_within_reason() {
+        let details = |seconds| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: seconds,
+        };
+        let cases = [
+            (429, Some(7), Some(7)),
+            (503, Some(2), Some(2)),
+            (429, Some(86_400), Some(60)),
+            (429, None, Some(1)),
+            (503, None, None),
+            (410, None, None),
+        ];
+        for (code, said, wanted) in cases {
+            let mut status = Status::failure("busy", "TooManyRequests").with_code(code);
+            status.details = said.map(details);
+            let wanted = wanted.map(Duration::from_secs);
+            assert_eq!(asked_to_wait(&status), wanted, "{code} {said:?}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_to_their_cap_and_differ() {
+        let pace = Pace::default();
+        let waits: Vec<_> = pace.back_off().take(12).collect();
+        assert!(waits.iter().all(|w| *w >= pace.wait_first), "{waits:?}");
+        // Jitter at most doubles a wait.
+        let most = pace.wait_max * 2;
+        assert!(waits.iter().all(|w| *w <= most), "{waits:?}");
+        assert!(waits.last() > waits.first(), "{waits:?}");
+        let again: Vec<_> = pace.back_off().take(12).collect();
+        assert_ne!(waits, again, "two clients do not move in step");
+    }
+}

@@ -1,0 +1,143 @@
+//! Status, ports and restarts of a lease: pure functions of its objects.
+
+use super::LeaseView;
+use super::health::{Replicas, replicas};
+use crate::labels;
+use akash_provider_core::cluster::{ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::manifest::Proto;
+use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the name of a service of node ports ends with.
+const NODE_PORTS: &str = "-np";
+
+/// Status of every service; `None` when there is neither a record nor a workload.
+#[must_use]
+pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
+    if view.manifest.is_none() && view.deployments.is_empty() && view.stateful_sets.is_empty() {
+        return None;
+    }
+    let recorded = view.wanted().unwrap_or_default().iter().map(|s| s.name.as_str());
+    let running = view.deployments.keys().chain(view.stateful_sets.keys());
+    let names: BTreeSet<&str> = recorded.chain(running.map(String::as_str)).collect();
+    let status = |name: &str| (name.to_owned(), status_of(view, name));
+    Some(LeaseStatus {
+        services: names.into_iter().map(status).collect(),
+        forwarded_ports: forwarded_ports(view, host),
+    })
+}
+
+/// Status of one service; `None` when there is neither a record nor a workload of it.
+#[must_use]
+pub fn service_status(view: &LeaseView, service: &str) -> Option<ServiceStatus> {
+    has_service(view, service).then(|| status_of(view, service))
+}
+
+/// True for a service that is recorded or runs.
+#[must_use]
+pub fn has_service(view: &LeaseView, service: &str) -> bool {
+    let mut recorded = view.wanted().unwrap_or_default().iter();
+    recorded.any(|s| s.name == service)
+        || view.deployments.contains_key(service)
+        || view.stateful_sets.contains_key(service)
+}
+
+fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
+    let mut recorded = view.wanted().unwrap_or_default().iter();
+    let count = recorded.find(|s| s.name == service).map_or(0, |s| s.count);
+    let replicas = replicas(view, service).unwrap_or(Replicas {
+        wanted: count,
+        ..Replicas::default()
+    });
+    let hosts = view.hosts.values().map(|h| &h.spec);
+    let hosts = hosts.filter(|h| h.service_name == service);
+    ServiceStatus {
+        name: service.to_owned(),
+        available: replicas.available,
+        total: replicas.wanted,
+        uris: hosts.map(|h| h.hostname.clone()).collect(),
+        updated_replicas: replicas.updated,
+        ready_replicas: replicas.ready,
+        replicas: replicas.there,
+        available_replicas: replicas.available,
+        observed_generation: replicas.observed,
+    }
+}
+
+/// Ports of the provider's host by service.
+#[must_use]
+pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
+    let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
+    for (name, service) in &view.services {
+        let Some(spec) = service
+            .spec
+            .as_ref()
+            .filter(|s| s.type_.as_deref() == Some("NodePort"))
+        else {
+            continue;
+        };
+        let of = service_of(name, service);
+        let ports = spec.ports.iter().flatten();
+        let ports: Vec<_> = ports.filter_map(|port| forwarded(port, &of, host)).collect();
+        if !ports.is_empty() {
+            by_service.entry(of).or_default().extend(ports);
+        }
+    }
+    by_service
+}
+
+fn service_of(name: &str, service: &Service) -> String {
+    let label = service
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|l| l.get(labels::SERVICE));
+    let by_name = || name.strip_suffix(NODE_PORTS).unwrap_or(name).to_owned();
+    label.cloned().unwrap_or_else(by_name)
+}
+
+fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedPort> {
+    let inside = match &port.target_port {
+        Some(IntOrString::Int(number)) => *number,
+        _ => port.port,
+    };
+    Some(ForwardedPort {
+        host: host.to_owned(),
+        port: u16::try_from(inside).ok()?,
+        external_port: u16::try_from(port.node_port?).ok()?,
+        proto: match port.protocol.as_deref() {
+            None | Some("TCP") => Proto::Tcp,
+            Some("UDP") => Proto::Udp,
+            Some(_) => return None,
+        },
+        name: service.to_owned(),
+    })
+}
+
+/// How often containers of each service started again, over the pods there are.
+#[must_use]
+pub fn restarts(view: &LeaseView) -> BTreeMap<String, u32> {
+    let mut by_service = BTreeMap::new();
+    for pod in view.pods.values() {
+        let Some(service) = pod_service(pod) else {
+            continue;
+        };
+        let containers = pod
+            .status
+            .iter()
+            .flat_map(|s| s.container_statuses.iter().flatten());
+        let restarts = containers
+            .map(|c| u32::try_from(c.restart_count).unwrap_or(0))
+            .sum::<u32>();
+        *by_service.entry(service.to_owned()).or_insert(0) += restarts;
+    }
+    by_service
+}
+
+/// The service a pod is a replica of.
+#[must_use]
+pub fn pod_service(pod: &Pod) -> Option<&str> {
+    let labels = pod.metadata.labels.as_ref()?;
+    labels.get(labels::SERVICE).map(String::as_str)
+}

@@ -1,0 +1,81 @@
+//! The objects of one lease.
+
+use super::Kind;
+use crate::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The objects of one lease as the watches saw them last, each by name. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseView {
+    /// The namespace.
+    pub namespace: Option<Arc<Namespace>>,
+    /// The record of what is to run.
+    pub manifest: Option<Arc<Manifest>>,
+    /// Services without persistent volumes.
+    pub deployments: BTreeMap<String, Arc<Deployment>>,
+    /// Services with persistent volumes.
+    pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
+    /// Pods.
+    pub pods: BTreeMap<String, Arc<Pod>>,
+    /// Ports.
+    pub services: BTreeMap<String, Arc<Service>>,
+    /// Policies.
+    pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
+    /// Hostnames.
+    pub hosts: BTreeMap<String, Arc<ProviderHost>>,
+    /// Addresses.
+    pub ips: BTreeMap<String, Arc<ProviderLeasedIP>>,
+    /// Objects that make no sense, and why.
+    pub unreadable: BTreeMap<(Kind, String), String>,
+}
+
+impl LeaseView {
+    /// True when there is nothing of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.runs()
+            && self.manifest.is_none()
+            && self.pods.is_empty()
+            && self.services.is_empty()
+            && self.policies.is_empty()
+            && self.hosts.is_empty()
+            && self.ips.is_empty()
+            && self.unreadable.is_empty()
+    }
+
+    /// True when something was made to run it, which a mere record is not.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        let unreadable = |kind| self.unreadable.keys().any(|(k, _)| *k == kind);
+        self.namespace.is_some()
+            || !self.deployments.is_empty()
+            || !self.stateful_sets.is_empty()
+            || unreadable(Kind::Namespaces)
+    }
+
+    /// The services that are to run; `None` when that is not known.
+    #[must_use]
+    pub fn wanted(&self) -> Option<&[ManifestService]> {
+        Some(&self.manifest.as_ref()?.spec.group.services)
+    }
+
+    /// Metadata of an object.
+    pub(super) fn metadata(&self, kind: Kind, name: &str) -> Option<&ObjectMeta> {
+        match kind {
+            Kind::Namespaces => self.namespace.as_ref().map(|o| &o.metadata),
+            Kind::Deployments => self.deployments.get(name).map(|o| &o.metadata),
+            Kind::StatefulSets => self.stateful_sets.get(name).map(|o| &o.metadata),
+            Kind::Pods => self.pods.get(name).map(|o| &o.metadata),
+            Kind::Services => self.services.get(name).map(|o| &o.metadata),
+            Kind::Policies => self.policies.get(name).map(|o| &o.metadata),
+            Kind::Manifests => self.manifest.as_ref().map(|o| &o.metadata),
+            Kind::Hosts => self.hosts.get(name).map(|o| &o.metadata),
+            Kind::Ips => self.ips.get(name).map(|o| &o.metadata),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What is known of each watch, as values.
+
+use super::Kind;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// What is known of one watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WatchState {
+    /// Everything was listed once.
+    pub synced: bool,
+    /// Since when it does not work; `None` when it does, or has not begun.
+    pub down_since: Option<Instant>,
+    /// The cluster has no such kind: what is awaited.
+    pub awaited: Option<String>,
+    /// What went wrong last, also when it works again.
+    pub last_error: Option<String>,
+    /// Times everything was listed.
+    pub lists: u64,
+    /// Times a watch was begun.
+    pub starts: u64,
+    /// Times something went wrong.
+    pub failures: u64,
+}
+
+impl WatchState {
+    /// For how long it has not worked.
+    #[must_use]
+    pub fn down_for(&self) -> Option<Duration> {
+        self.down_since.map(|since| since.elapsed())
+    }
+
+    fn is_usable(&self, kind: Kind) -> bool {
+        self.synced || (kind.may_be_absent() && self.awaited.is_some())
+    }
+}
+
+/// All watches.
+pub(super) type Watches = BTreeMap<Kind, WatchState>;
+
+/// Who keeps the values current.
+#[derive(Debug)]
+pub(super) struct Board(watch::Sender<Watches>);
+
+impl Board {
+    pub(super) fn new() -> Self {
+        let all = Kind::ALL.map(|kind| (kind, WatchState::default()));
+        Self(watch::Sender::new(all.into()))
+    }
+
+    pub(super) fn read<T>(&self, f: impl FnOnce(&Watches) -> T) -> T {
+        f(&self.0.borrow())
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Watches> {
+        self.0.subscribe()
+    }
+
+    /// Counts; nobody is woken for it.
+    pub(super) fn count(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
+        self.0.send_if_modified(|all| {
+            f(all.entry(kind).or_default());
+            false
+        });
+    }
+
+    pub(super) fn listed(&self, kind: Kind) {
+        self.change(kind, |state| {
+            state.lists += 1;
+            state.synced = true;
+            state.down_since = None;
+            state.awaited = None;
+        });
+    }
+
+    pub(super) fn works(&self, kind: Kind) {
+        self.change(kind, |state| state.down_since = None);
+    }
+
+    /// It does not work, and that since `since` at the latest.
+    pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) {
+        self.change(kind, |state| {
+            state.failures += 1;
+            state.last_error = Some(error);
+            state.down_since.get_or_insert(since);
+        });
+    }
+
+    /// The cluster has no such kind.
+    pub(super) fn absent(&self, kind: Kind, error: String) {
+        self.change(kind, |state| {
+            state.failures += 1;
+            state.awaited = Some(format!("the cluster does not serve {kind} yet"));
+            state.last_error = Some(error);
+            state.down_since = if kind.may_be_absent() {
+                None
+            } else {
+                state.down_since.or_else(|| Some(Instant::now()))
+            };
+        });
+    }
+
+    /// Listeners are woken where something they act on changed.
+    fn change(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
+        self.0.send_if_modified(|all| {
+            let state = all.entry(kind).or_default();
+            let before = (state.is_usable(kind), state.down_since);
+            f(state);
+            before != (state.is_usable(kind), state.down_since)
+        });
+    }
+}
+
+/// True when every watch has everything, or is of a kind that the cluster does not have and may lack.
+pub(super) fn are_ready(all: &Watches) -> bool {
+    all.iter().all(|(kind, state)| state.is_usable(*kind))
+}
+
+/// True when health is known: the watches it needs have everything and none is down for longer than `grace`.
+pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
+    let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
+    all.iter()
+        .filter(needed)
+        .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
+}
+
+/// When health will not be known any more unless a watch works again.
+pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
+    let needed = all.iter().filter(|(kind, _)| kind.decides_health());
+    let down = needed.filter_map(|(_, state)| state.down_since);
+    down.min().map(|since| since + grace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+
+    fn known(board: &Board) -> bool {
+        board.read(|all| know_health(all, GRACE))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn health_is_known_while_every_watch_it_needs_works_or_is_down_for_a_moment() {
+        let board = Board::new();
+        assert!(!known(&board), "nothing is listed yet");
+        for kind in Kind::ALL.into_iter().filter(|k| k.decides_health()) {
+            assert!(!known(&board), "without {kind}");
+            board.listed(kind);
+        }
+        assert!(known(&board));
+        assert!(!board.read(are_ready), "pods are missing");
+        board.failed(Kind::Pods, "gone".to_owned(), Instant::now());
+        board.failed(Kind::Deployments, "gone".to_owned(), Instant::now());
+        assert_eq!(
+            board.read(|all| known_until(all, GRACE)),
+            Some(Instant::now() + GRACE)
+        );
+        tokio::time::advance(GRACE - Duration::from_millis(1)).await;
+        assert!(known(&board), "within the grace");
+        board.failed(Kind::Deployments, "gone again".to_owned(), Instant::now());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!known(&board), "the first failure counts");
+        board.works(Kind::Deployments);
+        assert!(known(&board));
+        let state = board.read(|all| all[&Kind::Deployments].clone());
+        assert_eq!(
+            (state.failures, state.last_error.as_deref()),
+            (2, Some("gone again"))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_a_cluster_lacks_is_awaited_and_stops_only_what_needs_it() {
+        let board = Board::new();
+        for kind in Kind::ALL {
+            board.listed(kind);
+        }
+        board.absent(Kind::Ips, "404".to_owned());
+        assert!(board.read(are_ready));
+        assert!(known(&board));
+        let fresh = Board::new();
+        for kind in Kind::ALL.into_iter().filter(|k| *k != Kind::Manifests) {
+            fresh.listed(kind);
+        }
+        fresh.absent(Kind::Manifests, "404".to_owned());
+        assert!(!fresh.read(are_ready));
+        assert!(!known(&fresh));
+        let state = fresh.read(|all| all[&Kind::Manifests].clone());
+        let awaited = "the cluster does not serve manifests.akash.network yet";
+        assert_eq!(state.awaited.as_deref(), Some(awaited));
+    }
+}
