@@ -1,5 +1,6 @@
 //! The custom resources of the network (`akash.network/v2beta2`), as both providers read and write them.
 
+pub mod convert;
 mod manifest;
 mod provider_host;
 mod provider_leased_ip;
