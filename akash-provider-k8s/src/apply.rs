@@ -19,9 +19,11 @@ pub(crate) use calls::Calls;
 
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use item::{Id, Item, Kind};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use plan::{Ledger, Plan, Write};
 use serde_json::Value;
 
@@ -38,10 +40,10 @@ pub const LEDGER: &str = "provider.akash.network/ledger";
 const CALLS_PER_LEASE: usize = 4;
 
 /// What was written to a watched object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Written {
     pub(crate) id: Id,
-    pub(crate) resource_version: String,
+    pub(crate) meta: ObjectMeta,
 }
 
 /// A namespace on its way to what was rendered.
@@ -111,7 +113,8 @@ impl Job<'_> {
     }
 
     async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<Written>, Error> {
-        let writes = writes.into_iter().map(|write| self.write(calls, write));
+        let writes = writes.into_iter();
+        let writes: Vec<BoxFuture<'_, _>> = writes.map(|write| self.write(calls, write).boxed()).collect();
         stream::iter(writes)
             .buffer_unordered(CALLS_PER_LEASE)
             .try_collect()
@@ -130,10 +133,7 @@ impl Job<'_> {
             calls.take_over(id.kind, self.name, &id.name).await?;
         }
         let meta = calls.apply(id.kind, self.name, &id.name, &body).await?;
-        Ok(Written {
-            id,
-            resource_version: meta.resource_version.unwrap_or_default(),
-        })
+        Ok(Written { id, meta })
     }
 
     async fn write_namespace(
@@ -155,7 +155,8 @@ impl Job<'_> {
 
     /// What another provider left in the namespace that no watch and no ledger knows.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
-        let lists = self.search.iter().map(|kind| calls.ours(*kind, self.name));
+        let kinds = self.search.iter();
+        let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();
         let found: Vec<Vec<plan::Delete>> = stream::iter(lists)
             .buffer_unordered(CALLS_PER_LEASE)
             .try_collect()
