@@ -7,6 +7,7 @@
 pub mod adopt;
 pub mod apply;
 pub mod cluster;
+pub mod access;
 pub mod crd;
 pub mod error;
 mod hostnames;

@@ -5,9 +5,11 @@
 //!                 └─► what is known of each watch (watches)
 //! ```
 
+mod cache;
 mod changes;
 mod follow;
 mod health;
+mod history;
 mod index;
 mod kind;
 mod orphans;
@@ -18,6 +20,7 @@ mod view;
 mod watches;
 
 pub use health::{Replicas, health, replicas};
+pub use history::{History, Recorded};
 pub use kind::{Kind, lease_of_host};
 pub use orphans::{Orphan, Reason};
 pub use pace::Pace;
@@ -25,7 +28,9 @@ pub use status::{forwarded_ports, has_service, lease_status, pod_service, restar
 pub use view::LeaseView;
 pub use watches::WatchState;
 
+pub(crate) use history::service_of;
 pub(crate) use kind::Watched;
+pub(crate) use pace::asked_to_wait;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::labels;
@@ -33,20 +38,24 @@ use crate::settings::Settings;
 use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
-use follow::Follower;
+use cache::Cache;
+use follow::{Follower, Sink};
 use futures::stream::BoxStream;
 use health::Write;
 use index::{Index, Ours, Signal};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use watches::Board;
@@ -72,6 +81,7 @@ pub struct State {
     pub hosts: Store<ProviderHost>,
     /// Declared addresses, in the manifest namespace.
     pub ips: Store<ProviderLeasedIP>,
+    history: Arc<History>,
     shared: Arc<Shared>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
@@ -82,9 +92,11 @@ pub struct State {
 pub(crate) struct Shared {
     pace: Pace,
     host: String,
-    board: Board,
+    board: Arc<Board>,
     index: Mutex<Index>,
     signals: broadcast::Sender<Signal>,
+    /// Namespaces of leases of which something changed; who is behind looks again at all.
+    touched: broadcast::Sender<Arc<str>>,
 }
 
 impl State {
@@ -104,16 +116,24 @@ impl State {
         let shared = Arc::new(Shared {
             pace,
             host: settings.public_hostname.clone(),
-            board: Board::new(),
+            board: Arc::new(Board::new()),
             index: Mutex::new(Index::new(ours)),
             signals: broadcast::Sender::new(changes::WAITING_MAX),
+            touched: broadcast::Sender::new(changes::WAITING_MAX),
         });
+        let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,
             namespace: &settings.manifest_namespace,
             shared: Arc::clone(&shared),
             tasks: Vec::new(),
         };
+        watches.follow(
+            Kind::Events,
+            "",
+            Api::<DeserializeGuard<Event>>::all(client.clone()),
+            history::Recorder(Arc::clone(&history)),
+        );
         Self {
             namespaces: watches.cluster(),
             deployments: watches.everywhere(),
@@ -125,6 +145,7 @@ impl State {
             hosts: watches.manifests(),
             ips: watches.manifests(),
             tasks: watches.tasks,
+            history,
             shared,
         }
     }
@@ -227,6 +248,33 @@ impl State {
         Ok(status::restarts(&self.current(lease)?))
     }
 
+    /// What happened in the namespaces of leases.
+    #[must_use]
+    pub const fn history(&self) -> &Arc<History> {
+        &self.history
+    }
+
+    /// True once the events there are have been read.
+    #[must_use]
+    pub fn sees_events(&self) -> bool {
+        self.shared
+            .board
+            .read(|all| all.get(&Kind::Events).is_some_and(|w| w.synced))
+    }
+
+    /// True for a lease of ours that is recorded or runs.
+    #[must_use]
+    pub fn has(&self, lease: &LeaseId) -> bool {
+        let index = self.shared.index();
+        let entry = index.leases.get(&lease.namespace());
+        entry.is_some_and(|e| e.lease.as_ref() == Some(lease))
+    }
+
+    /// Namespaces of leases of which something changed; who is behind has to look again.
+    pub(crate) fn touched(&self) -> broadcast::Receiver<Arc<str>> {
+        self.shared.touched.subscribe()
+    }
+
     /// What has our label and belongs to nothing.
     #[must_use]
     pub fn orphans(&self) -> Vec<Orphan> {
@@ -270,6 +318,26 @@ impl State {
         entry.is_none_or(index::Entry::is_settled)
     }
 
+    /// Waits until the watches saw everything we wrote of a lease. It may take for ever while they are down.
+    pub async fn settled(&self, lease: &LeaseId) {
+        let mut touched = self.touched();
+        while !self.is_settled(lease) {
+            if let Err(RecvError::Closed) = touched.recv().await {
+                return;
+            }
+        }
+    }
+
+    /// Objects with our label that cannot be read: kind, name and why.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
+        let unreadable = |orphan: Orphan| match orphan.reason {
+            Reason::Unreadable(why) => Some((orphan.kind, orphan.name, why)),
+            Reason::NoManifest | Reason::NoLease => None,
+        };
+        self.orphans().into_iter().filter_map(unreadable).collect()
+    }
+
     /// The objects of a lease, as long as the caches are current.
     fn current(&self, lease: &LeaseId) -> Result<LeaseView, Error> {
         if self.known() {
@@ -290,6 +358,9 @@ fn no_service(lease: &LeaseId, service: &str) -> Error {
     let message = format!("lease {lease} has no service `{service}`");
     Error::new(ErrorKind::NotFound, STATUS, message)
 }
+
+/// Stands for every namespace among those that were touched.
+pub(crate) const EVERYWHERE: &str = "";
 
 /// A lease is being changed as long as this lives.
 #[derive(Debug)]
@@ -324,25 +395,35 @@ impl Shared {
         }
     }
 
+    fn touch(&self, home: Option<&str>) {
+        if let Some(home) = home {
+            let _ = self.touched.send(home.into());
+        }
+    }
+
     fn applied<K: Watched>(&self, object: &Arc<K>) {
         let signals = self.index().applied(object);
         self.tell(signals);
+        self.touch(object.home().as_deref());
     }
 
     fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
         let signals = self.index().deleted::<K>(meta);
         self.tell(signals);
+        self.touch(kind::home_of(K::KIND, meta).as_deref());
     }
 
     fn unreadable<K: Watched>(&self, meta: &ObjectMeta, why: &str) {
         let signals = self.index().unreadable::<K>(meta, why);
         self.tell(signals);
+        self.touch(kind::home_of(K::KIND, meta).as_deref());
     }
 
     fn replaced<K: Watched>(&self, objects: &[Arc<K>], unreadable: &[(ObjectMeta, String)], asked: Instant) {
         self.index().replaced(objects, unreadable, asked);
-        self.board.listed(K::KIND);
         self.tell([Signal::All]);
+        // No namespace is called so: everybody has to look again.
+        self.touch(Some(EVERYWHERE));
     }
 
     fn health_in(&self, home: &str) -> Option<ClusterChange> {
@@ -385,10 +466,26 @@ impl Starter<'_> {
     }
 
     fn start<K: Watched>(&mut self, api: Api<DeserializeGuard<K>>) -> Store<K> {
-        let shared = Arc::clone(&self.shared);
-        let (follower, store) = Follower::new(api, labels::SELECTOR, shared);
-        self.tasks
-            .push(AbortOnDropHandle::new(tokio::spawn(follower.run())));
+        let (cache, store) = Cache::new(Arc::clone(&self.shared));
+        self.follow(K::KIND, labels::SELECTOR, api, cache);
         store
+    }
+
+    fn follow<K, S>(&mut self, kind: Kind, labels: &'static str, api: Api<DeserializeGuard<K>>, sink: S)
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        S: Sink<K> + 'static,
+    {
+        let follower = Follower {
+            kind,
+            api,
+            labels,
+            sink,
+            board: Arc::clone(&self.shared.board),
+            pace: self.shared.pace,
+            silent_since: None,
+        };
+        let task = tokio::spawn(follower.run());
+        self.tasks.push(AbortOnDropHandle::new(task));
     }
 }

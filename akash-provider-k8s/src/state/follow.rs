@@ -4,15 +4,15 @@
 //! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
 
 use super::pace::asked_to_wait;
-use super::{Pace, Shared, Watched};
+use super::watches::Board;
+use super::{Kind, Pace};
 use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{DeserializeGuard, ObjectList, Status};
-use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,39 +57,45 @@ impl End {
     }
 }
 
-/// One watch and where its objects go.
-pub(super) struct Follower<K: Watched> {
-    api: Api<DeserializeGuard<K>>,
-    labels: &'static str,
-    writer: Writer<K>,
-    store: Store<K>,
-    shared: Arc<Shared>,
-    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
-    silent_since: Option<Instant>,
+/// Where the objects of one watch go.
+pub(super) trait Sink<K>: Send {
+    /// A list begins.
+    fn begin(&mut self);
+
+    /// A part of a list.
+    fn page(&mut self, objects: Vec<DeserializeGuard<K>>);
+
+    /// The list is complete; it was asked for at `asked`.
+    fn complete(&mut self, asked: Instant);
+
+    /// An object is new or changed.
+    fn applied(&mut self, object: DeserializeGuard<K>);
+
+    /// An object is gone.
+    fn deleted(&mut self, object: DeserializeGuard<K>);
 }
 
-impl<K: Watched> Follower<K> {
-    pub(super) fn new(
-        api: Api<DeserializeGuard<K>>,
-        labels: &'static str,
-        shared: Arc<Shared>,
-    ) -> (Self, Store<K>) {
-        let writer = Writer::default();
-        let store = writer.as_reader();
-        let follower = Self {
-            api,
-            labels,
-            writer,
-            store: store.clone(),
-            shared,
-            silent_since: None,
-        };
-        (follower, store)
-    }
+/// One watch.
+pub(super) struct Follower<K, S> {
+    pub(super) kind: Kind,
+    pub(super) api: Api<DeserializeGuard<K>>,
+    /// Selector of labels; empty for all.
+    pub(super) labels: &'static str,
+    pub(super) sink: S,
+    pub(super) board: Arc<Board>,
+    pub(super) pace: Pace,
+    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
+    pub(super) silent_since: Option<Instant>,
+}
 
+impl<K, S> Follower<K, S>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    S: Sink<K>,
+{
     /// Never ends by itself.
     pub(super) async fn run(mut self) {
-        let pace = self.shared.pace;
+        let pace = self.pace;
         let mut back_off = pace.back_off();
         loop {
             let version = match self.list(&pace).await {
@@ -113,7 +119,7 @@ impl<K: Watched> Follower<K> {
             let expired = matches!(end, End::Expired);
             let failed = !matches!(end, End::Closed);
             if let End::Silent(since) = end {
-                tracing::warn!(kind = %K::KIND, "a watch fell silent");
+                tracing::warn!(kind = %self.kind, "a watch fell silent");
                 self.silent_since.get_or_insert(since);
                 continue;
             }
@@ -137,8 +143,7 @@ impl<K: Watched> Follower<K> {
 
     /// Says what went wrong and waits.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
-        let (kind, board) = (K::KIND, &self.shared.board);
-        let pace = &self.shared.pace;
+        let (kind, board, pace) = (self.kind, &self.board, &self.pace);
         let now = Instant::now();
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
@@ -172,14 +177,15 @@ impl<K: Watched> Follower<K> {
     /// Lists everything, page by page; the version it was listed at.
     async fn list(&mut self, pace: &Pace) -> Result<String, End> {
         let asked = Instant::now();
-        let mut params = ListParams::default().labels(self.labels).limit(pace.page_size);
-        let mut found = Vec::new();
+        let mut params = ListParams::default().limit(pace.page_size);
+        params.label_selector = self.label_selector();
+        self.sink.begin();
         loop {
             let page = timeout(pace.list_timeout, self.api.list(&params)).await;
             let page: ObjectList<_> = page
                 .map_err(|_| End::timed_out("list", pace.list_timeout))?
                 .map_err(|error| End::of_error(&error))?;
-            found.extend(page.items);
+            self.sink.page(page.items);
             if let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) {
                 params.continue_token = Some(next);
                 continue;
@@ -190,36 +196,21 @@ impl<K: Watched> Follower<K> {
                 .filter(|version| !version.is_empty());
             let version =
                 version.ok_or_else(|| End::Failed("a list came without its version".to_owned(), None))?;
-            self.replace(found, asked);
+            self.sink.complete(asked);
+            self.board.listed(self.kind);
             return Ok(version);
         }
     }
 
-    fn replace(&mut self, found: Vec<DeserializeGuard<K>>, asked: Instant) {
-        let mut unreadable = Vec::new();
-        self.writer.apply_watcher_event(&Event::Init);
-        for DeserializeGuard(object) in found {
-            match object {
-                Ok(mut object) => {
-                    object.trim();
-                    self.writer.apply_watcher_event(&Event::InitApply(object));
-                }
-                Err(invalid) => unreadable.push((invalid.metadata, invalid.error)),
-            }
-        }
-        self.writer.apply_watcher_event(&Event::InitDone);
-        for (meta, why) in &unreadable {
-            warn_unreadable::<K>(meta.name.as_deref(), why);
-        }
-        self.shared.replaced(&self.store.state(), &unreadable, asked);
+    fn label_selector(&self) -> Option<String> {
+        (!self.labels.is_empty()).then(|| self.labels.to_owned())
     }
 
     /// Watches until something ends it; `version` is the last one seen.
     async fn watch(&mut self, version: &mut String, pace: &Pace) -> End {
-        let params = WatchParams::default()
-            .labels(self.labels)
-            .timeout(pace.watch_seconds);
-        self.shared.board.count(K::KIND, |state| state.starts += 1);
+        let mut params = WatchParams::default().timeout(pace.watch_seconds);
+        params.label_selector = self.label_selector();
+        self.board.count(self.kind, |state| state.starts += 1);
         let started = timeout(pace.start_timeout, self.api.watch(&params, version)).await;
         let events = match started {
             Err(_) => return End::timed_out("watch", pace.start_timeout),
@@ -250,7 +241,7 @@ impl<K: Watched> Follower<K> {
             if !proven {
                 proven = true;
                 self.silent_since = None;
-                self.shared.board.works(K::KIND);
+                self.board.works(self.kind);
             }
         }
     }
@@ -270,42 +261,14 @@ impl<K: Watched> Follower<K> {
         let Some(seen) = object.resource_version() else {
             return Some(End::Failed("an event came without its version".to_owned(), None));
         };
-        match (object.0, is_there) {
-            (Ok(mut object), true) => {
-                object.trim();
-                let key = ObjectRef::from_obj(&object);
-                self.writer.apply_watcher_event(&Event::Apply(object));
-                if let Some(object) = self.store.get(&key) {
-                    self.shared.applied(&object);
-                }
-            }
-            (Ok(object), false) => {
-                self.shared.deleted::<K>(object.meta());
-                self.writer.apply_watcher_event(&Event::Delete(object));
-            }
-            (Err(invalid), is_there) => {
-                let meta = &invalid.metadata;
-                let mut key = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
-                key.namespace.clone_from(&meta.namespace);
-                if let Some(before) = self.store.get(&key) {
-                    self.writer.apply_watcher_event(&Event::Delete((*before).clone()));
-                }
-                if is_there {
-                    warn_unreadable::<K>(meta.name.as_deref(), &invalid.error);
-                    self.shared.unreadable::<K>(meta, &invalid.error);
-                } else {
-                    self.shared.deleted::<K>(meta);
-                }
-            }
+        if is_there {
+            self.sink.applied(object);
+        } else {
+            self.sink.deleted(object);
         }
         *version = seen;
         None
     }
-}
-
-fn warn_unreadable<K: Watched>(name: Option<&str>, why: &str) {
-    let (kind, name) = (K::KIND, name.unwrap_or_default());
-    tracing::warn!(%kind, name, why, "an object cannot be read");
 }
 
 /// The next item within the limit; `None` when nothing came.

@@ -34,11 +34,13 @@ pub enum Kind {
     Hosts,
     /// Declared addresses.
     Ips,
+    /// What happens in the namespaces of leases.
+    Events,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespaces,
         Self::Deployments,
         Self::StatefulSets,
@@ -48,6 +50,7 @@ impl Kind {
         Self::Manifests,
         Self::Hosts,
         Self::Ips,
+        Self::Events,
     ];
 
     /// True where nobody can tell a workload's health without it.
@@ -62,7 +65,7 @@ impl Kind {
     /// True for a kind that a cluster may go without: it is then as if there were none.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {
-        matches!(self, Self::Policies | Self::Hosts | Self::Ips)
+        matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
     /// The resource as the API server names it.
@@ -78,6 +81,7 @@ impl Kind {
             Self::Manifests => "manifests.akash.network",
             Self::Hosts => "providerhosts.akash.network",
             Self::Ips => "providerleasedips.akash.network",
+            Self::Events => "events.events.k8s.io",
         }
     }
 }

@@ -76,6 +76,7 @@ impl LeaseView {
             Kind::Manifests => self.manifest.as_ref().map(|o| &o.metadata),
             Kind::Hosts => self.hosts.get(name).map(|o| &o.metadata),
             Kind::Ips => self.ips.get(name).map(|o| &o.metadata),
+            Kind::Events => None,
         }
     }
 }

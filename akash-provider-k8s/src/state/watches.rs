@@ -113,9 +113,11 @@ impl Board {
     }
 }
 
-/// True when every watch has everything, or is of a kind that the cluster does not have and may lack.
+/// True when every watch has everything, or is of a kind that the cluster does not have and may lack. Nobody
+/// waits for events.
 pub(super) fn are_ready(all: &Watches) -> bool {
-    all.iter().all(|(kind, state)| state.is_usable(*kind))
+    let mut needed = all.iter().filter(|(kind, _)| **kind != Kind::Events);
+    needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
 /// True when health is known: the watches it needs have everything and none is down for longer than `grace`.

@@ -1,0 +1,100 @@
+//! What happened to a lease: the history, and with `follow` what comes.
+
+use super::{Access, task_stream, touch};
+use crate::state::{History, Recorded, service_of};
+use akash_provider_core::cluster::{EventOptions, LeaseEvent};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
+use futures::stream::{self, BoxStream, StreamExt};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+const EVENTS: &str = "events";
+/// Events that wait for a slow reader; who is slower still misses what the history no longer has.
+const WAITING_MAX: usize = 64;
+
+impl Access {
+    /// Events of a lease, oldest first. The stream ends when the lease is torn down, and without `follow` at the
+    /// newest.
+    ///
+    /// # Errors
+    /// `NotFound` for a lease or a service that is unknown, `Unavailable` while the cluster is not being watched.
+    pub fn events(
+        &self,
+        lease: &LeaseId,
+        options: EventOptions,
+    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
+        self.check(EVENTS, lease, &options.services)?;
+        if !self.state.sees_events() {
+            let message = "events are not being watched yet";
+            return Err(Error::new(ErrorKind::Unavailable, EVENTS, message));
+        }
+        let reader = Reader {
+            access: self.clone(),
+            history: Arc::clone(self.state.history()),
+            namespace: lease.namespace(),
+            services: options.services,
+        };
+        let (mut events, last) = reader.after(0);
+        events.sort_by_key(|e| e.time);
+        let history = stream::iter(events.into_iter().map(Ok));
+        if !options.follow {
+            return Ok(history.boxed());
+        }
+        let rest = task_stream(WAITING_MAX, |sender| reader.run(last, sender));
+        Ok(history.chain(rest).boxed())
+    }
+}
+
+struct Reader {
+    access: Access,
+    history: Arc<History>,
+    namespace: String,
+    services: Vec<String>,
+}
+
+impl Reader {
+    /// Events of the services wanted after a record, and the last record looked at.
+    fn after(&self, last: u64) -> (Vec<LeaseEvent>, u64) {
+        let records = self.history.after(&self.namespace, last);
+        let newest = records.last().map_or(last, |r| r.number);
+        let view = self.access.state.lease_in(&self.namespace);
+        let named = |record: Recorded| {
+            let mut event = record.event;
+            if event.service.is_empty() {
+                event.service = service_of(&event.object, &view).unwrap_or_default();
+            }
+            event
+        };
+        let wanted = |e: &LeaseEvent| self.services.is_empty() || self.services.contains(&e.service);
+        let events = records.into_iter().map(named).filter(wanted).collect();
+        (events, newest)
+    }
+
+    async fn run(self, mut last: u64, sender: mpsc::Sender<Result<LeaseEvent, Error>>) {
+        let mut newest = self.history.newest();
+        let mut touched = self.access.state.touched();
+        loop {
+            newest.mark_unchanged();
+            let (events, seen) = self.after(last);
+            last = seen;
+            for event in events {
+                if sender.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            if self.access.is_over(&self.namespace) {
+                return;
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                changed = newest.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                () = touch(&mut touched, &self.namespace) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Log lines of a lease: every replica that is there, and with `follow` those that come later.
+
+use super::lines::Lines;
+use super::pods::{Replica, has_begun, is_done, is_running, replicas};
+use super::{Access, task_stream, touch};
+use crate::error::from_kube;
+use crate::state::asked_to_wait;
+use akash_provider_core::cluster::{LogLine, LogOptions};
+use akash_provider_core::error::Error;
+use akash_provider_core::types::LeaseId;
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::io::{AsyncBufRead, AsyncBufReadExt};
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::LogParams;
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const LOGS: &str = "logs";
+/// A longer line comes in pieces of this many bytes.
+const LINE_MAX: usize = 1 << 20;
+/// Replicas read at the same time by one reader.
+const REPLICAS_MAX: usize = 128;
+/// Batches of lines that wait for a slow reader; each is about as large as what one read gives.
+const BATCHES_MAX: usize = 8;
+/// A stream that is silent for so long is opened again: the connection may be dead.
+const SILENCE: Duration = Duration::from_secs(120);
+/// After so long without one successful call a follower gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait between two calls for the logs of a replica.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+type Batch = Result<Vec<LogLine>, Error>;
+type Sender = mpsc::Sender<Batch>;
+
+impl Access {
+    /// Log lines of a lease. The stream ends when the lease is torn down, and without `follow` at the last
+    /// line; dropping it ends every call it made.
+    ///
+    /// # Errors
+    /// `NotFound` for a lease or a service that is unknown, `Unavailable` while the cluster is not being watched.
+    pub fn logs(
+        &self,
+        lease: &LeaseId,
+        options: LogOptions,
+    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        self.check(LOGS, lease, &options.services)?;
+        let reader = Reader {
+            access: self.clone(),
+            namespace: lease.namespace(),
+            options: Arc::new(options),
+        };
+        let batches = task_stream(BATCHES_MAX, |sender| reader.run(sender));
+        let lines = batches.flat_map(|batch| {
+            let lines: Vec<Result<LogLine, Error>> = match batch {
+                Ok(lines) => lines.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(lines)
+        });
+        Ok(lines.boxed())
+    }
+}
+
+/// One reader of the logs of a lease.
+#[derive(Clone)]
+struct Reader {
+    access: Access,
+    namespace: String,
+    options: Arc<LogOptions>,
+}
+
+impl Reader {
+    async fn run(self, sender: Sender) {
+        let mut touched = self.access.state.touched();
+        let mut begun: BTreeSet<String> = BTreeSet::new();
+        let mut reading = JoinSet::new();
+        let mut first = true;
+        loop {
+            let all = self.ready_to_read();
+            for replica in all
+                .into_iter()
+                .filter(|r| !begun.contains(&r.uid))
+                .collect::<Vec<_>>()
+            {
+                if reading.len() >= REPLICAS_MAX {
+                    break;
+                }
+                begun.insert(replica.uid.clone());
+                // Whoever comes later is wanted from the beginning.
+                let tail = if first { self.options.tail_lines } else { None };
+                reading.spawn(ReplicaReader::new(self.clone(), replica, tail).run(sender.clone()));
+            }
+            let waiting = reading.len() >= REPLICAS_MAX;
+            first = first && waiting;
+            let over = self.access.is_over(&self.namespace);
+            if reading.is_empty() && (over || !self.options.follow) {
+                return;
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                _ = reading.join_next(), if !reading.is_empty() => {}
+                () = touch(&mut touched, &self.namespace), if self.options.follow => {}
+            }
+        }
+    }
+
+    /// Replicas that have logs.
+    fn ready_to_read(&self) -> Vec<Replica> {
+        let view = self.access.state.lease_in(&self.namespace);
+        let all = replicas(&view, &self.options.services);
+        let begun = |replica: &Replica| {
+            let pod = view.pods.get(&replica.name);
+            pod.is_some_and(|pod| has_begun(pod, replica.container.as_deref()))
+        };
+        all.into_iter().filter(begun).collect()
+    }
+}
+
+/// Why a stream of a replica ended.
+enum End {
+    /// In order.
+    Eof,
+    /// The reader is gone.
+    Dropped,
+    /// The connection broke, or fell silent.
+    Cut,
+}
+
+/// One reader of the logs of one replica.
+struct ReplicaReader {
+    reader: Reader,
+    replica: Replica,
+    tail: Option<u64>,
+    lines: Lines,
+    back_off: ExponentialBackoff,
+}
+
+fn back_off() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(WAIT_MAX)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+impl ReplicaReader {
+    fn new(reader: Reader, replica: Replica, tail: Option<u64>) -> Self {
+        Self {
+            reader,
+            replica,
+            tail,
+            lines: Lines::new(LINE_MAX),
+            back_off: back_off(),
+        }
+    }
+
+    async fn run(mut self, sender: Sender) {
+        let access = self.reader.access.clone();
+        let pods: Api<Pod> = Api::namespaced(access.client.clone(), &self.reader.namespace);
+        let follow = self.reader.options.follow;
+        let patience = if follow { PATIENCE } else { access.call_timeout };
+        let mut touched = access.state.touched();
+        let mut worked = Instant::now();
+        loop {
+            // What the caches say of the replica before the call: an end after that is the end.
+            let ended = !self.runs();
+            let wait = match self.open(&pods, access.call_timeout).await {
+                Ok(stream) => {
+                    worked = Instant::now();
+                    match self.read(stream, &sender).await {
+                        End::Dropped => return,
+                        End::Eof if !follow || (ended && !self.may_run()) => return,
+                        End::Eof => None,
+                        End::Cut => Some(Duration::ZERO),
+                    }
+                }
+                Err(kube::Error::Api(status)) if status.code == 404 => return,
+                // The container has not begun, or its log is gone.
+                Err(kube::Error::Api(status)) if status.code == 400 => {
+                    if !follow || !self.may_run() {
+                        return;
+                    }
+                    None
+                }
+                Err(error) => {
+                    if worked.elapsed() >= patience {
+                        let _ = sender.send(Err(from_kube(LOGS, error))).await;
+                        return;
+                    }
+                    let asked = match &error {
+                        kube::Error::Api(status) => asked_to_wait(status),
+                        _ => None,
+                    };
+                    Some(asked.unwrap_or_default())
+                }
+            };
+            self.lines.cut();
+            let least = self.back_off.next().unwrap_or(WAIT_MAX);
+            sleep(least.max(wait.unwrap_or_default())).await;
+            // Without anything to read, nothing changes until the replica does.
+            if wait.is_none() && !self.runs() && self.may_run() {
+                let _ = timeout(SILENCE, touch(&mut touched, &self.reader.namespace)).await;
+            }
+        }
+    }
+
+    async fn open(&self, pods: &Api<Pod>, limit: Duration) -> kube::Result<impl AsyncBufRead + Send + use<>> {
+        let since = self.lines.since();
+        let tail = self.tail.filter(|_| since.is_none());
+        let params = LogParams {
+            container: self.replica.container.clone(),
+            follow: self.reader.options.follow,
+            since_time: since,
+            tail_lines: tail.map(|n| i64::try_from(n).unwrap_or(i64::MAX)),
+            timestamps: true,
+            ..LogParams::default()
+        };
+        match timeout(limit, pods.log_stream(&self.replica.name, &params)).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn read(&mut self, stream: impl AsyncBufRead, sender: &Sender) -> End {
+        let mut stream = pin!(stream);
+        loop {
+            let mut lines = Vec::new();
+            let end = match timeout(SILENCE, stream.fill_buf()).await {
+                Err(_) | Ok(Err(_)) => Some(End::Cut),
+                Ok(Ok([])) => {
+                    self.lines.end(&mut lines);
+                    Some(End::Eof)
+                }
+                Ok(Ok(bytes)) => {
+                    self.lines.push(bytes, &mut lines);
+                    let read = bytes.len();
+                    stream.as_mut().consume(read);
+                    None
+                }
+            };
+            if !lines.is_empty() {
+                self.back_off = back_off();
+                let name = &self.replica.name;
+                let line = |message| LogLine {
+                    name: name.clone(),
+                    message,
+                };
+                let batch = lines.into_iter().map(line).collect();
+                if sender.send(Ok(batch)).await.is_err() {
+                    return End::Dropped;
+                }
+            }
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    fn pod(&self) -> Option<Arc<Pod>> {
+        let view = self.reader.access.state.lease_in(&self.reader.namespace);
+        let pod = view.pods.get(&self.replica.name)?;
+        (pod.metadata.uid.as_ref() == Some(&self.replica.uid)).then(|| Arc::clone(pod))
+    }
+
+    /// The container runs now.
+    fn runs(&self) -> bool {
+        let container = self.replica.container.as_deref();
+        self.pod().is_some_and(|pod| is_running(&pod, container))
+    }
+
+    /// The container may begin again.
+    fn may_run(&self) -> bool {
+        let going = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+        self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.known()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The objects of one watch into its cache and into the index of leases.
+
+use super::follow::Sink;
+use super::{Shared, Watched};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// One cache and its part of the index.
+pub(super) struct Cache<K: Watched> {
+    writer: Writer<K>,
+    store: Store<K>,
+    shared: Arc<Shared>,
+    /// Objects of the list under way that make no sense, and why.
+    unreadable: Vec<(ObjectMeta, String)>,
+}
+
+impl<K: Watched> Cache<K> {
+    pub(super) fn new(shared: Arc<Shared>) -> (Self, Store<K>) {
+        let writer = Writer::default();
+        let store = writer.as_reader();
+        let cache = Self {
+            writer,
+            store: store.clone(),
+            shared,
+            unreadable: Vec::new(),
+        };
+        (cache, store)
+    }
+
+    /// What there was under the name of an object that cannot be read counts no more.
+    fn forget(&mut self, meta: &ObjectMeta) {
+        let mut key = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
+        key.namespace.clone_from(&meta.namespace);
+        if let Some(before) = self.store.get(&key) {
+            self.writer.apply_watcher_event(&Event::Delete((*before).clone()));
+        }
+    }
+}
+
+impl<K: Watched> Sink<K> for Cache<K> {
+    fn begin(&mut self) {
+        self.unreadable.clear();
+        self.writer.apply_watcher_event(&Event::Init);
+    }
+
+    fn page(&mut self, objects: Vec<DeserializeGuard<K>>) {
+        for DeserializeGuard(object) in objects {
+            match object {
+                Ok(mut object) => {
+                    object.trim();
+                    self.writer.apply_watcher_event(&Event::InitApply(object));
+                }
+                Err(invalid) => {
+                    warn_unreadable::<K>(&invalid.metadata, &invalid.error);
+                    self.unreadable.push((invalid.metadata, invalid.error));
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, asked: Instant) {
+        self.writer.apply_watcher_event(&Event::InitDone);
+        let unreadable = std::mem::take(&mut self.unreadable);
+        self.shared.replaced(&self.store.state(), &unreadable, asked);
+    }
+
+    fn applied(&mut self, object: DeserializeGuard<K>) {
+        match object.0 {
+            Ok(mut object) => {
+                object.trim();
+                let key = ObjectRef::from_obj(&object);
+                self.writer.apply_watcher_event(&Event::Apply(object));
+                if let Some(object) = self.store.get(&key) {
+                    self.shared.applied(&object);
+                }
+            }
+            Err(invalid) => {
+                warn_unreadable::<K>(&invalid.metadata, &invalid.error);
+                self.forget(&invalid.metadata);
+                self.shared.unreadable::<K>(&invalid.metadata, &invalid.error);
+            }
+        }
+    }
+
+    fn deleted(&mut self, object: DeserializeGuard<K>) {
+        match object.0 {
+            Ok(object) => {
+                self.shared.deleted::<K>(object.meta());
+                self.writer.apply_watcher_event(&Event::Delete(object));
+            }
+            Err(invalid) => {
+                self.forget(&invalid.metadata);
+                self.shared.deleted::<K>(&invalid.metadata);
+            }
+        }
+    }
+}
+
+fn warn_unreadable<K: Watched>(meta: &ObjectMeta, why: &str) {
+    let (kind, name) = (K::KIND, meta.name.as_deref().unwrap_or_default());
+    tracing::warn!(%kind, name, why, "an object cannot be read");
+}

@@ -1,0 +1,259 @@
+//! What happened in the namespaces of leases. The API server forgets events after an hour; this remembers them
+//! for as long as it is told, within bounds.
+
+use super::Shared;
+use super::follow::Sink;
+use super::status::pod_service;
+use super::view::LeaseView;
+use akash_provider_core::cluster::{EventObject, LeaseEvent};
+use akash_provider_core::types::time::BlockTime;
+use k8s_openapi::api::events::v1::Event;
+use kube::core::DeserializeGuard;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Most events remembered of one lease.
+const EVENTS_MAX: usize = 200;
+/// Longest text of one event, in bytes.
+const NOTE_MAX: usize = 1024;
+/// So many new events until those of leases that are gone are dropped.
+const SWEEP_EVERY: u64 = 256;
+/// Length of the name of a lease's namespace.
+const NAME_LENGTH: usize = 45;
+
+/// An event as it is remembered; what a daemon may keep over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// Number of the record; later records have higher ones.
+    pub number: u64,
+    /// Identity of the event; a repeated one keeps it.
+    pub uid: String,
+    /// Its version; the same version twice is the same.
+    pub version: String,
+    /// The event.
+    pub event: LeaseEvent,
+}
+
+#[derive(Debug, Default)]
+struct Rings {
+    by_namespace: HashMap<String, VecDeque<Recorded>>,
+    last: u64,
+}
+
+/// What happened in the namespaces of leases.
+#[derive(Debug)]
+pub struct History {
+    keep: Duration,
+    shared: Weak<Shared>,
+    rings: Mutex<Rings>,
+    newest: watch::Sender<u64>,
+}
+
+impl History {
+    pub(super) fn new(keep: Duration, shared: Weak<Shared>) -> Self {
+        Self {
+            keep,
+            shared,
+            rings: Mutex::default(),
+            newest: watch::Sender::new(0),
+        }
+    }
+
+    /// Events of a lease's namespace after record `after` (0 for all), oldest first.
+    #[must_use]
+    pub fn after(&self, namespace: &str, after: u64) -> Vec<Recorded> {
+        let oldest = now().saturating_sub(millis(self.keep));
+        let rings = self.rings();
+        let ring = rings.by_namespace.get(namespace).into_iter().flatten();
+        ring.filter(|r| r.number > after && (r.event.time.0 >= oldest || r.event.time.0 == 0))
+            .cloned()
+            .collect()
+    }
+
+    /// Number of the newest record, as it grows. A daemon that keeps events waits for it and asks
+    /// [`History::after`].
+    #[must_use]
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// Gives back what was kept over a restart; what is known already stays as it is.
+    pub fn restore(&self, namespace: &str, kept: Vec<(String, String, LeaseEvent)>) {
+        for (uid, version, event) in kept {
+            self.record(namespace, uid, version, event, false);
+        }
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Rings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers an event; with `newer` it takes the place of one of the same identity.
+    fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
+        let number = {
+            let mut rings = self.rings();
+            let number = rings.last + 1;
+            let ring = rings.by_namespace.entry(namespace.to_owned()).or_default();
+            if let Some(at) = ring.iter().position(|r| r.uid == uid) {
+                let same = ring
+                    .get(at)
+                    .is_some_and(|r| r.version == version || r.event == event);
+                if same || !newer {
+                    return;
+                }
+                ring.remove(at);
+            }
+            let record = Recorded {
+                number,
+                uid,
+                version,
+                event,
+            };
+            ring.push_back(record);
+            // Lists come in no order of time; a record keeps its place among its like.
+            while ring.len() > EVENTS_MAX {
+                let oldest = ring
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(_, r)| (r.event.time, r.number));
+                let Some((oldest, _)) = oldest else { break };
+                ring.remove(oldest);
+            }
+            rings.last = number;
+            number
+        };
+        self.newest.send_replace(number);
+        if number.is_multiple_of(SWEEP_EVERY) {
+            self.sweep();
+        }
+    }
+
+    /// Drops what belongs to no lease any more.
+    fn sweep(&self) {
+        let Some(shared) = self.shared.upgrade().filter(|s| s.known()) else {
+            return;
+        };
+        let mut rings = self.rings();
+        let index = shared.index();
+        rings
+            .by_namespace
+            .retain(|namespace, _| index.leases.contains_key(namespace));
+    }
+
+    fn take(&self, event: Event) {
+        let Some(namespace) = event.metadata.namespace.clone().filter(|n| is_lease_namespace(n)) else {
+            return;
+        };
+        let uid = event.metadata.uid.clone().unwrap_or_default();
+        let version = event.metadata.resource_version.clone().unwrap_or_default();
+        let mut event = lease_event(event);
+        if let Some(shared) = self.shared.upgrade() {
+            let index = shared.index();
+            if let Some(entry) = index.leases.get(&namespace) {
+                event.service = service_of(&event.object, &entry.view).unwrap_or_default();
+            }
+        }
+        self.record(&namespace, uid, version, event, true);
+    }
+}
+
+/// Events of a watch into the history. The server's forgetting does not matter here.
+pub(super) struct Recorder(pub(super) Arc<History>);
+
+impl Sink<Event> for Recorder {
+    fn begin(&mut self) {}
+
+    fn page(&mut self, events: Vec<DeserializeGuard<Event>>) {
+        for event in events {
+            self.applied(event);
+        }
+    }
+
+    fn complete(&mut self, _: Instant) {}
+
+    fn applied(&mut self, event: DeserializeGuard<Event>) {
+        match event.0 {
+            Ok(event) => self.0.take(event),
+            Err(invalid) => tracing::debug!(error = invalid.error, "an event cannot be read"),
+        }
+    }
+
+    fn deleted(&mut self, _: DeserializeGuard<Event>) {}
+}
+
+/// True for a name that a lease's namespace could have; the events of all others are not kept.
+fn is_lease_namespace(name: &str) -> bool {
+    let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'v').contains(&b);
+    name.len() == NAME_LENGTH && name.bytes().all(digit)
+}
+
+/// The event as the port has it, without its service.
+fn lease_event(event: Event) -> LeaseEvent {
+    let series = event.series.as_ref().map(|s| s.last_observed_time.0);
+    let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);
+    let first = event.event_time.as_ref().map(|t| t.0);
+    let made = event.metadata.creation_timestamp.as_ref().map(|t| t.0);
+    let time = series.or(last).or(first).or(made);
+    let regarding = event.regarding.unwrap_or_default();
+    let source = event.deprecated_source.unwrap_or_default();
+    let controller = event
+        .reporting_controller
+        .filter(|c| !c.is_empty())
+        .or(source.component);
+    let instance = event.reporting_instance.filter(|i| !i.is_empty()).or(source.host);
+    LeaseEvent {
+        time: BlockTime(time.map_or(0, k8s_openapi::jiff::Timestamp::as_millisecond)),
+        service: String::new(),
+        severity: event.type_.unwrap_or_default(),
+        reason: event.reason.unwrap_or_default(),
+        message: cut(event.note.unwrap_or_default()),
+        object: EventObject {
+            kind: regarding.kind.unwrap_or_default(),
+            namespace: regarding.namespace.unwrap_or_default(),
+            name: regarding.name.unwrap_or_default(),
+        },
+        reporting_controller: controller.unwrap_or_default(),
+        reporting_instance: instance.unwrap_or_default(),
+    }
+}
+
+fn cut(mut note: String) -> String {
+    if note.len() > NOTE_MAX {
+        let mut end = NOTE_MAX;
+        while !note.is_char_boundary(end) {
+            end -= 1;
+        }
+        note.truncate(end);
+    }
+    note
+}
+
+/// The service an event is about: by the pod's label, else by the name, which begins with the service's
+/// (`web-7c9f-x2x`, `web-np`, `web-data-web-0`). `None` where it is about the lease.
+#[must_use]
+pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
+    if object.kind == "Pod"
+        && let Some(service) = view.pods.get(&object.name).and_then(|pod| pod_service(pod))
+    {
+        return Some(service.to_owned());
+    }
+    let recorded = view.wanted().unwrap_or_default().iter().map(|s| &s.name);
+    let running = view.deployments.keys().chain(view.stateful_sets.keys());
+    let fits = |service: &&String| {
+        let rest = object.name.strip_prefix(service.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let longest = recorded.chain(running).filter(fits).max_by_key(|s| s.len());
+    longest.cloned()
+}
+
+fn now() -> i64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
