@@ -4,11 +4,16 @@
 //! Deployment ─ objects ─► Kubernetes objects ─ apply ─► API server ─ watches ─► state ─► health, status
 //! ```
 
+pub mod adopt;
+pub mod apply;
+pub mod cluster;
 pub mod access;
 pub mod crd;
 pub mod error;
+mod hostnames;
 pub mod inventory;
 pub mod labels;
+mod leased_ips;
 pub mod objects;
 pub mod settings;
 pub mod state;
