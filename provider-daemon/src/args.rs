@@ -1,10 +1,12 @@
 //! The command line.
 
 pub mod cluster;
+pub mod kubernetes;
 pub mod pricing;
 pub mod values;
 
 pub use cluster::ClusterArgs;
+pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -80,12 +82,18 @@ pub struct DevArgs {
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Remove from the cluster what the embedded chain of this id left there, and stop.
+    #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
+    pub remove_leftovers_of: Option<String>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// A real cluster.
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
     /// The prices.
     #[command(flatten)]
     pub pricing: PricingArgs,
@@ -137,6 +145,9 @@ pub struct ExplainArgs {
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Remove from the cluster what the embedded chain of this id left there, and stop.
+    #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
+    pub remove_leftovers_of: Option<String>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

@@ -2,6 +2,7 @@
 //! real provider between them.
 
 pub mod backend;
+pub mod kubernetes;
 pub mod load;
 pub mod names;
 pub mod output;
@@ -10,6 +11,7 @@ pub mod tenant;
 pub mod world;
 
 pub use backend::Backend;
+pub use kubernetes::Kubernetes;
 pub use output::Printer;
 pub use state::StateFile;
 pub use tenant::{Outcome, Tenant};

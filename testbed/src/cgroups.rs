@@ -15,7 +15,7 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and those in it; nothing lives in them by then.
+/// Removes the group and those in it, and ends what still lives in them: containers survive their shims.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;
@@ -56,8 +56,20 @@ fn prune(group: &Path) -> Result<()> {
     crate::command::until(
         "the control group is empty",
         std::time::Duration::from_secs(10),
-        || gone(group, |path| std::fs::remove_dir(path)).map_err(|error| error.to_string()),
+        || {
+            end_members(group);
+            gone(group, |path| std::fs::remove_dir(path)).map_err(|error| error.to_string())
+        },
     )
+}
+
+/// Kills whatever is in a group of ours; who has ended meanwhile needs nothing more.
+fn end_members(group: &Path) {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let pids = members.lines().filter_map(|line| line.parse::<i32>().ok());
+    for pid in pids.filter(|pid| *pid > 1) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
 }
 
 #[cfg(test)]

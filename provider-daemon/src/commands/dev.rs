@@ -2,6 +2,7 @@
 
 use super::{explain, read_sdl};
 use crate::args::{DevArgs, Output};
+use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::Orders;
 use crate::dev::{Outcome, Printer, Tenant, World, names};
 use akash_provider_core::sdl::{self, Sdl};
@@ -57,6 +58,14 @@ fn name_of(path: &Path) -> String {
 
 async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCode> {
     let printer = Arc::new(Printer::new(args.output));
+    if let (Some(chain), Some(kubeconfig)) = (&args.remove_leftovers_of, &args.kubernetes.kubeconfig) {
+        let removed = remove_leftovers(kubeconfig, &args.kubernetes, chain).await?;
+        for line in &removed {
+            printer.note(&format!("removed {line}"));
+        }
+        printer.note(&format!("{} object(s) of {chain} removed", removed.len()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let world = World::start(args, &sdls, &printer, shutdown.clone(), abort).await?;
@@ -66,7 +75,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         printer.note(&format!(
             "provider {} on chain `{}`, a block every {block}",
             names::provider()?,
-            names::CHAIN_ID
+            world.chain.market(|m| m.chain_id().to_owned())
         ));
         printer.note("Ctrl-C stops it: once drains, twice aborts.\n");
     }

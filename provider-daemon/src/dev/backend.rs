@@ -1,5 +1,6 @@
 //! Where the provider of the embedded market runs its leases.
 
+use super::Kubernetes;
 use crate::args::ClusterArgs;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
 use akash_provider_core::inventory::memory::MemoryInventorySource;
@@ -11,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Backend {
     /// Nothing really runs.
     Memory(InMemory),
+    /// Pods run.
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// A cluster in memory.
@@ -47,6 +50,7 @@ impl Backend {
     pub fn cluster(&self) -> Arc<dyn Cluster> {
         match self {
             Self::Memory(memory) => Arc::new(memory.cluster.clone()),
+            Self::Kubernetes(kubernetes) => kubernetes.cluster.clone(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Backend {
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
         match self {
             Self::Memory(memory) => memory.source.clone(),
+            Self::Kubernetes(kubernetes) => kubernetes.inventory.clone(),
         }
     }
 
@@ -65,6 +70,8 @@ impl Backend {
                 memory.cluster.tick();
                 memory.tell_capacity().await;
             }
+            // The real thing has a clock of its own.
+            Self::Kubernetes(_) => {}
         }
     }
 
@@ -75,6 +82,7 @@ impl Backend {
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Memory(memory) => Ok(memory.leftovers()),
+            Self::Kubernetes(kubernetes) => kubernetes.leftovers().await,
         }
     }
 }

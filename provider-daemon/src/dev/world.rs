@@ -1,7 +1,7 @@
 //! The embedded market with the provider in it.
 
-use super::{Backend, Printer, StateFile, names};
-use crate::args::DevArgs;
+use super::{Backend, Kubernetes, Printer, StateFile, names};
+use crate::args::{ClusterArgs, DevArgs};
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::chain::MemoryChain;
@@ -70,13 +70,14 @@ impl World {
         let mut config = config(args, sdls)?;
         let chain = match state.as_ref().and_then(StateFile::market) {
             Some(market) => MemoryChain::with_market(market),
-            None => market(&config, &attributes, &audits)?,
+            None => market(&mut config, args, &attributes, &audits)?,
         };
+        config.chain_id = chain.market(|m| m.chain_id().to_owned());
         if let Some(state) = &state {
             config.breaker_tripped = state.breaker_tripped();
             state.follow(&chain);
         }
-        let backend = Arc::new(Backend::in_memory(&hardware).await);
+        let backend = Arc::new(backend(args, &hardware, &config).await?);
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
         let (provider, handle) = Provider::builder()
@@ -172,7 +173,12 @@ impl World {
 fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     let mut config = Config::new(names::provider()?, names::CHAIN_ID);
     config.external_ports = args.cluster.cluster_node_port_quantity;
-    config.leased_ips = args.cluster.leased_ips > 0;
+    let kubernetes = &args.kubernetes;
+    // Addresses are handed out by the operators of a real cluster, and none runs here.
+    config.leased_ips = args.cluster.leased_ips > 0 && kubernetes.kubeconfig.is_none();
+    config.overcommit_cpu_percent = kubernetes.overcommit_pct_cpu;
+    config.overcommit_memory_percent = kubernetes.overcommit_pct_mem;
+    config.overcommit_storage_percent = kubernetes.overcommit_pct_storage;
     config.average_block_time = args.block_time;
     let domain = &args.deployment_ingress_domain;
     config.static_hosts_domain = (!domain.is_empty()).then(|| domain.clone());
@@ -195,8 +201,18 @@ pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) 
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
+async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> anyhow::Result<Backend> {
+    let Some(kubeconfig) = &args.kubernetes.kubeconfig else {
+        return Ok(Backend::in_memory(hardware).await);
+    };
+    let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
+    let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id).await?;
+    Ok(Backend::Kubernetes(Box::new(kubernetes)))
+}
+
 fn market(
-    config: &Config,
+    config: &mut Config,
+    args: &DevArgs,
     attributes: &[Attribute],
     audits: &[AuditedAttributes],
 ) -> anyhow::Result<MemoryChain> {
@@ -204,7 +220,11 @@ fn market(
         .duration_since(UNIX_EPOCH)
         .context("the clock is before 1970")?;
     let genesis = BlockTime(i64::try_from(since.as_millis())?);
-    let chain = MemoryChain::new(MarketConfig::new(names::CHAIN_ID, genesis));
+    if args.kubernetes.kubeconfig.is_some() {
+        // What is on the cluster tells by this who made it.
+        config.chain_id = format!("{}-{}", names::CHAIN_ID, genesis.0);
+    }
+    let chain = MemoryChain::new(MarketConfig::new(config.chain_id.clone(), genesis));
     let record = akash_provider_core::types::Provider {
         owner: config.provider.clone(),
         host_uri: "https://localhost:8443".to_owned(),

@@ -1,0 +1,185 @@
+//! Leases of the embedded market on a real cluster.
+
+use crate::args::KubernetesArgs;
+use akash_provider_core::types::Address;
+use akash_provider_k8s::adopt::{Foreign, foreign_leases};
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use akash_provider_k8s::inventory::{KubeInventory, Options};
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, Resource, ResourceExt};
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Names of what stands in the way that are listed before the rest is only counted.
+const NAMED: usize = 5;
+
+/// A real cluster.
+#[derive(Debug)]
+pub struct Kubernetes {
+    client: Quiet,
+    pub(super) cluster: Arc<KubeCluster>,
+    pub(super) inventory: Arc<KubeInventory>,
+    chain_id: String,
+    args: KubernetesArgs,
+}
+
+/// A client that prints as nothing.
+struct Quiet(Client);
+
+impl Debug for Quiet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Kubernetes {
+    /// Connects. Nothing is written.
+    ///
+    /// # Errors
+    /// The kubeconfig is wrong, the cluster does not answer, or it has leases that another chain made.
+    pub async fn connect(
+        kubeconfig: &Path,
+        args: &KubernetesArgs,
+        provider: Address,
+        chain_id: &str,
+    ) -> anyhow::Result<Self> {
+        let client = client(kubeconfig).await?;
+        let settings = args.settings(provider, chain_id);
+        refuse_foreign(&client, chain_id, args).await?;
+        let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
+        let inventory = Arc::new(KubeInventory::start(&client, &settings, &Options::default()));
+        Ok(Self {
+            client: Quiet(client),
+            cluster,
+            inventory,
+            chain_id: chain_id.to_owned(),
+            args: args.clone(),
+        })
+    }
+
+    /// Namespaces and records of this chain that are still there, one line each.
+    pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
+        let client = &self.client.0;
+        let mut left = Vec::new();
+        let namespaces: Vec<Namespace> = made_by(&Api::all(client.clone()), &self.chain_id).await?;
+        left.extend(namespaces.iter().map(|n| format!("namespace {}", n.name_any())));
+        let ns = &self.args.k8s_manifest_ns;
+        let records: Vec<Manifest> = made_by(&Api::namespaced(client.clone(), ns), &self.chain_id).await?;
+        left.extend(records.iter().map(|m| format!("Manifest {}", m.name_any())));
+        let hosts: Vec<ProviderHost> = made_by(&Api::namespaced(client.clone(), ns), &self.chain_id).await?;
+        left.extend(hosts.iter().map(|h| format!("ProviderHost {}", h.name_any())));
+        let ips: Vec<ProviderLeasedIP> =
+            made_by(&Api::namespaced(client.clone(), ns), &self.chain_id).await?;
+        left.extend(ips.iter().map(|ip| format!("ProviderLeasedIP {}", ip.name_any())));
+        Ok(left)
+    }
+}
+
+/// A client for a kubeconfig file.
+async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let file = || format!("kubeconfig {}", kubeconfig.display());
+    let read = Kubeconfig::read_from(kubeconfig).with_context(file)?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    Client::try_from(config.with_context(file)?).with_context(file)
+}
+
+/// The embedded chain must not touch a cluster on which leases of another chain live.
+async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
+    let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
+    let found = found.await.context("looking for leases of other chains")?;
+    if let Some(refusal) = refusal(&found) {
+        bail!("{refusal}");
+    }
+    Ok(())
+}
+
+fn refusal(found: &[Foreign]) -> Option<String> {
+    if found.is_empty() {
+        return None;
+    }
+    let named: Vec<_> = found.iter().take(NAMED).map(|f| format!("  {f}")).collect();
+    let rest = found.len().saturating_sub(NAMED);
+    let more = if rest > 0 {
+        format!("\n  and {rest} more")
+    } else {
+        String::new()
+    };
+    let mut chains: Vec<_> = found.iter().filter_map(|f| f.chain_id.as_deref()).collect();
+    chains.retain(|chain| is_embedded(chain));
+    chains.dedup();
+    let mend = match chains.first() {
+        Some(chain) => format!(
+            "Some are what an earlier `dev` left behind: go on with its --state file, or remove them with \
+             --remove-leftovers-of {chain}."
+        ),
+        None => "Use a cluster without leases.".to_owned(),
+    };
+    Some(format!(
+        "the cluster has leases that this embedded chain did not make; nothing was touched:\n{}{more}\n{mend}",
+        named.join("\n")
+    ))
+}
+
+/// True for the id of an embedded chain.
+fn is_embedded(chain: &str) -> bool {
+    chain.starts_with("dev-")
+}
+
+/// Removes what an embedded chain left on a cluster, and nothing else; what was removed, one line each.
+///
+/// # Errors
+/// The id is not that of an embedded chain, or the cluster does not answer.
+pub async fn remove_leftovers(
+    kubeconfig: &Path,
+    args: &KubernetesArgs,
+    chain_id: &str,
+) -> anyhow::Result<Vec<String>> {
+    if !is_embedded(chain_id) {
+        bail!("`{chain_id}` is not the id of an embedded chain; those begin with `dev-`");
+    }
+    let client = client(kubeconfig).await?;
+    let ns = &args.k8s_manifest_ns;
+    let mut removed = remove::<Namespace>(Api::all(client.clone()), chain_id).await?;
+    removed.extend(remove::<ProviderHost>(Api::namespaced(client.clone(), ns), chain_id).await?);
+    removed.extend(remove::<ProviderLeasedIP>(Api::namespaced(client.clone(), ns), chain_id).await?);
+    removed.extend(remove::<Manifest>(Api::namespaced(client, ns), chain_id).await?);
+    Ok(removed)
+}
+
+async fn remove<K>(api: Api<K>, chain_id: &str) -> anyhow::Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + serde::de::DeserializeOwned,
+{
+    let mut removed = Vec::new();
+    for object in made_by(&api, chain_id).await? {
+        let name = object.name_any();
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => removed.push(format!("{} {name}", K::kind(&()))),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error).with_context(|| format!("deleting {name}")),
+        }
+    }
+    Ok(removed)
+}
+
+/// Objects with the network's label that name a chain.
+async fn made_by<K>(api: &Api<K>, chain_id: &str) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + serde::de::DeserializeOwned,
+{
+    let params = ListParams::default().labels(akash_provider_k8s::labels::SELECTOR);
+    let listed = api
+        .list(&params)
+        .await
+        .with_context(|| format!("listing {}", K::plural(&())))?;
+    let ours = |object: &K| {
+        let chain = object.annotations().get(akash_provider_k8s::labels::CHAIN_ID);
+        chain.is_some_and(|chain| chain == chain_id)
+    };
+    Ok(listed.items.into_iter().filter(ours).collect())
+}
