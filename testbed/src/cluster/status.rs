@@ -132,9 +132,16 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
         State::Paused => Health::Paused,
         State::Runs => match probe(layout, component).limit(ANSWERS_WITHIN).stdout() {
             Ok(_) => Health::Healthy,
-            Err(error) => Health::Unhealthy(error.to_string()),
+            Err(error) => Health::Unhealthy(in_short(&error.to_string())),
         },
     }
+}
+
+/// What went wrong stands behind the command line; an API server goes on to list all that is well.
+fn in_short(error: &str) -> String {
+    let (_, reason) = error.split_once("` ").unwrap_or(("", error));
+    // A line on a screen.
+    reason.chars().take(200).collect()
 }
 
 /// The program that ends well when the component is well.
@@ -194,6 +201,15 @@ mod tests {
         for health in [Health::Gone, Health::Paused, Health::Unhealthy("no".to_owned())] {
             assert!(!status(&[Health::Healthy, health]).is_healthy());
         }
+    }
+
+    #[test]
+    fn a_reason_is_short_and_without_the_command() {
+        assert_eq!(
+            in_short("`kubectl get` ended with 1: no route"),
+            "ended with 1: no route"
+        );
+        assert_eq!(in_short(&"x".repeat(1000)).len(), 200);
     }
 
     #[test]
