@@ -15,8 +15,10 @@ mod node;
 mod pod;
 mod quantity;
 mod requests;
+mod source;
 mod storage;
 mod tally;
+mod watch;
 
 pub use facts::{Change, Fact, Key, Kind};
 pub use gpu::Vendor;
@@ -24,5 +26,6 @@ pub use lease::LeaseFacts;
 pub use node::NodeFacts;
 pub use pod::PodFacts;
 pub use requests::{Requests, pod_requests};
+pub use source::{KubeInventory, Options};
 pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
 pub use tally::{Snapshot, Tally};

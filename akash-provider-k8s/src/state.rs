@@ -7,7 +7,7 @@
 
 mod cache;
 mod changes;
-mod follow;
+pub(crate) mod follow;
 mod health;
 mod history;
 mod index;
@@ -471,17 +471,20 @@ impl Starter<'_> {
         store
     }
 
-    fn follow<K, S>(&mut self, kind: Kind, labels: &'static str, api: Api<DeserializeGuard<K>>, sink: S)
+    fn follow<T, S>(&mut self, kind: Kind, labels: &'static str, api: Api<T>, sink: S)
     where
-        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-        S: Sink<K> + 'static,
+        T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        S: Sink<T> + 'static,
     {
         let follower = Follower {
-            kind,
             api,
             labels,
+            fields: "",
             sink,
-            board: Arc::clone(&self.shared.board),
+            report: watches::Place {
+                kind,
+                board: Arc::clone(&self.shared.board),
+            },
             pace: self.shared.pace,
             silent_since: None,
         };

@@ -42,7 +42,7 @@ impl<K: Watched> Cache<K> {
     }
 }
 
-impl<K: Watched> Sink<K> for Cache<K> {
+impl<K: Watched> Sink<DeserializeGuard<K>> for Cache<K> {
     fn begin(&mut self) {
         self.unreadable.clear();
         self.writer.apply_watcher_event(&Event::Init);

@@ -3,18 +3,16 @@
 //! The library's own loop begins a watch that ends at once again without a pause, starts its back-off anew
 //! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
 
+use super::Pace;
 use super::pace::asked_to_wait;
-use super::watches::Board;
-use super::{Kind, Pace};
 use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::{DeserializeGuard, ObjectList, Status};
+use kube::core::{ObjectList, Status};
 use kube::runtime::utils::Backoff;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -58,43 +56,69 @@ impl End {
 }
 
 /// Where the objects of one watch go.
-pub(super) trait Sink<K>: Send {
+pub(crate) trait Sink<T>: Send {
     /// A list begins.
     fn begin(&mut self);
 
     /// A part of a list.
-    fn page(&mut self, objects: Vec<DeserializeGuard<K>>);
+    fn page(&mut self, objects: Vec<T>);
 
     /// The list is complete; it was asked for at `asked`.
     fn complete(&mut self, asked: Instant);
 
     /// An object is new or changed.
-    fn applied(&mut self, object: DeserializeGuard<K>);
+    fn applied(&mut self, object: T);
 
     /// An object is gone.
-    fn deleted(&mut self, object: DeserializeGuard<K>);
+    fn deleted(&mut self, object: T);
+}
+
+/// Who is told how a watch fares.
+pub(crate) trait Report: Send {
+    /// What is watched, for people.
+    fn name(&self) -> &'static str;
+
+    /// Everything was listed.
+    fn listed(&self);
+
+    /// A watch begins.
+    fn starts(&self);
+
+    /// The watch stands.
+    fn works(&self);
+
+    /// The version was too old; everything is listed again.
+    fn expired(&self);
+
+    /// The cluster has no such kind.
+    fn absent(&self, error: String);
+
+    /// It does not work, and that since `since` at the latest.
+    fn failed(&self, error: String, since: Instant);
 }
 
 /// One watch.
-pub(super) struct Follower<K, S> {
-    pub(super) kind: Kind,
-    pub(super) api: Api<DeserializeGuard<K>>,
+pub(crate) struct Follower<T, S, R> {
+    pub(crate) api: Api<T>,
     /// Selector of labels; empty for all.
-    pub(super) labels: &'static str,
-    pub(super) sink: S,
-    pub(super) board: Arc<Board>,
-    pub(super) pace: Pace,
+    pub(crate) labels: &'static str,
+    /// Selector of fields; empty for all.
+    pub(crate) fields: &'static str,
+    pub(crate) sink: S,
+    pub(crate) report: R,
+    pub(crate) pace: Pace,
     /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
-    pub(super) silent_since: Option<Instant>,
+    pub(crate) silent_since: Option<Instant>,
 }
 
-impl<K, S> Follower<K, S>
+impl<T, S, R> Follower<T, S, R>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    S: Sink<K>,
+    T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    S: Sink<T>,
+    R: Report,
 {
     /// Never ends by itself.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let pace = self.pace;
         let mut back_off = pace.back_off();
         loop {
@@ -119,7 +143,7 @@ where
             let expired = matches!(end, End::Expired);
             let failed = !matches!(end, End::Closed);
             if let End::Silent(since) = end {
-                tracing::warn!(kind = %self.kind, "a watch fell silent");
+                tracing::warn!(kind = self.report.name(), "a watch fell silent");
                 self.silent_since.get_or_insert(since);
                 continue;
             }
@@ -143,30 +167,28 @@ where
 
     /// Says what went wrong and waits.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
-        let (kind, board, pace) = (self.kind, &self.board, &self.pace);
+        let (report, pace) = (&self.report, &self.pace);
+        let kind = report.name();
         let now = Instant::now();
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
         match end {
             End::Absent(error) => {
-                tracing::warn!(%kind, error, "the cluster has no such kind; waiting for it");
-                board.absent(kind, error);
+                tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
+                report.absent(error);
                 least = pace.wait_absent;
             }
             End::Failed(error, asked) => {
-                tracing::warn!(%kind, error, "a watch failed");
-                board.failed(kind, error, since);
+                tracing::warn!(kind, error, "a watch failed");
+                report.failed(error, since);
                 least = asked.unwrap_or_default();
             }
             End::Expired => {
-                tracing::debug!(%kind, "a watch expired");
-                board.count(kind, |state| {
-                    state.failures += 1;
-                    state.last_error = Some("the version of the watch expired".to_owned());
-                });
+                tracing::debug!(kind, "a watch expired");
+                report.expired();
             }
             End::Closed if began.elapsed() < pace.proof => {
-                board.failed(kind, "the server ended the watch at once".to_owned(), since);
+                report.failed("the server ended the watch at once".to_owned(), since);
             }
             End::Closed | End::Silent(_) => {}
         }
@@ -178,7 +200,8 @@ where
     async fn list(&mut self, pace: &Pace) -> Result<String, End> {
         let asked = Instant::now();
         let mut params = ListParams::default().limit(pace.page_size);
-        params.label_selector = self.label_selector();
+        params.label_selector = selector(self.labels);
+        params.field_selector = selector(self.fields);
         self.sink.begin();
         loop {
             let page = timeout(pace.list_timeout, self.api.list(&params)).await;
@@ -197,20 +220,17 @@ where
             let version =
                 version.ok_or_else(|| End::Failed("a list came without its version".to_owned(), None))?;
             self.sink.complete(asked);
-            self.board.listed(self.kind);
+            self.report.listed();
             return Ok(version);
         }
-    }
-
-    fn label_selector(&self) -> Option<String> {
-        (!self.labels.is_empty()).then(|| self.labels.to_owned())
     }
 
     /// Watches until something ends it; `version` is the last one seen.
     async fn watch(&mut self, version: &mut String, pace: &Pace) -> End {
         let mut params = WatchParams::default().timeout(pace.watch_seconds);
-        params.label_selector = self.label_selector();
-        self.board.count(self.kind, |state| state.starts += 1);
+        params.label_selector = selector(self.labels);
+        params.field_selector = selector(self.fields);
+        self.report.starts();
         let started = timeout(pace.start_timeout, self.api.watch(&params, version)).await;
         let events = match started {
             Err(_) => return End::timed_out("watch", pace.start_timeout),
@@ -241,13 +261,13 @@ where
             if !proven {
                 proven = true;
                 self.silent_since = None;
-                self.board.works(self.kind);
+                self.report.works();
             }
         }
     }
 
     /// Takes an event over.
-    fn take(&mut self, event: WatchEvent<DeserializeGuard<K>>, version: &mut String) -> Option<End> {
+    fn take(&mut self, event: WatchEvent<T>, version: &mut String) -> Option<End> {
         use kube::ResourceExt;
         let (object, is_there) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
@@ -269,6 +289,10 @@ where
         *version = seen;
         None
     }
+}
+
+fn selector(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The next item within the limit; `None` when nothing came.

@@ -163,7 +163,7 @@ impl History {
 /// Events of a watch into the history. The server's forgetting does not matter here.
 pub(super) struct Recorder(pub(super) Arc<History>);
 
-impl Sink<Event> for Recorder {
+impl Sink<DeserializeGuard<Event>> for Recorder {
     fn begin(&mut self) {}
 
     fn page(&mut self, events: Vec<DeserializeGuard<Event>>) {

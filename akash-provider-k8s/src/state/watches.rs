@@ -1,7 +1,9 @@
 //! What is known of each watch, as values.
 
 use super::Kind;
+use super::follow::Report;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -110,6 +112,46 @@ impl Board {
             f(state);
             before != (state.is_usable(kind), state.down_since)
         });
+    }
+}
+
+/// One watch's place on the board.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) kind: Kind,
+    pub(super) board: Arc<Board>,
+}
+
+impl Report for Place {
+    fn name(&self) -> &'static str {
+        self.kind.as_str()
+    }
+
+    fn listed(&self) {
+        self.board.listed(self.kind);
+    }
+
+    fn starts(&self) {
+        self.board.count(self.kind, |state| state.starts += 1);
+    }
+
+    fn works(&self) {
+        self.board.works(self.kind);
+    }
+
+    fn expired(&self) {
+        self.board.count(self.kind, |state| {
+            state.failures += 1;
+            state.last_error = Some("the version of the watch expired".to_owned());
+        });
+    }
+
+    fn absent(&self, error: String) {
+        self.board.absent(self.kind, error);
+    }
+
+    fn failed(&self, error: String, since: Instant) {
+        self.board.failed(self.kind, error, since);
     }
 }
 

@@ -1,0 +1,344 @@
+//! The watches, and what is told of them when.
+//!
+//! Nothing is said before nodes, pods and manifests were listed. While one of them cannot be watched the last
+//! word stays in force, and that it does is said once. Storage may be unreadable: then its classes are not
+//! offered, which is said too. Changes are gathered for a moment, so that a burst is one update.
+
+use super::facts::{Change, Fact, Kind};
+use super::lease::LeaseFacts;
+use super::node::NodeFacts;
+use super::pod::PodFacts;
+use super::storage::{
+    CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
+};
+use super::tally::Tally;
+use super::watch::{Intake, Read, Reporter, Watch};
+use crate::labels;
+use crate::settings::Settings;
+use crate::state::Pace;
+use crate::state::follow::Follower;
+use akash_provider_core::error::{Error, ErrorKind, Failure};
+use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use kube::api::ApiResource;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Pods that can take something: bound and not over.
+const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+
+/// What an operator chooses about capacity. [`Options::default`] is right where the network's labels are set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How much storage classes hold.
+    pub storage: StorageOptions,
+    /// Offer GPUs that only the vendor's labels name. Pods of leases are bound by the network's labels, so
+    /// that they stay pending on such nodes unless somebody sets those too.
+    pub gpus_by_vendor_labels: bool,
+    /// Changes are gathered for so long.
+    pub gather: Duration,
+    /// Storage that cannot be read is waited for so long before everything else is offered without it.
+    pub patience: Duration,
+    /// How eagerly the watches are kept up.
+    pub pace: Pace,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            storage: StorageOptions::default(),
+            gpus_by_vendor_labels: false,
+            gather: Duration::from_millis(75),
+            patience: Duration::from_secs(20),
+            pace: Pace {
+                page_size: 250,
+                ..Pace::default()
+            },
+        }
+    }
+}
+
+/// Capacity of a Kubernetes cluster as it changes. Dropping it ends the watches.
+#[derive(Debug)]
+pub struct KubeInventory {
+    shared: Arc<Shared>,
+    #[expect(dead_code, reason = "dropping them ends the watches")]
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+/// What the watches write.
+#[derive(Debug)]
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+    news: Notify,
+    updates: MemoryInventorySource,
+    /// The pool of leased IPs; what is promised of it, reservations say.
+    leased_ips: Option<LeasedIpUsage>,
+    gather: Duration,
+    patience: Duration,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tally: Tally,
+    watches: BTreeMap<Kind, Watch>,
+    /// Since when everything essential is known.
+    known_since: Option<Instant>,
+    /// That it is not known has been said.
+    told: bool,
+    /// Something was said of what is known.
+    published: bool,
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Publish,
+    Fail(String),
+    /// Look again then.
+    Wait(Duration),
+}
+
+impl Shared {
+    fn new(settings: &Settings, options: &Options) -> Self {
+        let leased_ips = settings.leased_ips.then(|| LeasedIpUsage {
+            total: settings.leased_ip_pool,
+            ..LeasedIpUsage::default()
+        });
+        Self {
+            inner: Mutex::new(Inner {
+                tally: Tally::new(options.storage.clone()),
+                watches: BTreeMap::new(),
+                known_since: None,
+                told: false,
+                published: false,
+            }),
+            news: Notify::new(),
+            updates: MemoryInventorySource::new(),
+            leased_ips,
+            gather: options.gather,
+            patience: options.patience,
+        }
+    }
+
+    pub(super) fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        let mut inner = self.inner();
+        for change in changes {
+            inner.tally.apply(change);
+        }
+        let dirty = inner.tally.is_dirty();
+        drop(inner);
+        if dirty {
+            self.news.notify_one();
+        }
+    }
+
+    pub(super) fn fares(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
+        let mut inner = self.inner();
+        let watch = inner.watches.entry(kind).or_default();
+        let before = watch.clone();
+        change(watch);
+        let changed = before != *watch;
+        drop(inner);
+        if changed {
+            self.news.notify_one();
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gathers changes and tells of them, for ever.
+    async fn publish(self: Arc<Self>) {
+        let mut again: Option<Duration> = None;
+        loop {
+            let news = self.news.notified();
+            match again.take() {
+                // Whoever comes first: the rest of the patience, or news.
+                Some(left) => drop(timeout(left, news).await),
+                None => news.await,
+            }
+            sleep(self.gather).await;
+            let next = self.inner().next(self.patience);
+            match next {
+                Next::Nothing => {}
+                Next::Wait(left) => again = Some(left),
+                Next::Fail(message) => self.updates.fail(Failure {
+                    kind: ErrorKind::Unavailable,
+                    transient: true,
+                    message,
+                }),
+                Next::Publish => {
+                    let snapshot = self.inner().tally.snapshot();
+                    self.updates.push(InventoryUpdate {
+                        inventory: snapshot.inventory,
+                        placements: snapshot.placements,
+                        leased_ips: self.leased_ips.clone(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn next(&mut self, patience: Duration) -> Next {
+        let essential = |kind: &Kind| kind.is_essential();
+        let watch = |kind: Kind| self.watches.get(&kind);
+        let down = Kind::ALL.into_iter().filter(essential).find_map(|kind| {
+            let why = watch(kind)?.down.as_ref()?;
+            Some(format!("{} cannot be watched: {why}", kind.plural()))
+        });
+        if let Some(message) = down {
+            self.known_since = None;
+            let first = !std::mem::replace(&mut self.told, true);
+            return if first { Next::Fail(message) } else { Next::Nothing };
+        }
+        let synced = |kind: Kind| watch(kind).is_some_and(|w| w.synced);
+        if !Kind::ALL.into_iter().filter(essential).all(synced) {
+            return Next::Nothing;
+        }
+        let since = *self.known_since.get_or_insert_with(Instant::now);
+        let open = |kind: &Kind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
+        let left = patience.saturating_sub(since.elapsed());
+        if !self.published && !left.is_zero() && Kind::ALL.iter().any(open) {
+            return Next::Wait(left);
+        }
+        for kind in Kind::ALL.into_iter().filter(|k| !k.is_essential()) {
+            let watch = self.watches.entry(kind).or_default();
+            let unread = !watch.absent && !watch.synced;
+            let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "no answer yet".to_owned()));
+            self.tally.trouble(kind, why);
+        }
+        let again = std::mem::take(&mut self.told);
+        let first = !std::mem::replace(&mut self.published, true);
+        if again || first || self.tally.is_dirty() {
+            Next::Publish
+        } else {
+            Next::Nothing
+        }
+    }
+}
+
+impl KubeInventory {
+    /// Starts the watches. It returns at once, also when the API server is down.
+    #[must_use]
+    pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
+        let shared = Arc::new(Shared::new(settings, options));
+        let mut starter = Starter {
+            client,
+            shared: &shared,
+            pace: options.pace,
+            tasks: Vec::new(),
+        };
+        let by_vendor = options.gpus_by_vendor_labels;
+        let node = move |n: &Node| NodeFacts::of(n, by_vendor).map(Fact::Node);
+        starter.all(Kind::Node, "", Box::new(node));
+        let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
+        starter.all(Kind::Pod, TAKING, Box::new(pod));
+        starter.leases(settings);
+        starter.storage();
+        let mut tasks = starter.tasks;
+        let publisher = tokio::spawn(Arc::clone(&shared).publish());
+        tasks.push(AbortOnDropHandle::new(publisher));
+        Self { shared, tasks }
+    }
+}
+
+impl InventorySource for KubeInventory {
+    fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
+        self.shared.updates.watch()
+    }
+}
+
+/// Starts one watch after the other.
+struct Starter<'a> {
+    client: &'a Client,
+    shared: &'a Arc<Shared>,
+    pace: Pace,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Starter<'_> {
+    fn leases(&mut self, settings: &Settings) {
+        let kind = GroupVersionKind::gvk(crate::crd::GROUP, crate::crd::VERSION, "Manifest");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "manifests");
+        let namespace = &settings.manifest_namespace;
+        let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let settings = settings.clone();
+        let read = move |manifest: &DynamicObject| match LeaseFacts::of(manifest, &settings) {
+            Ok(facts) => facts.map(Fact::Lease),
+            Err(why) => Some(Fact::BadLease(why)),
+        };
+        self.follow(Kind::Lease, api, labels::SELECTOR, "", Box::new(read));
+    }
+
+    fn storage(&mut self) {
+        let class = |c: &StorageClass| Some(Fact::Class(ClassFacts::of(c)));
+        self.all(Kind::Class, "", Box::new(class));
+        let volume = |v: &PersistentVolume| VolumeFacts::of(v).map(Fact::Volume);
+        self.all(Kind::Volume, "", Box::new(volume));
+        let capacity = |c: &CSIStorageCapacity| CapacityFacts::of(c).map(Fact::Capacity);
+        self.all(Kind::Capacity, "", Box::new(capacity));
+        let cluster = |c: &DynamicObject| Some(Fact::CephCluster(CephClusterFacts::of(c)));
+        self.rook(Kind::CephCluster, "CephCluster", Box::new(cluster));
+        let pool = |p: &DynamicObject| Some(Fact::CephPool(CephPoolFacts::of(p)));
+        self.rook(Kind::CephPool, "CephBlockPool", Box::new(pool));
+    }
+
+    fn rook(&mut self, kind: Kind, name: &str, read: Read<DynamicObject>) {
+        let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
+        let api = Api::all_with(self.client.clone(), &resource);
+        self.follow(kind, api, "", "", read);
+    }
+
+    fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
+    where
+        T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        self.follow(kind, Api::all(self.client.clone()), "", fields, read);
+    }
+
+    fn follow<T>(
+        &mut self,
+        kind: Kind,
+        api: Api<T>,
+        labels: &'static str,
+        fields: &'static str,
+        read: Read<T>,
+    ) where
+        T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let follower = Follower {
+            api,
+            labels,
+            fields,
+            sink: Intake::new(kind, self.shared, read),
+            report: Reporter {
+                kind,
+                shared: Arc::clone(self.shared),
+            },
+            pace: self.pace,
+            silent_since: None,
+        };
+        let task = tokio::spawn(follower.run());
+        self.tasks.push(AbortOnDropHandle::new(task));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use super::*;
+use crate::inventory::facts::Key;
+use crate::state::follow::Report;
+use futures::StreamExt;
+use serde_json::json;
+
+const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+
+struct World {
+    shared: Arc<Shared>,
+    updates: BoxStream<'static, Result<InventoryUpdate, Error>>,
+    _publisher: AbortOnDropHandle<()>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut settings = Settings::new(PROVIDER.parse().unwrap());
+        settings.leased_ips = true;
+        settings.leased_ip_pool = 5;
+        let shared = Arc::new(Shared::new(&settings, &Options::default()));
+        let publisher = tokio::spawn(Arc::clone(&shared).publish());
+        Self {
+            updates: shared.updates.watch(),
+            shared,
+            _publisher: AbortOnDropHandle::new(publisher),
+        }
+    }
+
+    fn node(&self, name: &str) {
+        let node = json!({"metadata": {"name": name, "labels": {"akash.network": "true"}}});
+        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap(), false).unwrap();
+        let key = Key::new("", name);
+        self.shared.apply([Change::Set(key, Fact::Node(facts))]);
+    }
+
+    fn listed(&self, kinds: &[Kind]) {
+        for kind in kinds {
+            self.reporter(*kind).listed();
+        }
+    }
+
+    fn reporter(&self, kind: Kind) -> Reporter {
+        let shared = Arc::clone(&self.shared);
+        Reporter { kind, shared }
+    }
+
+    fn fails(&self, kind: Kind, why: &str) {
+        self.reporter(kind).failed(why.to_owned(), Instant::now());
+    }
+
+    /// What is told within half a second; the clock stands still but for it.
+    async fn told(&mut self) -> Option<Result<usize, String>> {
+        let told = timeout(Duration::from_millis(500), self.updates.next()).await;
+        let told = told.ok()?.expect("the stream goes on");
+        Some(match told {
+            Ok(update) => Ok(update.inventory.metrics().nodes.len()),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+}
+
+const ESSENTIAL: [Kind; 3] = [Kind::Node, Kind::Pod, Kind::Lease];
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_before_everything_was_listed() {
+    let mut world = World::new();
+    world.node("n1");
+    for kind in Kind::ALL {
+        assert_eq!(world.told().await, None, "before {kind:?}");
+        world.listed(&[kind]);
+    }
+    assert_eq!(world.told().await, Some(Ok(1)));
+    assert_eq!(world.told().await, None, "no news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_one_update_and_it_comes_within_a_second() {
+    let mut world = World::new();
+    world.listed(&Kind::ALL);
+    assert_eq!(world.told().await, Some(Ok(0)));
+    let began = Instant::now();
+    for n in 0..100 {
+        world.node(&format!("n{n}"));
+    }
+    assert_eq!(world.told().await, Some(Ok(100)));
+    assert!(
+        began.elapsed() <= Duration::from_millis(100),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(world.told().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w24_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
+    for kind in ESSENTIAL {
+        let mut world = World::new();
+        world.node("n1");
+        world.listed(&Kind::ALL);
+        assert_eq!(world.told().await, Some(Ok(1)));
+        world.fails(kind, "connection refused");
+        let told = world.told().await.expect("the gap is said").unwrap_err();
+        assert!(
+            told.contains("connection refused") && told.contains(kind.plural()),
+            "{told}"
+        );
+        world.fails(kind, "connection refused again");
+        world.node("n2");
+        assert_eq!(
+            world.told().await,
+            None,
+            "neither an empty cluster nor half of one"
+        );
+        world.reporter(kind).works();
+        assert_eq!(world.told().await, Some(Ok(2)), "what was missed");
+        world.fails(kind, "again");
+        assert!(world.told().await.expect("each gap is said").is_err());
+        world.reporter(kind).works();
+        assert_eq!(
+            world.told().await,
+            Some(Ok(2)),
+            "known again, also when nothing changed"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_watcher_gets_what_is_in_force() {
+    let mut world = World::new();
+    world.node("n1");
+    world.listed(&Kind::ALL);
+    assert_eq!(world.told().await, Some(Ok(1)));
+    world.fails(Kind::Pod, "gone");
+    assert!(world.told().await.expect("said").is_err());
+    world.updates = world.shared.updates.watch();
+    assert_eq!(world.told().await, Some(Ok(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_may_not_be_read_is_waited_for_and_then_named() {
+    let mut world = World::new();
+    let readable: Vec<_> = Kind::ALL.into_iter().filter(|k| *k != Kind::Volume).collect();
+    world.listed(&readable);
+    world.fails(Kind::Volume, "forbidden");
+    assert_eq!(world.told().await, None, "it may only be late");
+    tokio::time::advance(Duration::from_secs(20)).await;
+    let update = world.updates.next().await.unwrap().unwrap();
+    let ignored = update.inventory.explain(&[]).ignored;
+    assert_eq!(ignored, ["persistentvolumes cannot be read: forbidden"]);
+    world.listed(&[Kind::Volume]);
+    let update = world.updates.next().await.unwrap().unwrap();
+    assert!(update.inventory.explain(&[]).ignored.is_empty());
+    world.fails(Kind::Volume, "for a moment");
+    world.node("n1");
+    assert_eq!(world.told().await, Some(Ok(1)), "the rest goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_rook_is_not_waited_for() {
+    let mut world = World::new();
+    let there = Kind::ALL
+        .into_iter()
+        .filter(|k| !matches!(k, Kind::CephCluster | Kind::CephPool));
+    world.listed(&there.collect::<Vec<_>>());
+    for kind in [Kind::CephCluster, Kind::CephPool] {
+        world.reporter(kind).absent("404".to_owned());
+    }
+    assert_eq!(world.told().await, Some(Ok(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_manifests_is_unknown() {
+    let mut world = World::new();
+    world.listed(
+        &Kind::ALL
+            .into_iter()
+            .filter(|k| *k != Kind::Lease)
+            .collect::<Vec<_>>(),
+    );
+    world.reporter(Kind::Lease).absent("404".to_owned());
+    let told = world.told().await.expect("it is said").unwrap_err();
+    assert!(told.contains("manifests cannot be watched: 404"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pool_of_leased_ips_is_what_the_operator_says() {
+    let mut world = World::new();
+    world.listed(&Kind::ALL);
+    let update = world.updates.next().await.unwrap().unwrap();
+    assert_eq!(update.leased_ips.unwrap().total, 5);
+}

@@ -1,0 +1,138 @@
+//! Objects of one kind into the count, and how their watch fares.
+
+use super::facts::{Change, Fact, Key, Kind};
+use super::source::Shared;
+use crate::state::follow::{Report, Sink};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// What is kept of an object; `None` when it counts nothing.
+pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<Fact> + Send>;
+
+/// Where the objects of one kind go: read, counted and dropped.
+pub(super) struct Intake<T> {
+    kind: Kind,
+    shared: Arc<Shared>,
+    read: Read<T>,
+    /// What the list under way has so far.
+    listed: HashSet<Key>,
+}
+
+impl<T: kube::Resource> Intake<T> {
+    pub(super) fn new(kind: Kind, shared: &Arc<Shared>, read: Read<T>) -> Self {
+        Self {
+            kind,
+            shared: Arc::clone(shared),
+            read,
+            listed: HashSet::new(),
+        }
+    }
+
+    fn change(&self, object: &T) -> Change {
+        let meta = object.meta();
+        match (self.read)(object) {
+            Some(fact) => Change::Set(key(meta), fact),
+            None => self.gone(meta),
+        }
+    }
+
+    fn gone(&self, meta: &ObjectMeta) -> Change {
+        Change::Gone(self.kind, key(meta), meta.uid.as_deref().map(Into::into))
+    }
+}
+
+impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    /// What a list has is there, whatever was before; what it lacks counts on until the list is complete.
+    fn page(&mut self, objects: Vec<T>) {
+        let mut changes = Vec::with_capacity(objects.len());
+        for object in objects {
+            let change = self.change(&object);
+            if let Change::Set(key, _) = &change {
+                self.listed.insert(key.clone());
+            }
+            changes.push(change);
+        }
+        self.shared.apply(changes);
+    }
+
+    fn complete(&mut self, _: Instant) {
+        let listed = std::mem::take(&mut self.listed);
+        self.shared.apply([Change::Only(self.kind, listed)]);
+    }
+
+    fn applied(&mut self, object: T) {
+        self.shared.apply([self.change(&object)]);
+    }
+
+    fn deleted(&mut self, object: T) {
+        self.shared.apply([self.gone(object.meta())]);
+    }
+}
+
+fn key(meta: &ObjectMeta) -> Key {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    Key {
+        namespace: text(&meta.namespace),
+        name: text(&meta.name),
+    }
+}
+
+/// How the watch of one kind fares.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Watch {
+    /// Everything was listed once.
+    pub(super) synced: bool,
+    /// The cluster has no such kind.
+    pub(super) absent: bool,
+    /// It does not work: why.
+    pub(super) down: Option<String>,
+}
+
+/// Tells the others.
+pub(super) struct Reporter {
+    pub(super) kind: Kind,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Report for Reporter {
+    fn name(&self) -> &'static str {
+        self.kind.plural()
+    }
+
+    fn listed(&self) {
+        self.shared.fares(self.kind, |watch| {
+            *watch = Watch {
+                synced: true,
+                ..Watch::default()
+            };
+        });
+    }
+
+    fn starts(&self) {}
+
+    fn works(&self) {
+        self.shared.fares(self.kind, |watch| watch.down = None);
+    }
+
+    fn expired(&self) {}
+
+    fn absent(&self, error: String) {
+        self.shared.fares(self.kind, |watch| {
+            watch.absent = true;
+            watch.down = Some(error);
+        });
+    }
+
+    fn failed(&self, error: String, _: Instant) {
+        self.shared.fares(self.kind, |watch| {
+            watch.absent = false;
+            watch.down.get_or_insert(error);
+        });
+    }
+}
