@@ -13,6 +13,7 @@ mod port;
 pub(crate) mod records;
 mod teardown;
 
+use crate::access::Access;
 use crate::apply::Calls;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
@@ -50,7 +51,8 @@ pub struct KubeCluster {
 pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
+    pub(crate) access: Access,
     pub(crate) passwords: manifests::Passwords,
     leases: Semaphore,
 }
@@ -80,11 +82,13 @@ impl KubeCluster {
             let message = "the namespace of the Manifest objects has no name; the network's is `lease`";
             return Err(Error::new(ErrorKind::Invalid, "connect", message));
         }
-        let state = State::start(&client, &settings);
+        let state = Arc::new(State::start(&client, &settings));
+        let access = Access::new(client.clone(), Arc::clone(&state), &settings);
         let parts = Parts {
             client,
             settings,
             state,
+            access,
             passwords: manifests::Passwords::default(),
             leases: Semaphore::new(LEASES_AT_ONCE),
         };

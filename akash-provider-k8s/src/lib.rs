@@ -4,10 +4,10 @@
 //! Deployment ─ objects ─► Kubernetes objects ─ apply ─► API server ─ watches ─► state ─► health, status
 //! ```
 
+pub mod access;
 pub mod adopt;
 pub mod apply;
 pub mod cluster;
-pub mod access;
 pub mod crd;
 pub mod error;
 mod hostnames;

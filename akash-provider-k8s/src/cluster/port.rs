@@ -1,9 +1,9 @@
 //! The port: each method is one call to a room.
 
-use super::KubeCluster;
+use super::{KubeCluster, Parts};
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
+    LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
 };
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::Group;
@@ -66,18 +66,18 @@ impl Cluster for KubeCluster {
 
     async fn lease_logs(
         &self,
-        _lease: &LeaseId,
-        _options: LogOptions,
+        lease: &LeaseId,
+        options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
-        Err(Error::new(ErrorKind::Unavailable, "lease_logs", "not there"))
+        self.parts.access.logs(lease, options)
     }
 
     async fn lease_events(
         &self,
-        _lease: &LeaseId,
-        _options: EventOptions,
+        lease: &LeaseId,
+        options: EventOptions,
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
-        Err(Error::new(ErrorKind::Unavailable, "lease_events", "not there"))
+        self.parts.access.events(lease, options)
     }
 
     async fn version(&self) -> Result<String, Error> {
@@ -94,6 +94,13 @@ impl Cluster for KubeCluster {
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
-        None
+        Some(Arc::clone(&self.parts) as Arc<dyn Shell>)
+    }
+}
+
+#[async_trait]
+impl Shell for Parts {
+    async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
+        self.access.exec(lease, request, io).await
     }
 }

@@ -24,7 +24,10 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     let annotations = definition.metadata.annotations.get_or_insert_default();
     annotations.insert(key.to_owned(), value.to_owned());
     for version in &mut definition.spec.versions {
-        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let schema = version
+            .schema
+            .as_mut()
+            .and_then(|schema| schema.open_api_v3_schema.as_mut());
         let properties = schema.and_then(|schema| schema.properties.as_mut());
         if let Some(spec) = properties.and_then(|properties| properties.get_mut("spec")) {
             relax(spec);
@@ -47,7 +50,11 @@ fn relax(schema: &mut JSONSchemaProps) {
         Some("uint64") => schema.format = Some("int64".to_owned()),
         _ => {}
     }
-    schema.properties.iter_mut().flatten().for_each(|(_, field)| relax(field));
+    schema
+        .properties
+        .iter_mut()
+        .flatten()
+        .for_each(|(_, field)| relax(field));
     if let Some(items) = &mut schema.items {
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray as Items;
         match items {
