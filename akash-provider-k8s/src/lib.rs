@@ -5,9 +5,14 @@
 //! ```
 
 pub mod access;
+pub mod adopt;
+pub mod apply;
+pub mod cluster;
 pub mod crd;
 pub mod error;
+mod hostnames;
 pub mod labels;
+mod leased_ips;
 pub mod objects;
 pub mod settings;
 pub mod state;

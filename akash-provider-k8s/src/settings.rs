@@ -1,6 +1,7 @@
 //! What an operator chooses about Kubernetes.
 
 use akash_provider_core::types::Address;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Settings of the backend. [`Settings::new`] gives the defaults.
@@ -54,7 +55,7 @@ impl Settings {
             public_hostname: String::new(),
             ingress: IngressMode::Ingress,
             network_policies: true,
-            runtime_class: "gvisor".to_owned(),
+            runtime_class: String::new(),
             pull_secret: String::new(),
             commit: CommitLevels::default(),
             isolation: Isolation::Baseline,
@@ -158,6 +159,9 @@ pub struct Egress {
     pub resolvers: Vec<String>,
     /// Labels of the resolver's pods in `kube-system`.
     pub resolver_pods: Vec<(String, String)>,
+    /// Backends of the API server: services that may read of their lease reach these and nothing else that is
+    /// closed.
+    pub api_servers: Vec<SocketAddr>,
 }
 
 impl Default for Egress {
@@ -177,6 +181,7 @@ impl Default for Egress {
             infrastructure: Vec::new(),
             resolvers: owned(&["169.254.20.10/32"]),
             resolver_pods: vec![("k8s-app".to_owned(), "kube-dns".to_owned())],
+            api_servers: Vec::new(),
         }
     }
 }

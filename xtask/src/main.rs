@@ -7,6 +7,7 @@ mod alone;
 mod bench;
 mod campaign;
 mod conformance;
+mod crds;
 mod docs;
 mod error;
 mod figures;
@@ -60,6 +61,8 @@ enum Command {
     Campaign(campaign::Args),
     /// The suites that every backend of a port passes.
     Conformance,
+    /// Writes the definitions of our Kubernetes kinds, deploy/crds, from their types.
+    Crds,
 }
 
 fn main() -> ExitCode {
@@ -86,5 +89,6 @@ fn run(command: Command) -> Result<()> {
         Command::Docs => docs::run(&workspace),
         Command::Campaign(args) => campaign::run(&workspace, &args),
         Command::Conformance => conformance::run(&workspace),
+        Command::Crds => crds::run(&workspace),
     }
 }

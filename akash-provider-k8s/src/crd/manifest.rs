@@ -89,6 +89,7 @@ pub struct ManifestResources {
     /// Thousandths of a core.
     pub cpu: ManifestUnits,
     /// Whole devices.
+    #[serde(default)]
     pub gpu: ManifestUnits,
     /// Bytes.
     pub memory: ManifestMemory,
@@ -145,7 +146,7 @@ pub struct ManifestExpose {
     #[serde(default)]
     pub port: u32,
     /// Port outside; 0 means the same.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub external_port: u32,
     /// `TCP` or `UDP`.
     #[serde(default)]

@@ -1,0 +1,217 @@
+//! What a start finds that is not as it should be: reported as values, never a reason to destroy anything.
+
+use crate::cluster::{KubeCluster, Parts};
+use crate::crd::convert;
+use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use crate::error::{is_absent, within};
+use crate::labels;
+use crate::state::Orphan;
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::time::Duration;
+
+const FOREIGN: &str = "foreign_leases";
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
+/// Something an operator should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// It has our label and belongs to nothing.
+    Orphan(Orphan),
+    /// A record that makes no sense: its lease is not deployed, and what runs of it is left alone.
+    Unreadable {
+        /// Name of the Manifest object.
+        manifest: String,
+        /// Field and problem.
+        problem: String,
+    },
+    /// A record that somebody else wrote to; its fields count.
+    Overwritten {
+        /// Name of the Manifest object.
+        manifest: String,
+        /// What was ignored.
+        remark: String,
+    },
+    /// An object that is not as it was applied; the next deploy puts it right.
+    Edited {
+        /// Namespace of the lease.
+        namespace: String,
+        /// Kind and name.
+        object: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A record or namespace of another chain; it is never touched.
+    OtherChain {
+        /// Name of the Manifest object.
+        manifest: String,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Orphan(orphan) => orphan.fmt(f),
+            Self::Unreadable { manifest, problem } => write!(f, "Manifest {manifest}: {problem}"),
+            Self::Overwritten { manifest, remark } => write!(f, "Manifest {manifest}: {remark}"),
+            Self::Edited {
+                namespace,
+                object,
+                reason,
+            } => write!(f, "{object} in {namespace}: {reason}"),
+            Self::OtherChain { manifest } => write!(f, "Manifest {manifest}: it belongs to another chain"),
+        }
+    }
+}
+
+impl KubeCluster {
+    /// What is not as it should be, from the caches.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] while the cluster is not being watched.
+    pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
+        let parts = self.parts();
+        parts.current("findings").await?;
+        let mut findings: Vec<_> = parts.state.orphans().into_iter().map(Finding::Orphan).collect();
+        for manifest in parts.manifests().state() {
+            findings.extend(parts.finding(&manifest));
+        }
+        Ok(findings)
+    }
+}
+
+impl Parts {
+    fn finding(&self, manifest: &Manifest) -> Vec<Finding> {
+        let name = manifest.metadata.name.clone().unwrap_or_default();
+        if self.is_of_other_chain(&manifest.metadata) {
+            return vec![Finding::OtherChain { manifest: name }];
+        }
+        if manifest.spec.lease_id.provider != self.settings.provider.to_string() {
+            return Vec::new();
+        }
+        match convert::from_manifest(manifest) {
+            Err(bad) => vec![Finding::Unreadable {
+                manifest: name,
+                problem: bad.to_string(),
+            }],
+            Ok(recorded) => {
+                let remarks = recorded.remarks.into_iter();
+                let mut findings: Vec<_> = remarks
+                    .map(|remark| Finding::Overwritten {
+                        manifest: name.clone(),
+                        remark,
+                    })
+                    .collect();
+                let edits = self.edits(&recorded.deployment, manifest);
+                findings.extend(edits.into_iter().map(|(object, reason)| Finding::Edited {
+                    namespace: name.clone(),
+                    object: object.to_string(),
+                    reason,
+                }));
+                findings
+            }
+        }
+    }
+}
+
+/// A lease's object that a chain did not make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// Kind.
+    pub kind: &'static str,
+    /// Namespace, where it has one, and name.
+    pub name: String,
+    /// The chain it names; `None` where another provider made it.
+    pub chain_id: Option<String>,
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chain = self.chain_id.as_deref().unwrap_or("an unknown chain");
+        write!(f, "{} {} of {chain}", self.kind, self.name)
+    }
+}
+
+/// Whatever in the cluster has the network's label and does not name this chain. A development chain must not
+/// start where there is any. Reads only.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a chain without id; else as the API server answers. Not knowing is an error, never
+/// an empty list.
+pub async fn foreign_leases(
+    client: &Client,
+    chain_id: &str,
+    manifest_namespace: &str,
+    limit: Duration,
+) -> Result<Vec<Foreign>, Error> {
+    if chain_id.is_empty() {
+        let message = "a chain without an id cannot be told from others; give it one";
+        return Err(Error::new(ErrorKind::Invalid, FOREIGN, message));
+    }
+    let search = Search {
+        client,
+        chain_id,
+        limit,
+    };
+    let mut found = search.kind::<Namespace>("Namespace").await?;
+    // Operators label the namespace of the records too; it is no lease.
+    found.retain(|foreign| foreign.name != manifest_namespace);
+    found.extend(search.kind::<Manifest>("Manifest").await?);
+    found.extend(search.kind::<ProviderHost>("ProviderHost").await?);
+    found.extend(search.kind::<ProviderLeasedIP>("ProviderLeasedIP").await?);
+    Ok(found)
+}
+
+struct Search<'a> {
+    client: &'a Client,
+    chain_id: &'a str,
+    limit: Duration,
+}
+
+impl Search<'_> {
+    /// Objects of a kind, page by page; a kind the cluster does not know has none.
+    async fn kind<K>(&self, kind: &'static str) -> Result<Vec<Foreign>, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
+        let mut found = Vec::new();
+        loop {
+            let call = async { Ok(api.list_metadata(&params).await) };
+            let page = match within(self.limit, FOREIGN, call).await? {
+                Ok(page) => page,
+                Err(error) if is_absent(&error) => return Ok(found),
+                Err(error) => return Err(crate::error::from_kube(FOREIGN, error)),
+            };
+            found.extend(page.items.iter().filter_map(|object| self.foreign(kind, object)));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    fn foreign<K>(&self, kind: &'static str, object: &PartialObjectMeta<K>) -> Option<Foreign> {
+        let meta = &object.metadata;
+        let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
+        if chain.is_some_and(|chain| chain == self.chain_id) {
+            return None;
+        }
+        let name = meta.name.clone().unwrap_or_default();
+        Some(Foreign {
+            kind,
+            name: match &meta.namespace {
+                Some(namespace) => format!("{namespace}/{name}"),
+                None => name,
+            },
+            chain_id: chain.cloned(),
+        })
+    }
+}

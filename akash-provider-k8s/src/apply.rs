@@ -1,0 +1,171 @@
+//! Brings a namespace to what was rendered, with as few calls as that takes.
+//!
+//! ```text
+//! items ─ plan ─► namespace without its mark ─► policies, quota, accounts, logins
+//!                 ─► workloads, Services, bindings ─► deletes ─► namespace with its mark
+//! ```
+//!
+//! The mark (annotation [`APPLIED`](crate::labels::APPLIED)) is the hash of everything; it is taken off before
+//! the first write and set after the last, so that a half-done apply is completed by the next one.
+
+mod calls;
+pub mod hash;
+pub mod item;
+pub mod ownership;
+pub mod plan;
+pub mod subset;
+
+pub(crate) use calls::Calls;
+
+use crate::labels;
+use akash_provider_core::error::{Error, ErrorKind};
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use item::{Id, Item, Kind};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use plan::{Ledger, Plan, Write};
+use serde_json::Value;
+
+/// Name under which we write.
+pub const MANAGER: &str = "akash-provider";
+/// Annotation of a workload: hash of its pod template as rendered.
+pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
+/// Annotation of a workload: its pod template is the one of the provider it was adopted from.
+pub const KEPT: &str = "provider.akash.network/kept";
+/// Annotation of a namespace: hashes of the objects in it that no watch holds, as JSON.
+pub const LEDGER: &str = "provider.akash.network/ledger";
+
+/// Calls at once for one lease.
+const CALLS_PER_LEASE: usize = 4;
+
+/// What was written to a watched object.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Written {
+    pub(crate) id: Id,
+    pub(crate) meta: ObjectMeta,
+}
+
+/// A namespace on its way to what was rendered.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// It, as rendered.
+    pub(crate) namespace: &'a Value,
+    /// What is to be in it.
+    pub(crate) items: &'a [Item],
+    /// Its ledger as it is.
+    pub(crate) ledger: &'a Ledger,
+    /// Kinds that are to be searched for what is left over, since no ledger names it.
+    pub(crate) search: &'a [Kind],
+}
+
+/// Hash of everything of a lease.
+#[must_use]
+pub fn hash_of_all(namespace: &Value, items: &[Item]) -> String {
+    let own = hash::of(namespace);
+    hash::of_texts(std::iter::once(own.as_str()).chain(items.iter().map(|i| i.hash.as_str())))
+}
+
+/// The ledger a namespace carries; empty where it has none or nonsense.
+#[must_use]
+pub fn ledger_of(namespace: &Namespace) -> Ledger {
+    let text = namespace
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|a| a.get(LEDGER));
+    let parsed: Option<std::collections::BTreeMap<String, String>> =
+        text.and_then(|t| serde_json::from_str(t).ok());
+    let entries = parsed.into_iter().flatten();
+    entries
+        .filter_map(|(id, hash)| Some((Id::parse(&id)?, hash)))
+        .collect()
+}
+
+impl Job<'_> {
+    /// Carries the plan out. The namespace's mark is the last thing written.
+    pub(crate) async fn run(&self, calls: &Calls, plan: Plan) -> Result<Vec<Written>, Error> {
+        if let Some(id) = plan.blocked.first() {
+            let message = format!("{id} is just being deleted; it can be made again when it is gone");
+            return Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient());
+        }
+        let during = plan::ledger_during(self.ledger, &plan);
+        self.write_namespace(calls, None, &during).await?;
+        let (first, then): (Vec<_>, Vec<_>) = plan.writes.into_iter().partition(|w| w.id.kind.comes_first());
+        let mut written = self.write_all(calls, first).await?;
+        written.extend(self.write_all(calls, then).await?);
+        let mut deletes = plan.deletes;
+        deletes.extend(self.left_over(calls).await?);
+        deletes.sort_by(|a, b| a.id.cmp(&b.id));
+        deletes.dedup_by(|a, b| a.id == b.id);
+        for delete in deletes {
+            tracing::info!(namespace = self.name, object = %delete.id, "deleted: it left the manifest");
+            calls
+                .delete(delete.id.kind, self.name, &delete.id.name, delete.uid.as_deref())
+                .await?;
+        }
+        let hash = hash_of_all(self.namespace, self.items);
+        self.write_namespace(calls, Some(&hash), &plan::ledger_after(self.items))
+            .await?;
+        Ok(written)
+    }
+
+    async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<Written>, Error> {
+        let writes = writes.into_iter();
+        let writes: Vec<BoxFuture<'_, _>> = writes.map(|write| self.write(calls, write).boxed()).collect();
+        stream::iter(writes)
+            .buffer_unordered(CALLS_PER_LEASE)
+            .try_collect()
+            .await
+    }
+
+    async fn write(&self, calls: &Calls, write: Write) -> Result<Written, Error> {
+        let Write {
+            id,
+            body,
+            take_over,
+            reason,
+        } = write;
+        tracing::debug!(namespace = self.name, object = %id, reason, "applied");
+        if take_over {
+            calls.take_over(id.kind, self.name, &id.name).await?;
+        }
+        let meta = calls.apply(id.kind, self.name, &id.name, &body).await?;
+        Ok(Written { id, meta })
+    }
+
+    async fn write_namespace(
+        &self,
+        calls: &Calls,
+        applied: Option<&str>,
+        ledger: &Ledger,
+    ) -> Result<(), Error> {
+        let mut body = self.namespace.clone();
+        let ledger: std::collections::BTreeMap<String, &String> =
+            ledger.iter().map(|(id, hash)| (id.to_string(), hash)).collect();
+        let text = serde_json::to_string(&ledger).unwrap_or_default();
+        body["metadata"]["annotations"][LEDGER] = Value::from(text);
+        if let Some(hash) = applied {
+            body["metadata"]["annotations"][labels::APPLIED] = Value::from(hash);
+        }
+        calls.apply_namespace(self.name, &body).await
+    }
+
+    /// What another provider left in the namespace that no watch and no ledger knows.
+    async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
+        let kinds = self.search.iter();
+        let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();
+        let found: Vec<Vec<plan::Delete>> = stream::iter(lists)
+            .buffer_unordered(CALLS_PER_LEASE)
+            .try_collect()
+            .await?;
+        let is_wanted = |id: &Id| self.items.iter().any(|i| i.id == *id);
+        Ok(found
+            .into_iter()
+            .flatten()
+            .filter(|d| !is_wanted(&d.id))
+            .collect())
+    }
+}

@@ -1,0 +1,194 @@
+//! The calls to the API server that an apply is made of, each with its limit.
+
+use super::item::{Id, Kind};
+use super::plan::Delete;
+use super::{MANAGER, ownership};
+use crate::error::{from_kube, is_absent, within};
+use crate::labels;
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::{Api, Client};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+/// Tries at an object that others write at the same time.
+const TRIES: usize = 3;
+
+/// Calls of one operation.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    client: Client,
+    limit: Duration,
+    operation: &'static str,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls")
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    pub(crate) const fn new(client: Client, limit: Duration, operation: &'static str) -> Self {
+        Self {
+            client,
+            limit,
+            operation,
+        }
+    }
+
+    pub(crate) const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    /// An error of one object says which.
+    fn failed(&self, what: &str, error: kube::Error) -> Error {
+        let error = from_kube(self.operation, error);
+        let message = format!("{what}: {error}");
+        let named = Error::new(error.kind(), self.operation, message);
+        let named = if error.is_transient() {
+            named.transient()
+        } else {
+            named.permanent()
+        };
+        named.with_source(error)
+    }
+
+    async fn limited<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+        match tokio::time::timeout(self.limit, call).await {
+            Ok(answer) => answer.map_err(|e| self.failed(what, e)),
+            Err(_) => {
+                let message = format!("{what}: no answer of the API server within {:?}", self.limit);
+                Err(Error::new(ErrorKind::Timeout, self.operation, message))
+            }
+        }
+    }
+
+    /// Server-side apply of an object; what we owned and left out goes.
+    pub(crate) async fn apply(
+        &self,
+        kind: Kind,
+        ns: &str,
+        name: &str,
+        body: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let what = format!("{kind:?} {name}");
+        let patch = Patch::Apply(body);
+        let api = self.api(kind, ns);
+        let params = PatchParams::apply(MANAGER).force();
+        let answer = self
+            .limited(&what, api.patch_metadata(name, &params, &patch))
+            .await?;
+        Ok(answer.metadata)
+    }
+
+    /// Server-side apply of a namespace.
+    pub(crate) async fn apply_namespace(&self, name: &str, body: &Value) -> Result<(), Error> {
+        let api = Api::<Namespace>::all(self.client.clone());
+        let params = PatchParams::apply(MANAGER).force();
+        let patch = Patch::Apply(body);
+        let call = api.patch_metadata(name, &params, &patch);
+        self.limited(&format!("Namespace {name}"), call).await.map(drop)
+    }
+
+    /// The fields of the provider that made an object become ours. An object that is gone has none.
+    pub(crate) async fn take_over(&self, kind: Kind, ns: &str, name: &str) -> Result<(), Error> {
+        let what = format!("{kind:?} {name}");
+        let api = self.api(kind, ns);
+        let mut tries = 0;
+        loop {
+            let Some(meta) = self.limited(&what, api.get_metadata_opt(name)).await? else {
+                return Ok(());
+            };
+            let entries = meta.metadata.managed_fields.unwrap_or_default();
+            let Some(entries) = ownership::taken_over(&entries) else {
+                return Ok(());
+            };
+            let version = meta.metadata.resource_version.unwrap_or_default();
+            let patch = ownership::patch(&version, &entries);
+            let patch = Patch::Merge(&patch);
+            let params = PatchParams::default();
+            let answer = tokio::time::timeout(self.limit, api.patch_metadata(name, &params, &patch)).await;
+            tries += 1;
+            match answer {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
+                Ok(Err(error)) => return Err(self.failed(&what, error)),
+                Err(_) => {
+                    let message = format!("{what}: no answer of the API server within {:?}", self.limit);
+                    return Err(Error::new(ErrorKind::Timeout, self.operation, message));
+                }
+            }
+        }
+    }
+
+    /// Deletes an object; one that is gone, or is another one by now, is fine. Its pods go first.
+    pub(crate) async fn delete(
+        &self,
+        kind: Kind,
+        ns: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<(), Error> {
+        let params = DeleteParams {
+            propagation_policy: kind.is_workload().then_some(PropagationPolicy::Foreground),
+            preconditions: uid.map(|uid| Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let api = self.api(kind, ns);
+        match tokio::time::timeout(self.limit, api.delete(name, &params)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) if is_absent(&error) || is_other(&error) => Ok(()),
+            Ok(Err(error)) => Err(self.failed(&format!("{kind:?} {name}"), error)),
+            Err(_) => {
+                let message = format!(
+                    "{kind:?} {name}: no answer of the API server within {:?}",
+                    self.limit
+                );
+                Err(Error::new(ErrorKind::Timeout, self.operation, message))
+            }
+        }
+    }
+
+    /// The objects of a kind with our labels, page by page.
+    pub(crate) async fn ours(&self, kind: Kind, ns: &str) -> Result<Vec<Delete>, Error> {
+        let api: Api<DynamicObject> = self.api(kind, ns);
+        let selector = labels::to_selector(&labels::selector(ns));
+        let mut params = ListParams::default().labels(&selector).limit(PAGE);
+        let mut found = Vec::new();
+        loop {
+            let page: kube::core::ObjectList<PartialObjectMeta<DynamicObject>> =
+                within(self.limit, self.operation, api.list_metadata(&params)).await?;
+            found.extend(page.items.into_iter().map(|object| Delete {
+                id: Id {
+                    kind,
+                    name: object.metadata.name.unwrap_or_default(),
+                },
+                uid: object.metadata.uid,
+            }));
+            match page.metadata.continue_.filter(|c| !c.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// The precondition failed: the object of that name is another one by now.
+fn is_other(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
+}

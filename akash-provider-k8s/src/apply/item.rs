@@ -1,0 +1,238 @@
+//! One object of a lease, ready to be applied.
+
+use super::{KEPT, TEMPLATE_HASH, hash, subset::Lists};
+use crate::labels;
+use crate::objects::LeaseObjects;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::core::ApiResource;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// Kinds of the objects in a lease's namespace that are ours, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Network policy.
+    NetworkPolicy,
+    /// Quota of the namespace.
+    ResourceQuota,
+    /// Registry login.
+    Secret,
+    /// Account of a service.
+    ServiceAccount,
+    /// What accounts may do.
+    Role,
+    /// Workload without persistent volumes.
+    Deployment,
+    /// Workload with persistent volumes.
+    StatefulSet,
+    /// Ports.
+    Service,
+    /// Which account may do it.
+    RoleBinding,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::NetworkPolicy,
+        Self::ResourceQuota,
+        Self::Secret,
+        Self::ServiceAccount,
+        Self::Role,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::Service,
+        Self::RoleBinding,
+    ];
+
+    /// Must be there before the first pod. What follows does not depend on each other.
+    #[must_use]
+    pub fn comes_first(self) -> bool {
+        self < Self::Deployment
+    }
+
+    /// The watches hold objects of this kind.
+    #[must_use]
+    pub const fn is_watched(self) -> bool {
+        matches!(
+            self,
+            Self::NetworkPolicy | Self::Deployment | Self::StatefulSet | Self::Service
+        )
+    }
+
+    /// It runs pods.
+    #[must_use]
+    pub const fn is_workload(self) -> bool {
+        matches!(self, Self::Deployment | Self::StatefulSet)
+    }
+
+    /// Group, version and path of the kind.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        match self {
+            Self::NetworkPolicy => ApiResource::erase::<NetworkPolicy>(&()),
+            Self::ResourceQuota => ApiResource::erase::<ResourceQuota>(&()),
+            Self::Secret => ApiResource::erase::<Secret>(&()),
+            Self::ServiceAccount => ApiResource::erase::<ServiceAccount>(&()),
+            Self::Role => ApiResource::erase::<Role>(&()),
+            Self::Deployment => ApiResource::erase::<Deployment>(&()),
+            Self::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+            Self::Service => ApiResource::erase::<Service>(&()),
+            Self::RoleBinding => ApiResource::erase::<RoleBinding>(&()),
+        }
+    }
+
+    /// May others add to lists of it?
+    #[must_use]
+    pub const fn lists(self) -> Lists {
+        if self.is_workload() || matches!(self, Self::Service) {
+            Lists::Open
+        } else {
+            Lists::Closed
+        }
+    }
+}
+
+/// An object's kind and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// Kind.
+    pub kind: Kind,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{}", self.kind, self.name)
+    }
+}
+
+impl Id {
+    /// The id that [`Display`](fmt::Display) wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once('/')?;
+        let kind = Kind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
+        Some(Self {
+            kind,
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// An object as rendered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Kind and name.
+    pub id: Id,
+    /// The object.
+    pub body: Value,
+    /// Hash of the object.
+    pub hash: String,
+    /// Hash of its pod template, where it has one.
+    pub template_hash: Option<String>,
+}
+
+impl Item {
+    /// Of a rendered object.
+    #[must_use]
+    pub fn new(kind: Kind, object: &impl Serialize) -> Self {
+        let body = serde_json::to_value(object).unwrap_or_default();
+        let name = body.pointer("/metadata/name").and_then(Value::as_str);
+        let template = kind.is_workload().then(|| body.pointer("/spec/template"));
+        Self {
+            id: Id {
+                kind,
+                name: name.unwrap_or_default().to_owned(),
+            },
+            hash: hash::of(&body),
+            template_hash: template.flatten().map(hash::of),
+            body,
+        }
+    }
+
+    /// The object with the annotations that let the next comparison be short.
+    #[must_use]
+    pub fn annotated(&self, mut body: Value, kept: bool) -> Value {
+        let mut marks = vec![(labels::APPLIED_HASH, self.hash.as_str())];
+        marks.extend(self.template_hash.as_deref().map(|h| (TEMPLATE_HASH, h)));
+        if kept {
+            marks.push((KEPT, "true"));
+        }
+        for (key, value) in marks {
+            body["metadata"]["annotations"][key] = Value::from(value);
+        }
+        body
+    }
+
+    /// Nothing but the annotations: tells that the live object stands for this one as it is.
+    #[must_use]
+    pub fn mark(&self) -> Value {
+        let resource = self.id.kind.resource();
+        let bare = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": self.id.name},
+        });
+        self.annotated(bare, true)
+    }
+}
+
+/// Everything in the namespace, in the order in which it is written.
+#[must_use]
+pub fn items(objects: &LeaseObjects) -> Vec<Item> {
+    let mut items = Vec::new();
+    extend(&mut items, Kind::NetworkPolicy, &objects.policies);
+    extend(&mut items, Kind::ResourceQuota, objects.quota.as_slice());
+    extend(&mut items, Kind::Secret, &objects.secrets);
+    extend(&mut items, Kind::ServiceAccount, &objects.service_accounts);
+    extend(&mut items, Kind::Role, &objects.roles);
+    extend(&mut items, Kind::Deployment, &objects.deployments);
+    extend(&mut items, Kind::StatefulSet, &objects.stateful_sets);
+    extend(&mut items, Kind::Service, &objects.services);
+    extend(&mut items, Kind::RoleBinding, &objects.role_bindings);
+    items
+}
+
+fn extend(items: &mut Vec<Item>, kind: Kind, objects: &[impl Serialize]) {
+    items.extend(objects.iter().map(|o| Item::new(kind, o)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_back() {
+        for kind in Kind::ALL {
+            let id = Id {
+                kind,
+                name: "web".to_owned(),
+            };
+            assert_eq!(Id::parse(&id.to_string()), Some(id));
+        }
+        for text in ["", "Secret", "Pod/x", "secret/x"] {
+            assert_eq!(Id::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_pods_need_comes_first() {
+        let first: Vec<_> = Kind::ALL.into_iter().filter(|k| k.comes_first()).collect();
+        assert_eq!(
+            first,
+            [
+                Kind::NetworkPolicy,
+                Kind::ResourceQuota,
+                Kind::Secret,
+                Kind::ServiceAccount,
+                Kind::Role
+            ]
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! What has to be written so that the namespace holds what was rendered: pure.
+//!
+//! ```text
+//! watched:   no live object            → apply
+//!            another hash, or a field is gone → apply (adopted: take over first)
+//!            same hash, all fields there      → nothing
+//! unwatched: the namespace's ledger has the hash → nothing, else apply
+//! left over: labelled as ours, not rendered     → delete
+//! ```
+
+use super::item::{Id, Item};
+use super::{KEPT, TEMPLATE_HASH, subset};
+use crate::labels;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Hashes of the objects that no watch holds, by kind and name; an empty hash where a write was not finished.
+pub type Ledger = BTreeMap<Id, String>;
+
+/// An object as the watches hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Live {
+    /// Its identity.
+    pub uid: String,
+    /// It is going.
+    pub is_deleting: bool,
+    /// The whole object.
+    pub body: Value,
+}
+
+impl Live {
+    fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = self.body.pointer("/metadata/annotations");
+        annotations.and_then(|a| a.get(key)?.as_str())
+    }
+
+    fn is_kept(&self) -> bool {
+        self.annotation(KEPT).is_some()
+    }
+}
+
+/// The watched objects of one namespace.
+pub trait Watched {
+    /// One of them.
+    fn find(&self, id: &Id) -> Option<Live>;
+    /// The names and identities of those with our labels that are not going.
+    fn ours(&self) -> Vec<(Id, String)>;
+}
+
+/// One object to write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// Kind and name.
+    pub id: Id,
+    /// What is applied.
+    pub body: Value,
+    /// Another field manager wrote it: its managed fields move to ours first.
+    pub take_over: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// One object to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delete {
+    /// Kind and name.
+    pub id: Id,
+    /// Only this very object; `None` where only the name is known.
+    pub uid: Option<String>,
+}
+
+/// Everything to do.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// In order.
+    pub writes: Vec<Write>,
+    /// After all writes.
+    pub deletes: Vec<Delete>,
+    /// Objects that are to be and are just going: nothing can be done before they are gone.
+    pub blocked: Vec<Id>,
+}
+
+impl Plan {
+    /// Nothing to do.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deletes.is_empty() && self.blocked.is_empty()
+    }
+}
+
+/// What is to be, and what is remembered of it.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The objects.
+    pub items: &'a [Item],
+    /// What the namespace remembers of unwatched objects.
+    pub ledger: &'a Ledger,
+    /// Services of an adopted lease whose workload stays as the other provider made it.
+    pub kept: &'a BTreeSet<String>,
+    /// Look for objects that are left over.
+    pub prune: bool,
+}
+
+/// Plans.
+#[must_use]
+pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
+    let mut plan = Plan::default();
+    for item in wanted.items {
+        if item.id.kind.is_watched() {
+            let live = watched.find(&item.id);
+            plan_watched(&mut plan, item, live.as_ref(), wanted.kept);
+        } else if wanted.ledger.get(&item.id) != Some(&item.hash) {
+            let body = item.annotated(item.body.clone(), false);
+            plan.push(item, body, false, "it is new or changed");
+        }
+    }
+    let ids: BTreeSet<&Id> = wanted.items.iter().map(|i| &i.id).collect();
+    let gone = wanted.ledger.keys().filter(|id| !ids.contains(id));
+    plan.deletes.extend(gone.map(|id| Delete {
+        id: id.clone(),
+        uid: None,
+    }));
+    if wanted.prune || !plan.is_empty() {
+        let left = watched.ours().into_iter().filter(|(id, _)| !ids.contains(id));
+        plan.deletes
+            .extend(left.map(|(id, uid)| Delete { id, uid: Some(uid) }));
+    }
+    plan
+}
+
+impl Plan {
+    fn push(&mut self, item: &Item, body: Value, take_over: bool, reason: &str) {
+        self.writes.push(Write {
+            id: item.id.clone(),
+            body,
+            take_over,
+            reason: reason.to_owned(),
+        });
+    }
+}
+
+fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeSet<String>) {
+    let Some(live) = live else {
+        let body = item.annotated(item.body.clone(), false);
+        return plan.push(item, body, false, "it is not there");
+    };
+    if live.is_deleting {
+        return plan.blocked.push(item.id.clone());
+    }
+    let applied = live.annotation(labels::APPLIED_HASH);
+    if applied.is_none() && item.id.kind.is_workload() && kept.contains(&item.id.name) {
+        return plan.push(item, item.mark(), false, "it stays as it was adopted");
+    }
+    let take_over = applied.is_none() || live.is_kept();
+    let same_template =
+        item.template_hash.is_some() && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
+    let keeps = same_template && live.is_kept();
+    let mut body = item.body.clone();
+    if same_template {
+        keep_template(&mut body, &live.body, keeps);
+    }
+    let reason = if applied == Some(item.hash.as_str()) {
+        match subset::missing(&body, &live.body, item.id.kind.lists()) {
+            None => return,
+            Some(path) => format!("somebody changed {path}"),
+        }
+    } else {
+        "it changed".to_owned()
+    };
+    let body = item.annotated(body, keeps);
+    plan.push(item, body, take_over, &reason);
+}
+
+/// A template that is the same keeps its version label (or, as adopted, its every byte), so that no pod is
+/// replaced.
+fn keep_template(body: &mut Value, live: &Value, whole: bool) {
+    const TEMPLATE: &str = "/spec/template";
+    let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {
+        return;
+    };
+    if whole {
+        template.clone_from(live);
+        return;
+    }
+    let version = live
+        .pointer("/metadata/labels")
+        .and_then(|l| l.get(labels::MANIFEST_VERSION));
+    let labels = template
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut);
+    if let (Some(version), Some(labels)) = (version, labels) {
+        labels.insert(labels::MANIFEST_VERSION.to_owned(), version.clone());
+    }
+}
+
+/// The ledger while the plan is carried out: nothing that may exist is forgotten, nothing counts as written.
+#[must_use]
+pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
+    let mut ledger = before.clone();
+    for write in plan.writes.iter().filter(|w| !w.id.kind.is_watched()) {
+        ledger.insert(write.id.clone(), String::new());
+    }
+    ledger
+}
+
+/// The ledger after the plan was carried out.
+#[must_use]
+pub fn ledger_after(items: &[Item]) -> Ledger {
+    let unwatched = items.iter().filter(|i| !i.id.kind.is_watched());
+    unwatched.map(|i| (i.id.clone(), i.hash.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use super::super::item::Kind;
+use super::*;
+use serde_json::json;
+
+#[derive(Default)]
+struct Cache(BTreeMap<Id, Live>);
+
+impl Watched for Cache {
+    fn find(&self, id: &Id) -> Option<Live> {
+        self.0.get(id).cloned()
+    }
+
+    fn ours(&self) -> Vec<(Id, String)> {
+        let alive = self.0.iter().filter(|(_, live)| !live.is_deleting);
+        alive.map(|(id, live)| (id.clone(), live.uid.clone())).collect()
+    }
+}
+
+impl Cache {
+    /// The API server took it.
+    fn take(&mut self, id: &Id, body: Value) {
+        let live = Live {
+            uid: format!("uid of {id}"),
+            is_deleting: false,
+            body,
+        };
+        self.0.insert(id.clone(), live);
+    }
+
+    fn run(&mut self, plan: &Plan) {
+        for write in plan.writes.iter().filter(|w| w.id.kind.is_watched()) {
+            self.take(&write.id, write.body.clone());
+        }
+        for delete in &plan.deletes {
+            self.0.remove(&delete.id);
+        }
+    }
+}
+
+fn workload(image: &str, replicas: u32, version: &str) -> Value {
+    json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "template": {
+            "metadata": {"labels": {labels::MANIFEST_VERSION: version}},
+            "spec": {"containers": [{"name": "web", "image": image}]},
+        }},
+    })
+}
+
+fn named(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+fn plan_of(items: &[Item], ledger: &Ledger, kept: &[&str], cache: &Cache) -> Plan {
+    let kept = kept.iter().map(|&k| k.to_owned()).collect();
+    let wanted = Wanted {
+        items,
+        ledger,
+        kept: &kept,
+        prune: false,
+    };
+    plan(&wanted, cache)
+}
+
+fn written(plan: &Plan) -> Vec<String> {
+    plan.writes.iter().map(|w| w.id.to_string()).collect()
+}
+
+fn version_of(write: &Write) -> &str {
+    let labels = write.body.pointer("/spec/template/metadata/labels").unwrap();
+    labels[labels::MANIFEST_VERSION].as_str().unwrap()
+}
+
+#[test]
+fn what_is_there_is_not_written_again() {
+    let items = [
+        Item::new(Kind::NetworkPolicy, &named("closed")),
+        Item::new(Kind::ResourceQuota, &named("quota")),
+        Item::new(Kind::Deployment, &workload("a", 1, "1")),
+    ];
+    let mut cache = Cache::default();
+    let first = plan_of(&items, &Ledger::new(), &[], &cache);
+    assert_eq!(
+        written(&first),
+        ["NetworkPolicy/closed", "ResourceQuota/quota", "Deployment/web"]
+    );
+    assert!(first.writes.iter().all(|w| !w.take_over));
+    cache.run(&first);
+    let ledger = ledger_after(&items);
+    assert!(plan_of(&items, &ledger, &[], &cache).is_empty());
+    let unfinished = ledger_during(&ledger, &first);
+    assert_eq!(
+        written(&plan_of(&items, &unfinished, &[], &cache)),
+        ["ResourceQuota/quota"]
+    );
+}
+
+#[test]
+fn a_newer_version_alone_changes_nothing_and_new_replicas_replace_no_pod() {
+    let mut cache = Cache::default();
+    let one = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
+    cache.run(&plan_of(&one, &Ledger::new(), &[], &cache));
+    let newer = [Item::new(Kind::Deployment, &workload("a", 1, "2"))];
+    assert!(plan_of(&newer, &Ledger::new(), &[], &cache).is_empty());
+    let more = [Item::new(Kind::Deployment, &workload("a", 2, "2"))];
+    let plan = plan_of(&more, &Ledger::new(), &[], &cache);
+    assert_eq!(version_of(&plan.writes[0]), "1", "the template stays");
+    let other = [Item::new(Kind::Deployment, &workload("b", 2, "2"))];
+    let plan = plan_of(&other, &Ledger::new(), &[], &cache);
+    assert_eq!(version_of(&plan.writes[0]), "2");
+}
+
+#[test]
+fn what_somebody_changed_is_put_right() {
+    let items = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
+    let mut cache = Cache::default();
+    cache.run(&plan_of(&items, &Ledger::new(), &[], &cache));
+    let live = cache.0.get_mut(&items[0].id).unwrap();
+    live.body["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil");
+    let plan = plan_of(&items, &Ledger::new(), &[], &cache);
+    assert!(
+        plan.writes[0].reason.contains("spec.template.spec.containers.0"),
+        "{plan:?}"
+    );
+    cache.run(&plan);
+    assert!(plan_of(&items, &Ledger::new(), &[], &cache).is_empty());
+}
+
+#[test]
+fn the_other_kind_of_a_workload_goes_after_the_new_one_is_there() {
+    let mut cache = Cache::default();
+    let before = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
+    cache.run(&plan_of(&before, &Ledger::new(), &[], &cache));
+    let after = [Item::new(Kind::StatefulSet, &workload("a", 1, "2"))];
+    let plan = plan_of(&after, &Ledger::new(), &[], &cache);
+    assert_eq!(written(&plan), ["StatefulSet/web"]);
+    assert_eq!(plan.deletes[0].id, before[0].id);
+    assert_eq!(plan.deletes[0].uid.as_deref(), Some("uid of Deployment/web"));
+    cache.run(&plan);
+    assert_eq!(cache.0.len(), 1, "no twin");
+    cache.0.get_mut(&after[0].id).unwrap().is_deleting = true;
+    let blocked = plan_of(&after, &Ledger::new(), &[], &cache);
+    assert_eq!(
+        blocked.blocked,
+        [after[0].id.clone()],
+        "what is going cannot be written"
+    );
+}
+
+#[test]
+fn what_left_the_ledger_is_deleted_by_name() {
+    let secret = [Item::new(Kind::Secret, &named("docker-creds-web"))];
+    let ledger = ledger_after(&secret);
+    let plan = plan_of(&[], &ledger, &[], &Cache::default());
+    assert_eq!(
+        plan.deletes,
+        [Delete {
+            id: secret[0].id.clone(),
+            uid: None
+        }]
+    );
+}
+
+#[test]
+fn an_adopted_workload_is_marked_and_keeps_its_template_until_it_changes() {
+    let mut adopted = workload("a", 1, "77");
+    adopted["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
+    adopted["spec"]["template"]["spec"]["containers"][0]["tty"] = json!(true);
+    let item = Item::new(Kind::Deployment, &workload("a", 1, "90"));
+    let mut cache = Cache::default();
+    cache.take(&item.id, adopted.clone());
+
+    let marked = plan_of(std::slice::from_ref(&item), &Ledger::new(), &["web"], &cache);
+    assert_eq!(marked.writes[0].body, item.mark());
+    assert!(!marked.writes[0].take_over);
+    let mut live = adopted.clone();
+    live["metadata"] = item.mark()["metadata"].clone();
+    cache.take(&item.id, live);
+    assert!(plan_of(std::slice::from_ref(&item), &Ledger::new(), &[], &cache).is_empty());
+
+    let more = Item::new(Kind::Deployment, &workload("a", 3, "91"));
+    let plan = plan_of(std::slice::from_ref(&more), &Ledger::new(), &[], &cache);
+    assert!(plan.writes[0].take_over);
+    assert_eq!(
+        plan.writes[0].body.pointer("/spec/template"),
+        adopted.pointer("/spec/template")
+    );
+    let changed = Item::new(Kind::Deployment, &workload("b", 3, "92"));
+    let plan = plan_of(std::slice::from_ref(&changed), &Ledger::new(), &[], &cache);
+    assert!(plan.writes[0].take_over);
+    assert_eq!(version_of(&plan.writes[0]), "92");
+}

@@ -1,0 +1,299 @@
+//! Makes a lease run as it is recorded.
+
+use super::manifests::{entries, refused};
+use super::{Parts, is_as_new};
+use crate::apply::item::{Id, Item, Kind, items};
+use crate::apply::plan::{Live, Plan, Wanted, Watched, plan};
+use crate::apply::{Job, LEDGER, Written, hash_of_all, ledger_of, subset};
+use crate::crd::Manifest;
+use crate::labels;
+use crate::objects::{self, Prior};
+use crate::settings::Isolation;
+use crate::state::LeaseView;
+use akash_provider_core::cluster::Deployment;
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const DEPLOY: &str = "deploy";
+const HARDEN: &str = "harden";
+
+/// The kinds that no watch holds.
+const UNWATCHED: [Kind; 5] = [
+    Kind::ResourceQuota,
+    Kind::Secret,
+    Kind::ServiceAccount,
+    Kind::Role,
+    Kind::RoleBinding,
+];
+
+impl Parts {
+    /// Records and applies.
+    pub(crate) async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+        self.check_provider(&deployment.lease, DEPLOY)?;
+        self.current(DEPLOY).await?;
+        self.apply(deployment, None, DEPLOY).await
+    }
+
+    /// Applies what is recorded, with the isolation of the settings.
+    pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
+        self.check_provider(lease, HARDEN)?;
+        self.current(HARDEN).await?;
+        let Some(deployment) = self.recorded_of(lease, HARDEN).await? else {
+            let message = format!("lease {lease} is unknown");
+            return Err(Error::new(ErrorKind::NotFound, HARDEN, message));
+        };
+        self.apply(&deployment, Some(self.settings.isolation), HARDEN)
+            .await
+    }
+
+    async fn apply(
+        &self,
+        deployment: &Deployment,
+        isolation: Option<Isolation>,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        // Closed never: the semaphore lives as long as we do.
+        let turn = self.leases.acquire().await.ok();
+        let manifest = self.record(deployment, operation).await?;
+        let view = self.state.lease(&deployment.lease);
+        let namespace = view.namespace.as_deref();
+        self.check_namespace(&deployment.lease, namespace, operation)?;
+        let kept = match isolation {
+            None => self.kept(&manifest, deployment),
+            Some(_) => BTreeSet::new(),
+        };
+        if !kept.is_empty()
+            && deployment
+                .group
+                .services
+                .iter()
+                .all(|s| kept.contains(&s.name) && runs(&view, &s.name))
+        {
+            return Ok(());
+        }
+        let prior = Prior {
+            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
+            isolation: isolation.unwrap_or_else(|| isolation_of(namespace, self.settings.isolation)),
+            unchanged: BTreeMap::new(),
+        };
+        let objects =
+            objects::render(deployment, &self.settings, &prior).map_err(|r| refused(operation, r))?;
+        let body = with_type(&objects.namespace);
+        let items = items(&objects);
+        let Some((plan, ledger)) = self.plan(&view, &body, &items, &kept) else {
+            return Ok(());
+        };
+        let name = deployment.lease.namespace();
+        let job = Job {
+            name: &name,
+            namespace: &body,
+            items: &items,
+            ledger: &ledger,
+            search: if is_searched(namespace) { &UNWATCHED } else { &[] },
+        };
+        let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
+        let hold = self.state.hold(&deployment.lease);
+        let written = job.run(&self.calls(operation), plan).await?;
+        self.tell(&written);
+        drop((hold, turn));
+        let hash = hash_of_all(&body, &items);
+        self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
+            .await;
+        Ok(())
+    }
+
+    /// `None` when everything is there already.
+    fn plan(
+        &self,
+        view: &LeaseView,
+        body: &Value,
+        items: &[Item],
+        kept: &BTreeSet<String>,
+    ) -> Option<(Plan, crate::apply::plan::Ledger)> {
+        let namespace = view.namespace.as_deref();
+        let ledger = namespace.map(ledger_of).unwrap_or_default();
+        let is_applied = namespace.is_some_and(|ns| {
+            let live = serde_json::to_value(ns).unwrap_or_default();
+            annotation(ns, labels::APPLIED) == Some(&hash_of_all(body, items))
+                && subset::missing(body, &live, subset::Lists::Closed).is_none()
+        });
+        let wanted = Wanted {
+            items,
+            ledger: &ledger,
+            kept,
+            prune: namespace.is_some() && !is_applied,
+        };
+        let plan = plan(&wanted, view);
+        (!is_applied || !plan.is_empty()).then_some((plan, ledger))
+    }
+
+    /// What somebody changed in a lease that we applied.
+    pub(crate) fn edits(&self, deployment: &Deployment, manifest: &Manifest) -> Vec<(Id, String)> {
+        let view = self.state.lease(&deployment.lease);
+        let namespace = view.namespace.as_deref();
+        let prior = Prior {
+            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
+            isolation: isolation_of(namespace, self.settings.isolation),
+            unchanged: BTreeMap::new(),
+        };
+        let Ok(objects) = objects::render(deployment, &self.settings, &prior) else {
+            return Vec::new();
+        };
+        let (body, items) = (with_type(&objects.namespace), items(&objects));
+        let applied = namespace.and_then(|ns| annotation(ns, labels::APPLIED));
+        if applied != Some(&hash_of_all(&body, &items)) {
+            return Vec::new();
+        }
+        let plan = self
+            .plan(&view, &body, &items, &BTreeSet::new())
+            .map(|(plan, _)| plan);
+        let writes = plan.into_iter().flat_map(|plan| plan.writes);
+        writes.map(|write| (write.id, write.reason)).collect()
+    }
+
+    fn check_namespace(
+        &self,
+        lease: &LeaseId,
+        namespace: Option<&Namespace>,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let Some(namespace) = namespace else { return Ok(()) };
+        self.check_holder(lease, &namespace.metadata, "namespace", operation)?;
+        if namespace.metadata.deletion_timestamp.is_some() {
+            let message = format!("the namespace of lease {lease} is just being deleted");
+            return Err(Error::new(ErrorKind::Conflict, operation, message).transient());
+        }
+        Ok(())
+    }
+
+    /// Services that another provider made and that did not change since.
+    fn kept(&self, manifest: &Manifest, deployment: &Deployment) -> BTreeSet<String> {
+        let Some(adopted) = self.still_adopted(manifest) else {
+            return BTreeSet::new();
+        };
+        let now = entries(&manifest.spec.group.services);
+        let names = deployment.group.services.iter().map(|s| &s.name);
+        names
+            .filter(|name| adopted.contains_key(*name) && adopted.get(*name) == now.get(*name))
+            .cloned()
+            .collect()
+    }
+
+    /// Lets health wait for the watches.
+    fn tell(&self, written: &[Written]) {
+        for write in written {
+            let metadata = write.meta.clone();
+            match write.id.kind {
+                Kind::Deployment => self.state.wrote(&AppsDeployment {
+                    metadata,
+                    ..AppsDeployment::default()
+                }),
+                Kind::StatefulSet => self.state.wrote(&StatefulSet {
+                    metadata,
+                    ..StatefulSet::default()
+                }),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a String> {
+    namespace.metadata.annotations.as_ref()?.get(key)
+}
+
+/// The isolation a lease keeps; a new one gets that of the settings.
+fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
+    namespace.map_or(new, |ns| {
+        Isolation::of(annotation(ns, labels::ISOLATION).map(String::as_str))
+    })
+}
+
+/// Without a ledger nobody knows what another provider left.
+fn is_searched(namespace: Option<&Namespace>) -> bool {
+    namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
+}
+
+fn runs(view: &LeaseView, service: &str) -> bool {
+    view.deployments.contains_key(service) || view.stateful_sets.contains_key(service)
+}
+
+/// The object with its kind, as JSON.
+fn with_type(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// True when the watches saw everything that was written and deleted.
+fn has_seen(view: &LeaseView, hash: &String, written: &[Written], deleted: &[String]) -> bool {
+    let is_marked = view
+        .namespace
+        .as_deref()
+        .is_some_and(|ns| annotation(ns, labels::APPLIED) == Some(hash));
+    let is_seen = |write: &Written| {
+        !write.id.kind.is_watched()
+            || meta_of(view, &write.id).is_some_and(|m| is_as_new(m, write.meta.resource_version.as_deref()))
+    };
+    let is_gone = |uid: &String| !view.ours().iter().any(|(_, there)| there == uid);
+    is_marked && written.iter().all(is_seen) && deleted.iter().all(is_gone)
+}
+
+fn meta_of<'a>(view: &'a LeaseView, id: &Id) -> Option<&'a ObjectMeta> {
+    match id.kind {
+        Kind::NetworkPolicy => view.policies.get(&id.name).map(|o| o.meta()),
+        Kind::Deployment => view.deployments.get(&id.name).map(|o| o.meta()),
+        Kind::StatefulSet => view.stateful_sets.get(&id.name).map(|o| o.meta()),
+        Kind::Service => view.services.get(&id.name).map(|o| o.meta()),
+        _ => None,
+    }
+}
+
+impl Watched for LeaseView {
+    fn find(&self, id: &Id) -> Option<Live> {
+        let body = match id.kind {
+            Kind::NetworkPolicy => self.policies.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Deployment => self.deployments.get(&id.name).map(|o| with_type(&**o)),
+            Kind::StatefulSet => self.stateful_sets.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Service => self.services.get(&id.name).map(|o| with_type(&**o)),
+            _ => None,
+        };
+        let meta = meta_of(self, id)?;
+        Some(Live {
+            uid: meta.uid.clone().unwrap_or_default(),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            body: body?,
+        })
+    }
+
+    fn ours(&self) -> Vec<(Id, String)> {
+        let mut found = Vec::new();
+        add(&mut found, Kind::NetworkPolicy, &self.policies);
+        add(&mut found, Kind::Deployment, &self.deployments);
+        add(&mut found, Kind::StatefulSet, &self.stateful_sets);
+        add(&mut found, Kind::Service, &self.services);
+        found
+    }
+}
+
+/// Those that are not going, and that no operator made for itself.
+fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
+    for (name, object) in objects {
+        let meta = object.meta();
+        let labels = meta.labels.as_ref();
+        let is_operators = labels.is_some_and(|l| l.contains_key(labels::SERVICE_TARGET));
+        if meta.deletion_timestamp.is_none() && !is_operators {
+            let id = Id {
+                kind,
+                name: name.clone(),
+            };
+            found.push((id, meta.uid.clone().unwrap_or_default()));
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! The durable record of a lease: its Manifest object, and a Secret for passwords.
+
+use super::Parts;
+use super::records::{Outcome, Verdict};
+use crate::apply::{hash, item::Kind};
+use crate::crd::convert::{self, BadObject};
+use crate::crd::{Manifest, ManifestService};
+use crate::error::{from_kube, within};
+use crate::labels;
+use crate::objects::{self, Refusal};
+use crate::state::lease_of_host;
+use akash_provider_core::cluster::{Deployment, HostnameDeclaration};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::Credentials;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Annotation of a Manifest taken over from another provider: hash of each service as it runs.
+const ADOPTED: &str = "provider.akash.network/adopted";
+/// Secrets of one page of a list.
+const PAGE: u32 = 500;
+
+/// Services as another provider made them, with the hash of what it made them from.
+pub(crate) type Adopted = BTreeMap<String, String>;
+
+/// What registry Secrets hold, by name, as far as it was read or written.
+#[derive(Default)]
+pub(crate) struct Passwords(Mutex<BTreeMap<String, BTreeMap<String, String>>>);
+
+impl Passwords {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, String>>> {
+        // Each change is one call to the map.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, secret: Secret) {
+        let name = secret.metadata.name.unwrap_or_default();
+        let data = secret.data.unwrap_or_default().into_iter();
+        let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
+        self.lock().insert(name, texts.collect());
+    }
+
+    fn get(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        self.lock().get(name).cloned()
+    }
+}
+
+/// Name of the Secret that holds the registry passwords of a lease.
+#[must_use]
+fn secret_name(lease_namespace: &str) -> String {
+    format!("{lease_namespace}-registry")
+}
+
+pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
+    Error::new(ErrorKind::Invalid, operation, refusal.to_string()).with_source(refusal)
+}
+
+impl Parts {
+    /// Writes the record of a deployment, if it is not there already. Answers with the object as it is then.
+    pub(crate) async fn record(
+        &self,
+        deployment: &Deployment,
+        operation: &'static str,
+    ) -> Result<Manifest, Error> {
+        self.check_provider(&deployment.lease, operation)?;
+        let name = deployment.lease.namespace();
+        let wanted = convert::to_manifest(deployment, &self.settings).map_err(|r| refused(operation, r))?;
+        let seen = self.look(self.manifests(), &name, operation).await?;
+        let had_logins = seen.as_ref().is_some_and(has_logins);
+        let passwords = convert::passwords(&deployment.group);
+        if !passwords.is_empty() {
+            self.check_record(deployment, seen.as_ref(), operation)?;
+            self.write_passwords(&deployment.lease, &passwords, operation)
+                .await?;
+        }
+        let records = self.records::<Manifest>(operation);
+        let outcome = records
+            .settle(&name, seen, |there| {
+                self.judge(deployment, &wanted, there, operation)
+            })
+            .await?;
+        let manifest = match outcome {
+            Outcome::Written(manifest) => {
+                if had_logins && passwords.is_empty() {
+                    self.delete_secret(&name, operation).await?;
+                }
+                self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
+                    .await;
+                manifest
+            }
+            Outcome::Kept(Some(manifest)) => manifest,
+            Outcome::Kept(None) | Outcome::Deleted(_) => wanted,
+        };
+        Ok(manifest)
+    }
+
+    fn judge(
+        &self,
+        deployment: &Deployment,
+        wanted: &Manifest,
+        there: Option<&Manifest>,
+        operation: &'static str,
+    ) -> Result<Verdict<Manifest>, Error> {
+        self.check_record(deployment, there, operation)?;
+        let mut wanted = wanted.clone();
+        if let Some(there) = there {
+            if is_recorded(deployment, &wanted, there) {
+                return Ok(Verdict::Keep);
+            }
+            if let Some(adopted) = self.still_adopted(there) {
+                let text = serde_json::to_string(&adopted).unwrap_or_default();
+                let annotations = wanted.metadata.annotations.get_or_insert_default();
+                annotations.insert(ADOPTED.to_owned(), text);
+            }
+        }
+        // Nothing is promised that cannot be made.
+        objects::check(deployment, &self.settings).map_err(|r| refused(operation, r))?;
+        Ok(Verdict::Write(wanted))
+    }
+
+    /// May this deployment be written over what is there?
+    fn check_record(
+        &self,
+        deployment: &Deployment,
+        there: Option<&Manifest>,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let Some(there) = there else { return Ok(()) };
+        let lease = &deployment.lease;
+        self.check_holder(lease, &there.metadata, "Manifest object", operation)?;
+        if there.metadata.deletion_timestamp.is_some() {
+            let message = format!("the Manifest object of lease {lease} is just being deleted");
+            return Err(Error::new(ErrorKind::Conflict, operation, message).transient());
+        }
+        let (now, then) = (convert::epoch(there), deployment.epoch);
+        if now > then {
+            let message =
+                format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
+            return Err(Error::new(ErrorKind::Conflict, operation, message));
+        }
+        let before: BTreeSet<&str> = there
+            .spec
+            .group
+            .services
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect();
+        let after: BTreeSet<&str> = deployment
+            .group
+            .services
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect();
+        if before == after {
+            return Ok(());
+        }
+        let message = format!(
+            "the services of a lease keep their names; there are {before:?}, the new manifest has {after:?}"
+        );
+        Err(Error::new(ErrorKind::Invalid, operation, message))
+    }
+
+    /// Refuses an object that does not say it is of this lease and chain.
+    pub(crate) fn check_holder(
+        &self,
+        lease: &LeaseId,
+        meta: &ObjectMeta,
+        what: &str,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let name = meta.name.as_deref().unwrap_or_default();
+        let holder = meta.labels.as_ref().and_then(labels::lease_of);
+        let problem = if holder.as_ref() != Some(lease) {
+            format!("the labels of {what} `{name}` do not name lease {lease}")
+        } else if self.is_of_other_chain(meta) {
+            format!(
+                "{what} `{name}` belongs to another chain than `{}`",
+                self.settings.chain_id
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::Conflict,
+            operation,
+            format!("{problem}; it is not touched"),
+        ))
+    }
+
+    /// What another provider made and we did not apply since; `None` when everything is ours.
+    pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<Adopted> {
+        let name = manifest.metadata.name.as_deref().unwrap_or_default();
+        let namespace = self.state.lease_in(name).namespace?;
+        let annotations = namespace.metadata.annotations.as_ref();
+        if annotations.is_some_and(|a| a.contains_key(labels::APPLIED)) {
+            return None;
+        }
+        adopted(manifest)
+    }
+
+    async fn write_passwords(
+        &self,
+        lease: &LeaseId,
+        passwords: &BTreeMap<String, String>,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let home = lease.namespace();
+        let name = secret_name(&home);
+        if self.passwords.get(&name).as_ref() == Some(passwords) {
+            return Ok(());
+        }
+        let mut labels = labels::selector(&home);
+        labels.extend(labels::lease(lease));
+        let data = passwords
+            .iter()
+            .map(|(key, value)| (key.clone(), ByteString(value.clone().into_bytes())));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(labels),
+                annotations: Some(self.chain_annotation()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            type_: Some("Opaque".to_owned()),
+            ..Secret::default()
+        };
+        let body = serde_json::to_value(&secret).unwrap_or_default();
+        let namespace = &self.settings.manifest_namespace;
+        self.calls(operation)
+            .apply(Kind::Secret, namespace, &name, &body)
+            .await?;
+        self.passwords.lock().insert(name, passwords.clone());
+        Ok(())
+    }
+
+    /// Deletes the Secret of a lease's passwords.
+    pub(crate) async fn delete_secret(
+        &self,
+        lease_namespace: &str,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let name = secret_name(lease_namespace);
+        let namespace = &self.settings.manifest_namespace;
+        self.calls(operation)
+            .delete(Kind::Secret, namespace, &name, None)
+            .await?;
+        self.passwords.lock().remove(&name);
+        Ok(())
+    }
+
+    /// Every deployment of ours that the Manifest objects tell of.
+    pub(crate) async fn recorded(&self, operation: &'static str) -> Result<Vec<Deployment>, Error> {
+        self.current(operation).await?;
+        let manifests: Vec<_> = self.manifests().state();
+        let ours: Vec<_> = manifests.iter().filter(|m| self.is_ours(m)).collect();
+        if ours.iter().any(|m| self.lacks_password(m)) {
+            self.read_secrets(operation).await?;
+        }
+        let mut deployments = Vec::with_capacity(ours.len());
+        for manifest in ours {
+            match self.read_manifest(manifest) {
+                Ok(deployment) => deployments.push(deployment),
+                Err(bad) => {
+                    tracing::warn!(error = %bad, "a Manifest object cannot be read; it is left alone")
+                }
+            }
+        }
+        Ok(deployments)
+    }
+
+    /// The deployment of one lease as recorded last.
+    pub(crate) async fn recorded_of(
+        &self,
+        lease: &LeaseId,
+        operation: &'static str,
+    ) -> Result<Option<Deployment>, Error> {
+        let name = lease.namespace();
+        let Some(manifest) = self.look(self.manifests(), &name, operation).await? else {
+            return Ok(None);
+        };
+        if !self.is_ours(&manifest)
+            || manifest
+                .metadata
+                .labels
+                .as_ref()
+                .and_then(labels::lease_of)
+                .as_ref()
+                != Some(lease)
+        {
+            return Ok(None);
+        }
+        if self.lacks_password(&manifest) {
+            let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+            let secret = secret_name(&name);
+            let call = api.get_opt(&secret);
+            if let Some(secret) = within(self.settings.call_timeout, operation, call).await? {
+                self.passwords.read(secret);
+            }
+        }
+        let read = self.read_manifest(&manifest);
+        read.map(Some)
+            .map_err(|bad| Error::new(ErrorKind::Internal, operation, bad.to_string()).with_source(bad))
+    }
+
+    fn read_manifest(&self, manifest: &Manifest) -> Result<Deployment, BadObject> {
+        let name = manifest.metadata.name.as_deref().unwrap_or_default();
+        let recorded = convert::from_manifest(manifest)?;
+        for remark in &recorded.remarks {
+            tracing::warn!(
+                manifest = name,
+                remark,
+                "the Manifest object was changed by another"
+            );
+        }
+        let mut deployment = recorded.deployment;
+        if let Some(passwords) = self.passwords.get(&secret_name(name)) {
+            convert::restore_passwords(Arc::make_mut(&mut deployment.group), &passwords);
+        }
+        if is_foreign(manifest) {
+            deployment.hostnames = self.declared(&deployment.lease);
+        }
+        Ok(deployment)
+    }
+
+    /// Hostnames that lead to a lease, as the ProviderHost objects say.
+    fn declared(&self, lease: &LeaseId) -> Vec<HostnameDeclaration> {
+        let view = self.state.lease(lease);
+        let declared = view
+            .hosts
+            .values()
+            .filter(|h| lease_of_host(&h.spec).as_ref() == Some(lease));
+        let names = declared.filter_map(|host| {
+            Some(HostnameDeclaration {
+                hostname: host.spec.hostname.clone(),
+                service: host.spec.service_name.clone(),
+                external_port: host.spec.external_port.try_into().ok()?,
+            })
+        });
+        names.collect()
+    }
+
+    fn is_ours(&self, manifest: &Manifest) -> bool {
+        manifest.spec.lease_id.provider == self.settings.provider.to_string()
+            && !self.is_of_other_chain(&manifest.metadata)
+    }
+
+    /// True when a login has no password, and nobody looked for it yet.
+    fn lacks_password(&self, manifest: &Manifest) -> bool {
+        let name = manifest.metadata.name.as_deref().unwrap_or_default();
+        has_logins(manifest) && self.passwords.get(&secret_name(name)).is_none()
+    }
+
+    /// All Secrets of passwords, page by page.
+    async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
+        loop {
+            let page = within(self.settings.call_timeout, operation, api.list(&params)).await?;
+            page.items
+                .into_iter()
+                .for_each(|secret| self.passwords.read(secret));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Version of the API server.
+    pub(crate) async fn server_version(&self) -> Result<String, Error> {
+        let call = self.client.apiserver_version();
+        let answer = tokio::time::timeout(self.settings.call_timeout, call).await;
+        let version = answer
+            .map_err(|_| Error::new(ErrorKind::Timeout, "version", "the API server does not answer"))?;
+        Ok(version.map_err(|e| from_kube("version", e))?.git_version)
+    }
+}
+
+/// The deployment is what the object says.
+fn is_recorded(deployment: &Deployment, wanted: &Manifest, there: &Manifest) -> bool {
+    if is_foreign(there) {
+        return convert::from_manifest(there).is_ok_and(|read| {
+            let read = read.deployment;
+            read.group == deployment.group && read.params == deployment.params
+        });
+    }
+    let extra = |m: &Manifest| {
+        let annotations = m.metadata.annotations.clone().unwrap_or_default();
+        [labels::EXTRA, labels::CHAIN_ID].map(|key| annotations.get(key).cloned())
+    };
+    there.spec == wanted.spec && extra(there) == extra(wanted)
+}
+
+/// Another provider wrote it last.
+fn is_foreign(manifest: &Manifest) -> bool {
+    let annotations = manifest.metadata.annotations.as_ref();
+    !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
+}
+
+/// True when a service has a registry login whose password is kept apart.
+pub(crate) fn has_logins(manifest: &Manifest) -> bool {
+    let Ok(recorded) = convert::from_manifest(manifest) else {
+        return false;
+    };
+    let lacks = |login: &Credentials| login.password.is_empty();
+    recorded.deployment.group.services.iter().any(|service| {
+        let in_params = service.params.as_ref().and_then(|p| p.credentials.as_ref());
+        service.credentials.iter().chain(in_params).any(lacks)
+    })
+}
+
+/// The services another provider made, as its own object or our note on it says.
+fn adopted(manifest: &Manifest) -> Option<Adopted> {
+    let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
+    if let Some(text) = annotations.get(ADOPTED) {
+        return serde_json::from_str(text).ok();
+    }
+    if annotations.contains_key(labels::EXTRA) {
+        return None;
+    }
+    Some(entries(&manifest.spec.group.services))
+}
+
+/// Hash of each service. What is empty and what is left out are the same, and passwords do not count.
+pub(crate) fn entries(services: &[ManifestService]) -> Adopted {
+    let entry = |service: &ManifestService| {
+        let mut value = serde_json::to_value(service).unwrap_or_default();
+        if let Some(login) = value.get_mut("credentials").and_then(Value::as_object_mut) {
+            login.remove("password");
+        }
+        (service.name.clone(), hash::of(&without_empty(value)))
+    };
+    services.iter().map(entry).collect()
+}
+
+fn without_empty(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields = map.into_iter().map(|(k, v)| (k, without_empty(v)));
+            Value::Object(fields.filter(|(_, v)| !is_empty(v)).collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(without_empty).collect()),
+        other => other,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}

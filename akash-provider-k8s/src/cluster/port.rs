@@ -1,0 +1,106 @@
+//! The port: each method is one call to a room.
+
+use super::{KubeCluster, Parts};
+use akash_provider_core::cluster::{
+    Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
+    LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::Group;
+use akash_provider_core::types::LeaseId;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const RECORD: &str = "record";
+
+#[async_trait]
+impl Cluster for KubeCluster {
+    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+        self.parts.deploy(deployment).await
+    }
+
+    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+        let limit = self.parts.settings.call_timeout;
+        // The tenant waits: all calls together get the time of one.
+        let recorded = tokio::time::timeout(limit, self.parts.record(deployment, RECORD)).await;
+        let slow = |_| {
+            let message = format!("not recorded within {limit:?}: the API server does not answer");
+            Error::new(ErrorKind::Timeout, RECORD, message)
+        };
+        recorded.map_err(slow)?.map(drop)
+    }
+
+    fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
+        self.parts.state.changes()
+    }
+
+    async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
+        self.parts.teardown(lease).await
+    }
+
+    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+        self.parts.recorded("deployments").await
+    }
+
+    async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
+        let recorded = self.parts.recorded_of(lease, "manifest_group").await?;
+        Ok(recorded.map(|deployment| deployment.group))
+    }
+
+    async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
+        self.parts.state.lease_status(lease)
+    }
+
+    async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
+        self.parts.state.service_status(lease, service)
+    }
+
+    async fn forwarded_port_status(
+        &self,
+        lease: &LeaseId,
+    ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
+        self.parts.state.forwarded_ports(lease)
+    }
+
+    async fn lease_logs(
+        &self,
+        lease: &LeaseId,
+        options: LogOptions,
+    ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        self.parts.access.logs(lease, options)
+    }
+
+    async fn lease_events(
+        &self,
+        lease: &LeaseId,
+        options: EventOptions,
+    ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
+        self.parts.access.events(lease, options)
+    }
+
+    async fn version(&self) -> Result<String, Error> {
+        self.parts.server_version().await
+    }
+
+    fn hostnames(&self) -> Option<Arc<dyn Hostnames>> {
+        Some(Arc::clone(&self.parts) as Arc<dyn Hostnames>)
+    }
+
+    fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
+        let offered = self.parts.settings.leased_ips;
+        offered.then(|| Arc::clone(&self.parts) as Arc<dyn LeasedIps>)
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        Some(Arc::clone(&self.parts) as Arc<dyn Shell>)
+    }
+}
+
+#[async_trait]
+impl Shell for Parts {
+    async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
+        self.access.exec(lease, request, io).await
+    }
+}

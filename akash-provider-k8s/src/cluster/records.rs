@@ -1,0 +1,183 @@
+//! One custom resource, written under the precondition that nobody else did meanwhile.
+
+use crate::apply::MANAGER;
+use crate::error::{from_kube, within};
+use crate::labels;
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Tries at an object that others write at the same time.
+const TRIES: usize = 4;
+
+/// What is to become of an object.
+#[derive(Debug)]
+pub(crate) enum Verdict<K> {
+    /// It stays as it is, or absent.
+    Keep,
+    /// It is written; its metadata is merged with what is there.
+    Write(K),
+    /// It goes.
+    Delete,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome<K> {
+    /// Nothing was called; as it was seen.
+    Kept(Option<K>),
+    /// As the API server has it.
+    Written(K),
+    /// The object of this identity is gone.
+    Deleted(String),
+}
+
+/// Access to the custom resources of one kind.
+pub(crate) struct Records<K> {
+    pub(crate) api: Api<K>,
+    pub(crate) limit: Duration,
+    pub(crate) operation: &'static str,
+}
+
+impl<K> Records<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    /// Live, not from a cache.
+    pub(crate) async fn read(&self, name: &str) -> Result<Option<K>, Error> {
+        within(self.limit, self.operation, self.api.get_opt(name)).await
+    }
+
+    /// Judges what is there and carries the verdict out; when another wrote meanwhile, it is judged again.
+    /// `seen` is what a cache holds; it may be out of date.
+    pub(crate) async fn settle(
+        &self,
+        name: &str,
+        seen: Option<K>,
+        judge: impl Fn(Option<&K>) -> Result<Verdict<K>, Error>,
+    ) -> Result<Outcome<K>, Error> {
+        let mut there = seen;
+        for _ in 0..TRIES {
+            let done = match (judge(there.as_ref())?, &there) {
+                (Verdict::Keep, _) | (Verdict::Delete, None) => return Ok(Outcome::Kept(there)),
+                (Verdict::Write(wanted), _) => self.write(name, there.as_ref(), wanted).await?,
+                (Verdict::Delete, Some(object)) => self.delete(name, object.meta()).await?,
+            };
+            match done {
+                Some(outcome) => return Ok(outcome),
+                None => there = self.read(name).await?,
+            }
+        }
+        let message = format!("`{name}` is written by others all the time");
+        Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
+    }
+
+    /// `None` when it is no longer as it was seen.
+    async fn write(&self, name: &str, there: Option<&K>, mut wanted: K) -> Result<Option<Outcome<K>>, Error> {
+        let params = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let answer = match there {
+            None => self.timed(self.api.create(&params, &wanted)).await?,
+            Some(there) => {
+                merge_meta(there.meta(), wanted.meta_mut());
+                self.timed(self.api.replace(name, &params, &wanted)).await?
+            }
+        };
+        match answer {
+            Ok(object) => Ok(Some(Outcome::Written(object))),
+            Err(kube::Error::Api(status)) if changed(&status, there.is_some()) => Ok(None),
+            Err(error) => Err(from_kube(self.operation, error)),
+        }
+    }
+
+    async fn delete(&self, name: &str, meta: &ObjectMeta) -> Result<Option<Outcome<K>>, Error> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: meta.uid.clone(),
+                resource_version: meta.resource_version.clone(),
+            }),
+            ..DeleteParams::default()
+        };
+        let uid = meta.uid.clone().unwrap_or_default();
+        match self.timed(self.api.delete(name, &params)).await? {
+            Ok(_) => Ok(Some(Outcome::Deleted(uid))),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Some(Outcome::Deleted(uid))),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+            Err(error) => Err(from_kube(self.operation, error)),
+        }
+    }
+
+    /// The answer, or the error of a call that took too long.
+    async fn timed<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, Error> {
+        within(self.limit, self.operation, async { Ok(call.await) }).await
+    }
+}
+
+/// True when a write was refused because the object is not as it was seen.
+fn changed(status: &kube::core::Status, was_there: bool) -> bool {
+    let gone = was_there && status.is_not_found();
+    gone || status.is_conflict() || status.is_already_exists()
+}
+
+/// What others wrote into the metadata stays; the network's labels and our annotations are replaced.
+fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
+    let ours = wanted.labels.take().unwrap_or_default();
+    let mut merged = there.labels.clone().unwrap_or_default();
+    merged.retain(|key, _| !key.starts_with(labels::MANAGED));
+    merged.extend(ours);
+    let annotations = wanted.annotations.take().unwrap_or_default();
+    let mut all = there.annotations.clone().unwrap_or_default();
+    all.retain(|key, _| !key.starts_with(labels::OURS));
+    all.extend(annotations);
+    *wanted = ObjectMeta {
+        labels: Some(merged),
+        annotations: Some(all),
+        managed_fields: None,
+        ..there.clone()
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> Option<labels::Labels> {
+        let owned = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
+        Some(pairs.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn what_others_wrote_into_the_metadata_stays() {
+        let there = ObjectMeta {
+            name: Some("x".to_owned()),
+            resource_version: Some("7".to_owned()),
+            finalizers: Some(vec!["theirs".to_owned()]),
+            labels: map(&[
+                ("team", "a"),
+                ("akash.network", "true"),
+                ("akash.network/lease.id.oseq", "9"),
+            ]),
+            annotations: map(&[("note", "b"), (labels::EXTRA, "{}")]),
+            ..ObjectMeta::default()
+        };
+        let mut wanted = ObjectMeta {
+            labels: map(&[("akash.network", "true")]),
+            annotations: map(&[(labels::CHAIN_ID, "c")]),
+            ..ObjectMeta::default()
+        };
+        merge_meta(&there, &mut wanted);
+        assert_eq!(wanted.labels, map(&[("akash.network", "true"), ("team", "a")]));
+        assert_eq!(wanted.annotations, map(&[("note", "b"), (labels::CHAIN_ID, "c")]));
+        assert_eq!(
+            (wanted.resource_version, wanted.finalizers),
+            (there.resource_version, there.finalizers)
+        );
+    }
+}

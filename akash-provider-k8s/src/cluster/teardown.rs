@@ -1,0 +1,84 @@
+//! Removes everything of a lease, the record last.
+
+use super::Parts;
+use super::manifests::has_logins;
+use super::records::{Outcome, Verdict};
+use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use crate::error::{from_kube, is_absent, within};
+use akash_provider_core::cluster::Teardown;
+use akash_provider_core::error::Error;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+
+const TEARDOWN: &str = "teardown";
+
+impl Parts {
+    /// One step; done when the API server itself says that the namespace is gone.
+    pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
+        self.check_provider(lease, TEARDOWN)?;
+        let runs = self.teardown_namespace(lease).await?;
+        futures::try_join!(
+            self.purge_of_lease::<ProviderHost>(self.hosts(), lease, TEARDOWN),
+            self.purge_of_lease::<ProviderLeasedIP>(self.ips(), lease, TEARDOWN),
+        )?;
+        if runs {
+            return Ok(Teardown::InProgress);
+        }
+        self.teardown_record(lease).await?;
+        let name = lease.namespace();
+        self.until_seen(|| self.state.lease_in(&name).is_empty()).await;
+        Ok(Teardown::Done)
+    }
+
+    /// True as long as there is a namespace.
+    async fn teardown_namespace(&self, lease: &LeaseId) -> Result<bool, Error> {
+        let name = lease.namespace();
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let limit = self.settings.call_timeout;
+        let there = within(limit, TEARDOWN, api.get_metadata_opt(&name)).await?;
+        let Some(there) = there else { return Ok(false) };
+        self.check_holder(lease, &there.metadata, "namespace", TEARDOWN)?;
+        if there.metadata.deletion_timestamp.is_some() {
+            return Ok(true);
+        }
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: there.metadata.uid,
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let call = async { Ok(api.delete(&name, &params).await) };
+        match within(limit, TEARDOWN, call).await? {
+            Ok(_) => Ok(true),
+            Err(error) if is_absent(&error) => Ok(true),
+            Err(error) => Err(from_kube(TEARDOWN, error)),
+        }
+    }
+
+    async fn teardown_record(&self, lease: &LeaseId) -> Result<(), Error> {
+        let name = lease.namespace();
+        let records = self.records::<Manifest>(TEARDOWN);
+        let there = records.read(&name).await?;
+        let Some(manifest) = &there else { return Ok(()) };
+        self.check_holder(lease, &manifest.metadata, "Manifest object", TEARDOWN)?;
+        if has_logins(manifest) {
+            self.delete_secret(&name, TEARDOWN).await?;
+        }
+        let judge = |there: Option<&Manifest>| match there {
+            None => Ok(Verdict::Keep),
+            Some(there) => {
+                self.check_holder(lease, &there.metadata, "Manifest object", TEARDOWN)?;
+                Ok(Verdict::Delete)
+            }
+        };
+        let outcome = records.settle(&name, there, judge).await?;
+        if let Outcome::Deleted(uid) = outcome {
+            self.until_seen(|| self.lacks(self.manifests(), &name, &uid))
+                .await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Leased addresses: one ProviderLeasedIP object for each port, which the IP operator turns into Services.
+
+use crate::cluster::Parts;
+use crate::cluster::records::{Outcome, Verdict};
+use crate::crd::{ManifestLeaseId, ProviderLeasedIP, ProviderLeasedIpSpec};
+use crate::hostnames::own_labels;
+use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::inventory::LeasedIpUsage;
+use akash_provider_core::manifest::Proto;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use async_trait::async_trait;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const DECLARE: &str = "declare_ip";
+const PURGE: &str = "purge_declared_ip";
+const USAGE: &str = "leased_ip_usage";
+
+#[async_trait]
+impl LeasedIps for Parts {
+    async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error> {
+        self.check_provider(lease, DECLARE)?;
+        self.current(DECLARE).await?;
+        let others = self.other_holders(lease, ip, overwrite)?;
+        self.check_pool(ip)?;
+        let name = object_name(ip);
+        let spec = spec(lease, ip);
+        let seen = self.cached(self.ips(), &name).map(|ip| (*ip).clone());
+        let judge = |there: Option<&ProviderLeasedIP>| {
+            if let Some(there) = there {
+                if there.spec == spec {
+                    return Ok(Verdict::Keep);
+                }
+                check_move(lease, there, overwrite)?;
+            }
+            Ok(Verdict::Write(self.leased_ip(lease, ip, &spec)))
+        };
+        let outcome = self.records(DECLARE).settle(&name, seen, judge).await?;
+        for other in others {
+            self.release(&other, ip).await?;
+        }
+        if let Outcome::Written(written) = outcome {
+            tracing::info!(address = name, %lease, service = ip.service, "leased IP declared");
+            self.until_seen(|| self.holds(self.ips(), &written.metadata))
+                .await;
+        }
+        Ok(())
+    }
+
+    async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error> {
+        self.check_provider(lease, PURGE)?;
+        let name = object_name(ip);
+        let seen = self.look(self.ips(), &name, PURGE).await?;
+        let judge = |there: Option<&ProviderLeasedIP>| {
+            let holder = there
+                .filter(|ip| !self.is_of_other_chain(&ip.metadata))
+                .and_then(|ip| lease_of(&ip.spec));
+            let is_held = holder.as_ref() == Some(lease);
+            Ok(if is_held { Verdict::Delete } else { Verdict::Keep })
+        };
+        let outcome = self
+            .records::<ProviderLeasedIP>(PURGE)
+            .settle(&name, seen, judge)
+            .await?;
+        if let Outcome::Deleted(uid) = outcome {
+            self.until_seen(|| self.lacks(self.ips(), &name, &uid)).await;
+        }
+        Ok(())
+    }
+
+    async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error> {
+        self.check_provider(lease, PURGE)?;
+        self.purge_of_lease::<ProviderLeasedIP>(self.ips(), lease, PURGE)
+            .await
+    }
+
+    async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error> {
+        self.current("declared_ips").await?;
+        let ips = self.all_ips();
+        let of_lease = ips.iter().filter(|(holder, _)| holder == lease);
+        Ok(of_lease.filter_map(|(_, ip)| declaration(&ip.spec)).collect())
+    }
+
+    async fn usage(&self) -> Result<LeasedIpUsage, Error> {
+        self.current(USAGE).await?;
+        let ips = self.all_ips();
+        let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
+        let leases: BTreeSet<&LeaseId> = ips.iter().map(|(lease, _)| lease).collect();
+        Ok(LeasedIpUsage {
+            total: self.settings.leased_ip_pool,
+            in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
+            confirmed: leases.into_iter().cloned().collect(),
+        })
+    }
+}
+
+impl Parts {
+    /// Every declared address of this provider that can be read.
+    fn all_ips(&self) -> Vec<(LeaseId, Arc<ProviderLeasedIP>)> {
+        let ips = self.ips().state().into_iter();
+        let ours = ips.filter(|ip| !self.is_of_other_chain(&ip.metadata));
+        ours.filter_map(|ip| Some((lease_of(&ip.spec)?, ip)))
+            .filter(|(lease, _)| lease.provider == self.settings.provider)
+            .collect()
+    }
+
+    /// Objects by which another lease holds the address; they go once it leads here.
+    fn other_holders(
+        &self,
+        lease: &LeaseId,
+        ip: &IpDeclaration,
+        overwrite: bool,
+    ) -> Result<Vec<String>, Error> {
+        let name = object_name(ip);
+        let mut others = Vec::new();
+        for (holder, held) in self.all_ips() {
+            if holder == *lease || held.spec.sharing_key != ip.sharing_key {
+                continue;
+            }
+            check_move(lease, &held, overwrite)?;
+            let other = held.metadata.name.clone().unwrap_or_default();
+            if other != name {
+                others.push(other);
+            }
+        }
+        Ok(others)
+    }
+
+    fn check_pool(&self, ip: &IpDeclaration) -> Result<(), Error> {
+        let pool = self.settings.leased_ip_pool;
+        let ips = self.all_ips();
+        let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
+        let is_full = keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX);
+        if !is_full || keys.contains(ip.sharing_key.as_str()) {
+            return Ok(());
+        }
+        let message = format!("all {pool} addresses of the pool are in use");
+        Err(Error::new(ErrorKind::Unavailable, DECLARE, message))
+    }
+
+    fn leased_ip(
+        &self,
+        lease: &LeaseId,
+        ip: &IpDeclaration,
+        spec: &ProviderLeasedIpSpec,
+    ) -> ProviderLeasedIP {
+        let mut object = ProviderLeasedIP::new(&object_name(ip), spec.clone());
+        let mut labels = own_labels(lease);
+        labels.insert("service-name".to_owned(), ip.service.clone());
+        labels.insert("external-port".to_owned(), ip.external_port.to_string());
+        labels.insert("proto".to_owned(), spec.protocol.clone());
+        object.metadata.labels = Some(labels);
+        object.metadata.annotations = Some(self.chain_annotation());
+        object
+    }
+
+    /// Takes an object away by which another lease of the tenant held the address.
+    async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
+        let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
+        let held = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
+        let judge = |there: Option<&ProviderLeasedIP>| {
+            let is_it =
+                there.is_some_and(|t| t.spec.sharing_key == ip.sharing_key && lease_of(&t.spec) == held);
+            Ok(if is_it { Verdict::Delete } else { Verdict::Keep })
+        };
+        let outcome = self
+            .records::<ProviderLeasedIP>(DECLARE)
+            .settle(name, seen, judge)
+            .await?;
+        if let Outcome::Deleted(uid) = outcome {
+            self.until_seen(|| self.lacks(self.ips(), name, &uid)).await;
+        }
+        Ok(())
+    }
+}
+
+/// An address moves only within its tenant, and only when that is wanted.
+fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
+    let holder = lease_of(&held.spec);
+    if holder.as_ref() == Some(lease) {
+        return Ok(());
+    }
+    if overwrite
+        && holder
+            .as_ref()
+            .is_some_and(|h| h.owner() == lease.owner() && h.provider == lease.provider)
+    {
+        return Ok(());
+    }
+    let key = &held.spec.sharing_key;
+    let holder = holder.map_or_else(
+        || "an object that names no lease".to_owned(),
+        |h| format!("lease {h}"),
+    );
+    let message = format!("address `{key}` is held by {holder}");
+    Err(Error::new(ErrorKind::Conflict, DECLARE, message))
+}
+
+const fn protocol(proto: Proto) -> &'static str {
+    match proto {
+        Proto::Tcp => "TCP",
+        Proto::Udp => "UDP",
+    }
+}
+
+/// Name of the object of one port.
+fn object_name(ip: &IpDeclaration) -> String {
+    format!("{}-{}-{}", ip.sharing_key, protocol(ip.proto), ip.external_port).to_lowercase()
+}
+
+fn spec(lease: &LeaseId, ip: &IpDeclaration) -> ProviderLeasedIpSpec {
+    let group = &lease.order.group;
+    ProviderLeasedIpSpec {
+        lease_id: ManifestLeaseId {
+            owner: group.deployment.owner.to_string(),
+            dseq: group.deployment.dseq.to_string(),
+            gseq: group.gseq,
+            oseq: lease.order.oseq,
+            provider: lease.provider.to_string(),
+        },
+        service_name: ip.service.clone(),
+        port: u32::from(ip.port),
+        external_port: u32::from(ip.external_port),
+        sharing_key: ip.sharing_key.clone(),
+        protocol: protocol(ip.proto).to_owned(),
+    }
+}
+
+fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
+    let id = &spec.lease_id;
+    let deployment = DeploymentId {
+        owner: id.owner.parse().ok()?,
+        dseq: id.dseq.parse().ok()?,
+    };
+    let group = GroupId {
+        deployment,
+        gseq: id.gseq,
+    };
+    Some(LeaseId {
+        order: OrderId { group, oseq: id.oseq },
+        provider: id.provider.parse().ok()?,
+    })
+}
+
+/// `None` where a port or protocol makes no sense.
+fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
+    let proto = match spec.protocol.to_ascii_uppercase().as_str() {
+        "TCP" => Proto::Tcp,
+        "UDP" => Proto::Udp,
+        _ => return None,
+    };
+    Some(IpDeclaration {
+        service: spec.service_name.clone(),
+        port: spec.port.try_into().ok()?,
+        external_port: spec.external_port.try_into().ok()?,
+        proto,
+        sharing_key: spec.sharing_key.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_its_own_object_and_is_read_back() {
+        let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
+                    akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+        let lease: LeaseId = text.parse().unwrap();
+        let ip = IpDeclaration {
+            service: "web".to_owned(),
+            port: 80,
+            external_port: 8080,
+            proto: Proto::Udp,
+            sharing_key: "akash1x-ip-Front".to_owned(),
+        };
+        assert_eq!(object_name(&ip), "akash1x-ip-front-udp-8080");
+        let spec = spec(&lease, &ip);
+        assert_eq!(lease_of(&spec), Some(lease));
+        assert_eq!(declaration(&spec), Some(ip));
+        for garbage in ["", "SCTP"] {
+            let spec = ProviderLeasedIpSpec {
+                protocol: garbage.to_owned(),
+                ..spec.clone()
+            };
+            assert_eq!(declaration(&spec), None);
+        }
+        let spec = ProviderLeasedIpSpec { port: 65_536, ..spec };
+        assert_eq!(declaration(&spec), None);
+    }
+}

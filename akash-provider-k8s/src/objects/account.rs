@@ -1,0 +1,78 @@
+//! Accounts of services that may read of their own lease.
+
+use super::LeaseObjects;
+use super::context::Context;
+use akash_provider_core::manifest::Service;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What a service asks to read; empty for none.
+pub(super) fn permissions(service: &Service) -> &[String] {
+    let params = service.params.as_ref();
+    let permissions = params.and_then(|params| params.permissions.as_ref());
+    permissions
+        .and_then(|permissions| permissions.read.as_deref())
+        .unwrap_or_default()
+}
+
+/// Account, role and binding, named like the service.
+pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) {
+    let words = permissions(service);
+    if words.is_empty() {
+        return;
+    }
+    let name = service.name.as_str();
+    let meta = || cx.meta(name, cx.account_labels(name));
+    objects.service_accounts.push(ServiceAccount {
+        metadata: meta(),
+        ..ServiceAccount::default()
+    });
+    objects.roles.push(Role {
+        metadata: meta(),
+        rules: Some(words.iter().flat_map(|word| rules(word)).collect()),
+    });
+    objects.role_bindings.push(RoleBinding {
+        metadata: meta(),
+        role_ref: RoleRef {
+            api_group: RBAC.to_owned(),
+            kind: "Role".to_owned(),
+            name: name.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.to_owned(),
+            namespace: Some(cx.name.clone()),
+            ..Subject::default()
+        }]),
+    });
+}
+
+/// What a word allows. Words this version does not know allow nothing.
+fn rules(word: &str) -> Vec<PolicyRule> {
+    match word {
+        "deployment" => vec![
+            rule("apps", &["deployments", "statefulsets"], &READ),
+            rule("", &["pods", "services"], &READ),
+        ],
+        "logs" => vec![
+            rule("", &["pods"], &READ),
+            rule("", &["pods/log"], &["get"]),
+            rule("apps", &["deployments", "statefulsets"], &READ),
+        ],
+        "events" => vec![rule("", &["events"], &READ)],
+        _ => Vec::new(),
+    }
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}

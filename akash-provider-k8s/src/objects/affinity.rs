@@ -1,0 +1,78 @@
+//! The nodes a service may run on.
+
+use super::context::Context;
+use super::{Refusal, resources, text, volumes};
+use crate::labels;
+use akash_provider_core::manifest::Service;
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+};
+
+/// Prefix of the labels that say what a node has.
+const CAPABILITIES: &str = "capabilities";
+
+/// Nodes of the provider's that have the GPU promised and the storage classes asked for.
+pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
+    let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
+    for (field, key) in gpu(cx, service)?.into_iter().chain(classes(service)) {
+        if !text::is_label_key(&key) {
+            let problem = format!("no node can have it: `{}` is no label", text::shown(&key));
+            return Err(Refusal::new(&service.name, field, problem));
+        }
+        terms.push(requirement(format!("{}/{key}", labels::MANAGED), "Gt", "0"));
+    }
+    let term = NodeSelectorTerm {
+        match_expressions: Some(terms),
+        ..NodeSelectorTerm::default()
+    };
+    Ok(Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: vec![term],
+            }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    })
+}
+
+/// The GPU that was promised: model, memory and interface, each by its own label.
+fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
+    let field = || "resources.gpu".to_owned();
+    if service.resources.gpu.units == 0 {
+        return Ok(Vec::new());
+    }
+    let vendor = resources::gpu_vendor(cx, service)?;
+    let promised = cx.params(service).and_then(|params| params.resources.as_ref());
+    let Some(gpu) = promised.and_then(|resources| resources.gpu.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    if gpu.model.is_empty() || gpu.model == "*" {
+        return Ok(Vec::new());
+    }
+    let base = format!("{CAPABILITIES}.gpu.vendor.{vendor}.model.{}", gpu.model);
+    let parts = [("ram", &gpu.memory_size), ("interface", &gpu.interface)];
+    let given = parts.into_iter().filter(|(_, value)| !value.is_empty());
+    let further = given.map(|(name, value)| (field(), format!("{base}.{name}.{value}")));
+    Ok([(field(), base.clone())].into_iter().chain(further).collect())
+}
+
+fn classes(service: &Service) -> impl Iterator<Item = (String, String)> {
+    let indexed = service.resources.storage.iter().enumerate();
+    let persistent = indexed.filter(|(_, volume)| volume.is_persistent());
+    persistent.map(|(n, volume)| {
+        let class = volumes::class(volume);
+        (
+            format!("resources.storage[{n}].class"),
+            format!("{CAPABILITIES}.storage.class.{class}"),
+        )
+    })
+}
+
+fn requirement(key: String, operator: &str, value: &str) -> NodeSelectorRequirement {
+    NodeSelectorRequirement {
+        key,
+        operator: operator.to_owned(),
+        values: Some(vec![value.to_owned()]),
+    }
+}

@@ -1,0 +1,222 @@
+//! Services: how pods are reached.
+
+use super::context::Context;
+use super::{MAX_PORTS, Refusal, text};
+use crate::labels;
+use akash_provider_core::cluster::IpDeclaration;
+use akash_provider_core::manifest::{Group, Proto, Service as Manifest, ServiceExpose};
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Annotation by which MetalLB lets services share an address.
+const SHARING_KEY: &str = "metallb.universe.tf/allow-shared-ip";
+/// Annotation by which MetalLB chooses the pool.
+const POOL: &str = "metallb.universe.tf/address-pool";
+/// MetalLB's pool where none is named.
+const DEFAULT_POOL: &str = "default";
+
+/// Which exposes.
+type Wanted = fn(&ServiceExpose) -> bool;
+
+/// The word Kubernetes has for a protocol.
+pub(super) const fn protocol(proto: Proto) -> &'static str {
+    match proto {
+        Proto::Tcp => "TCP",
+        Proto::Udp => "UDP",
+    }
+}
+
+/// Name of the Service with the node ports of a service.
+#[must_use]
+pub fn node_port_service_name(service: &str) -> String {
+    format!("{service}-np")
+}
+
+/// Name of the Service with a leased address.
+#[must_use]
+pub fn leased_ip_service_name(service: &str, external_port: u16, proto: Proto) -> String {
+    let proto = protocol(proto).to_ascii_lowercase();
+    format!("{service}-ip-{external_port}-{proto}")
+}
+
+/// True for an expose on a port of the nodes.
+pub(super) fn is_node_port(expose: &ServiceExpose) -> bool {
+    expose.global && !expose.is_ingress() && expose.ip.is_empty()
+}
+
+/// True for an expose on an address of the tenant's own.
+pub(super) fn is_leased_ip(expose: &ServiceExpose) -> bool {
+    expose.global && !expose.ip.is_empty()
+}
+
+fn is_local(expose: &ServiceExpose) -> bool {
+    expose.is_ingress() || !expose.global
+}
+
+/// Refuses a group with more ports than a lease may have.
+pub(super) fn check_total(group: &Group) -> Result<(), Refusal> {
+    let total: usize = group.services.iter().map(|service| service.expose.len()).sum();
+    if total > MAX_PORTS {
+        let problem = format!("{total} ports in all services together; a lease has at most {MAX_PORTS}");
+        return Err(Refusal::new("", "expose", problem));
+    }
+    Ok(())
+}
+
+/// The Services of a service: inside the lease and for the proxy, and on ports of the nodes.
+pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service>, Refusal> {
+    check_leased(service)?;
+    let name = service.name.as_str();
+    let kinds: [(String, &str, Wanted); 2] = [
+        (name.to_owned(), "ClusterIP", is_local),
+        (node_port_service_name(name), "NodePort", is_node_port),
+    ];
+    let mut services = Vec::new();
+    for (object, kind, wanted) in kinds {
+        let ports = service_ports(service, wanted)?;
+        if ports.is_empty() {
+            continue;
+        }
+        fits(service, &object)?;
+        services.push(Service {
+            metadata: cx.meta(object, cx.service_labels(name)),
+            spec: Some(ServiceSpec {
+                type_: Some(kind.to_owned()),
+                selector: Some(labels::service_selector(&cx.name, name)),
+                ports: Some(ports),
+                ..ServiceSpec::default()
+            }),
+            ..Service::default()
+        });
+    }
+    Ok(services)
+}
+
+/// Ports of one Service, each external port and protocol once.
+fn service_ports(service: &Manifest, wanted: Wanted) -> Result<Vec<ServicePort>, Refusal> {
+    let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
+    let mut ports = Vec::new();
+    for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| wanted(e)) {
+        let external = expose.effective_external_port();
+        match seen.insert((external, expose.proto), expose.port) {
+            None => ports.push(ServicePort {
+                name: Some(format!("{n}-{external}")),
+                port: i32::from(external),
+                protocol: Some(protocol(expose.proto).to_owned()),
+                target_port: Some(IntOrString::Int(i32::from(expose.port))),
+                ..ServicePort::default()
+            }),
+            Some(target) if target == expose.port => {}
+            Some(target) => return Err(conflict(service, n, target)),
+        }
+    }
+    Ok(ports)
+}
+
+/// Leased addresses: names at their limit, and one target for each port.
+fn check_leased(service: &Manifest) -> Result<(), Refusal> {
+    let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
+    for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {
+        let external = expose.effective_external_port();
+        fits(
+            service,
+            &leased_ip_service_name(&service.name, external, expose.proto),
+        )?;
+        let Some(before) = seen.insert((external, expose.proto), expose) else {
+            continue;
+        };
+        if before.port != expose.port {
+            return Err(conflict(service, n, before.port));
+        }
+        if before.ip != expose.ip {
+            let problem = format!(
+                "external port {external} {} is on another address already; a service has each port on one of them",
+                protocol(expose.proto)
+            );
+            return Err(Refusal::new(&service.name, format!("expose[{n}].ip"), problem));
+        }
+    }
+    Ok(())
+}
+
+/// Names of all Services a service will have, leased addresses included.
+pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
+    let kinds = service.expose.iter().flat_map(|expose| {
+        [
+            is_local(expose).then(|| service.name.clone()),
+            is_node_port(expose).then(|| node_port_service_name(&service.name)),
+            is_leased_ip(expose).then(|| {
+                leased_ip_service_name(&service.name, expose.effective_external_port(), expose.proto)
+            }),
+        ]
+    });
+    kinds.flatten().collect()
+}
+
+fn conflict(service: &Manifest, n: usize, target: u16) -> Refusal {
+    let Some(expose) = service.expose.get(n) else {
+        return Refusal::new(&service.name, "expose", "two of them are in conflict");
+    };
+    let problem = format!(
+        "external port {} {} leads to port {target} already and cannot lead to {} too; choose another with `as`",
+        expose.effective_external_port(),
+        protocol(expose.proto),
+        expose.port
+    );
+    Refusal::new(&service.name, format!("expose[{n}].external_port"), problem)
+}
+
+fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
+    let extra = object.len() - service.name.len();
+    if object.len() <= text::MAX_LABEL {
+        return Ok(());
+    }
+    let problem = format!(
+        "{} characters; with the ports this service has its name is at most {}",
+        service.name.len(),
+        text::MAX_LABEL - extra
+    );
+    Err(Refusal::new(&service.name, "name", problem))
+}
+
+/// The Service that gives an address of a tenant's own to a service of a lease. `pool` is the pool it comes from.
+#[must_use]
+pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Service {
+    let name = leased_ip_service_name(&ip.service, ip.external_port, ip.proto);
+    let namespace = lease.namespace();
+    let mut object_labels = labels::selector(&namespace);
+    object_labels.extend(labels::lease(lease));
+    object_labels.insert(labels::SERVICE.to_owned(), ip.service.clone());
+    object_labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
+    let mut annotations = BTreeMap::from([(SHARING_KEY.to_owned(), ip.sharing_key.clone())]);
+    if pool != DEFAULT_POOL && !pool.is_empty() {
+        annotations.insert(POOL.to_owned(), pool.to_owned());
+    }
+    let selector = [(labels::MANAGED, "true"), (labels::SERVICE, ip.service.as_str())];
+    Service {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(namespace),
+            labels: Some(object_labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            type_: Some("LoadBalancer".to_owned()),
+            allocate_load_balancer_node_ports: Some(false),
+            selector: Some(selector.map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
+            ports: Some(vec![ServicePort {
+                name: Some(name),
+                port: i32::from(ip.external_port),
+                protocol: Some(protocol(ip.proto).to_owned()),
+                target_port: Some(IntOrString::Int(i32::from(ip.port))),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}

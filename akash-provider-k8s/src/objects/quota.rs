@@ -1,0 +1,65 @@
+//! The most a lease may have in its namespace.
+//!
+//! It stops what went wrong, not what is right: a rolling update has a terminating and a starting pod for each
+//! replica, a change of the workload's kind has both kinds for a while, a runtime class adds its own overhead,
+//! and ports that leave are removed after those that come.
+
+use super::context::Context;
+use super::quantity::{milli, whole};
+use super::resources::{Amounts, gpu_vendor};
+use super::{MAX_PORTS, Refusal};
+use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// Name of the quota.
+pub const QUOTA: &str = "akash-lease";
+
+/// Times what the lease asks for, so that an update finds room beside what it replaces.
+const TIMES: u64 = 2;
+/// Cores in thousandths that each pod may have on top, for runtime classes and injected containers.
+const CPU_ON_TOP: u64 = 1_000;
+/// Bytes that each pod may have on top.
+const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
+
+/// The quota; `None` where the operator has switched it off or the lease has none from before.
+pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
+    if !cx.settings.quota || cx.is_legacy() {
+        return Ok(None);
+    }
+    let (mut pods, mut cpu, mut memory, mut ephemeral) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
+    for service in &cx.deployment.group.services {
+        let amounts = Amounts::of(service)?.requested(cx);
+        let count = u64::from(service.count).saturating_mul(TIMES);
+        let times = |amount: u64| amount.saturating_mul(count);
+        pods = pods.saturating_add(count);
+        cpu = cpu.saturating_add(times(amounts.cpu.saturating_add(CPU_ON_TOP)));
+        memory = memory.saturating_add(times(amounts.memory.saturating_add(MEMORY_ON_TOP)));
+        ephemeral = ephemeral.saturating_add(times(amounts.ephemeral));
+        if amounts.gpu > 0 {
+            let sum = devices.entry(gpu_vendor(cx, service)?).or_default();
+            *sum = sum.saturating_add(times(amounts.gpu));
+        }
+    }
+    let ports = u64::try_from(MAX_PORTS).unwrap_or(u64::MAX).saturating_mul(TIMES);
+    let bytes = |amount: u64| whole(amount.min(i64::MAX as u64));
+    let mut hard: BTreeMap<String, Quantity> = BTreeMap::from([
+        ("pods".to_owned(), whole(pods)),
+        ("services.nodeports".to_owned(), whole(ports)),
+        ("requests.cpu".to_owned(), milli(cpu.min(i64::MAX as u64))),
+        ("requests.memory".to_owned(), bytes(memory)),
+        ("requests.ephemeral-storage".to_owned(), bytes(ephemeral)),
+    ]);
+    for (vendor, amount) in devices {
+        hard.insert(format!("requests.{vendor}.com/gpu"), whole(amount));
+    }
+    Ok(Some(ResourceQuota {
+        metadata: cx.meta(QUOTA, cx.labels()),
+        spec: Some(ResourceQuotaSpec {
+            hard: Some(hard),
+            ..ResourceQuotaSpec::default()
+        }),
+        ..ResourceQuota::default()
+    }))
+}

@@ -1,0 +1,62 @@
+//! Registry logins.
+
+use super::Refusal;
+use super::context::Context;
+use akash_provider_core::manifest::{Credentials, Service};
+use data_encoding::BASE64;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
+use serde_json::json;
+
+const TYPE: &str = "kubernetes.io/dockerconfigjson";
+const KEY: &str = ".dockerconfigjson";
+
+/// Name of the Secret with the registry login of a service.
+#[must_use]
+pub fn registry_secret_name(service: &str) -> String {
+    format!("docker-creds-{service}")
+}
+
+/// The login of a service, wherever the tenant's tools put it.
+pub(super) fn credentials(service: &Service) -> Option<&Credentials> {
+    let in_params = || service.params.as_ref()?.credentials.as_ref();
+    service.credentials.as_ref().or_else(in_params)
+}
+
+/// The Secret, where there is a login.
+pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secret>, Refusal> {
+    let Some(login) = credentials(service) else {
+        return Ok(None);
+    };
+    let name = service.name.as_str();
+    let (host, user, password) = (login.host.trim(), login.username.trim(), login.password.trim());
+    if host.is_empty() {
+        return Err(Refusal::new(
+            name,
+            "credentials.host",
+            "it is empty; name the registry, for example `ghcr.io`",
+        ));
+    }
+    let entry = json!({
+        "username": user,
+        "password": password,
+        "email": login.email.trim(),
+        "auth": BASE64.encode(format!("{user}:{password}").as_bytes()),
+    });
+    let config = json!({ "auths": { host: entry } }).to_string();
+    Ok(Some(Secret {
+        metadata: cx.meta(registry_secret_name(name), cx.service_labels(name)),
+        type_: Some(TYPE.to_owned()),
+        data: Some([(KEY.to_owned(), ByteString(config.into_bytes()))].into()),
+        ..Secret::default()
+    }))
+}
+
+/// The Secrets a pod of the service pulls with.
+pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
+    let own = credentials(service).map(|_| registry_secret_name(&service.name));
+    let general = Some(cx.settings.pull_secret.trim().to_owned()).filter(|name| !name.is_empty());
+    let names = own.into_iter().chain(general);
+    let references: Vec<_> = names.map(|name| LocalObjectReference { name }).collect();
+    (!references.is_empty()).then_some(references)
+}

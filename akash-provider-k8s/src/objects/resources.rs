@@ -1,0 +1,134 @@
+//! Limits and requests of a container.
+
+use super::context::Context;
+use super::quantity::{committed, milli, whole};
+use super::{Refusal, text};
+use akash_provider_core::manifest::Service;
+use akash_provider_core::types::{Resources, Storage};
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// Largest amount Kubernetes counts with.
+const MAX_AMOUNT: u64 = i64::MAX as u64;
+
+/// Amounts of one replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Amounts {
+    /// Thousandths of a core.
+    pub(super) cpu: u64,
+    /// Bytes without volumes in memory.
+    pub(super) memory: u64,
+    /// Bytes of volumes in memory.
+    pub(super) ram_volumes: u64,
+    /// Bytes of volumes that go with the pod.
+    pub(super) ephemeral: u64,
+    /// Devices.
+    pub(super) gpu: u64,
+}
+
+impl Amounts {
+    /// What one replica of a service has.
+    pub(super) fn of(service: &Service) -> Result<Self, Refusal> {
+        let Resources {
+            cpu,
+            memory,
+            storage,
+            gpu,
+            ..
+        } = &service.resources;
+        let name = service.name.as_str();
+        let within = |field: &str, amount: Option<u64>| {
+            let amount = amount.filter(|amount| *amount <= MAX_AMOUNT);
+            amount.ok_or_else(|| {
+                Refusal::new(
+                    name,
+                    field,
+                    format!("more than {MAX_AMOUNT}; Kubernetes counts no further"),
+                )
+            })
+        };
+        let sum = |wanted: fn(&Storage) -> bool| {
+            let mut volumes = storage.iter().filter(|volume| wanted(volume));
+            volumes.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes))
+        };
+        let ram_volumes = within("resources.storage", sum(Storage::is_ram))?;
+        within("resources.memory", memory.bytes.checked_add(ram_volumes))?;
+        Ok(Self {
+            cpu: within("resources.cpu", Some(cpu.units))?,
+            memory: memory.bytes,
+            ram_volumes,
+            ephemeral: within(
+                "resources.storage",
+                sum(|volume| !volume.is_persistent() && !volume.is_ram()),
+            )?,
+            gpu: within("resources.gpu", Some(gpu.units))?,
+        })
+    }
+
+    /// What is requested of the scheduler for them.
+    pub(super) fn requested(self, cx: &Context<'_>) -> Self {
+        let levels = &cx.settings.commit;
+        Self {
+            cpu: committed(self.cpu, levels.cpu),
+            memory: committed(self.memory, levels.memory),
+            ephemeral: committed(self.ephemeral, levels.storage),
+            ..self
+        }
+    }
+}
+
+/// Limits and requests of the container of a service.
+pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequirements, Refusal> {
+    let limits = Amounts::of(service)?;
+    let device = match limits.gpu {
+        0 => None,
+        _ => Some(format!("{}.com/gpu", gpu_vendor(cx, service)?)),
+    };
+    let map = |amounts: Amounts, memory: u64| {
+        let mut map: BTreeMap<String, Quantity> = BTreeMap::from([
+            ("cpu".to_owned(), milli(amounts.cpu)),
+            ("memory".to_owned(), whole(memory)),
+        ]);
+        if amounts.ephemeral > 0 {
+            map.insert("ephemeral-storage".to_owned(), whole(amounts.ephemeral));
+        }
+        if let Some(device) = &device {
+            map.insert(device.clone(), whole(amounts.gpu));
+        }
+        Some(map)
+    };
+    let requests = limits.requested(cx);
+    Ok(ResourceRequirements {
+        limits: map(limits, limits.memory.saturating_add(limits.ram_volumes)),
+        requests: map(requests, requests.memory),
+        ..ResourceRequirements::default()
+    })
+}
+
+/// Vendor of a service's GPUs: as promised, else as asked for.
+pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
+    let promised = cx.params(service).and_then(|params| params.resources.as_ref());
+    let promised = promised.and_then(|resources| resources.gpu.as_ref());
+    let asked = || {
+        let attributes = service.resources.gpu.attributes.iter();
+        let mut vendors = attributes.filter_map(|a| a.key.strip_prefix("vendor/")?.split('/').next());
+        vendors.next()
+    };
+    let vendor = promised
+        .map(|gpu| gpu.vendor.as_str())
+        .filter(|vendor| !vendor.is_empty())
+        .or_else(asked)
+        .unwrap_or_default();
+    match vendor.to_ascii_lowercase().as_str() {
+        "nvidia" => Ok("nvidia"),
+        "amd" => Ok("amd"),
+        _ => {
+            let problem = format!(
+                "no device is known for the vendor `{}`; ask for `nvidia` or `amd`",
+                text::shown(vendor)
+            );
+            Err(Refusal::new(&service.name, "resources.gpu.attributes", problem))
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! How HTTP reaches a service: Ingress, or HTTPRoute of the Gateway API.
+
+use crate::labels::{self, Labels};
+use akash_provider_core::cluster::HostnameDeclaration;
+use akash_provider_core::manifest::HttpOptions;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::networking::v1::{
+    HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend,
+    IngressSpec, ServiceBackendPort,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Class of the Ingresses of all leases.
+pub const INGRESS_CLASS: &str = "akash-ingress-class";
+
+/// The Ingress that leads a hostname to a service of a lease.
+#[must_use]
+pub fn ingress(lease: &LeaseId, host: &HostnameDeclaration, options: &HttpOptions) -> Ingress {
+    let backend = IngressBackend {
+        service: Some(IngressServiceBackend {
+            name: host.service.clone(),
+            port: Some(ServiceBackendPort {
+                number: Some(i32::from(host.external_port)),
+                ..ServiceBackendPort::default()
+            }),
+        }),
+        ..IngressBackend::default()
+    };
+    let path = HTTPIngressPath {
+        backend,
+        path: Some("/".to_owned()),
+        path_type: "Prefix".to_owned(),
+    };
+    Ingress {
+        metadata: meta(lease, host, ingress_annotations(options)),
+        spec: Some(IngressSpec {
+            ingress_class_name: Some(INGRESS_CLASS.to_owned()),
+            rules: Some(vec![IngressRule {
+                host: Some(host.hostname.clone()),
+                http: Some(HTTPIngressRuleValue { paths: vec![path] }),
+            }]),
+            ..IngressSpec::default()
+        }),
+        ..Ingress::default()
+    }
+}
+
+fn ingress_annotations(options: &HttpOptions) -> Labels {
+    let options = &effective(options);
+    let pairs = [
+        ("proxy-read-timeout", seconds(options.read_timeout).to_string()),
+        ("proxy-send-timeout", seconds(options.send_timeout).to_string()),
+        ("proxy-next-upstream-tries", options.next_tries.to_string()),
+        ("proxy-body-size", options.max_body_size.to_string()),
+        (
+            "proxy-next-upstream-timeout",
+            seconds(options.next_timeout).to_string(),
+        ),
+        ("proxy-next-upstream", next_cases(options)),
+    ];
+    let key = |name| format!("nginx.ingress.kubernetes.io/{name}");
+    pairs
+        .into_iter()
+        .map(|(name, value)| (key(name), value))
+        .collect()
+}
+
+/// A route of the Gateway API, as far as leases use it.
+#[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[kube(
+    group = "gateway.networking.k8s.io",
+    version = "v1",
+    kind = "HTTPRoute",
+    plural = "httproutes",
+    namespaced,
+    schema = "disabled",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRouteSpec {
+    /// Gateways.
+    #[serde(default)]
+    pub parent_refs: Vec<ParentRef>,
+    /// Hostnames.
+    #[serde(default)]
+    pub hostnames: Vec<String>,
+    /// Where they lead.
+    #[serde(default)]
+    pub rules: Vec<RouteRule>,
+}
+
+/// A gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ParentRef {
+    /// Name.
+    pub name: String,
+    /// Namespace, where it is another than the route's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Where some paths lead.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteRule {
+    /// Paths.
+    #[serde(default)]
+    pub matches: Vec<RouteMatch>,
+    /// Services.
+    #[serde(default)]
+    pub backend_refs: Vec<BackendRef>,
+}
+
+/// Some paths.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RouteMatch {
+    /// Paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathMatch>,
+}
+
+/// A path.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PathMatch {
+    /// `PathPrefix` or `Exact`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The path.
+    pub value: String,
+}
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BackendRef {
+    /// Service.
+    pub name: String,
+    /// Port of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// The HTTPRoute that leads a hostname to a service of a lease, by way of a gateway. `buffer_size` is for the
+/// proxy, for example `16k`; a size of the tenant's own comes before it.
+#[must_use]
+pub fn http_route(
+    lease: &LeaseId,
+    host: &HostnameDeclaration,
+    options: &HttpOptions,
+    gateway: &ParentRef,
+    buffer_size: &str,
+) -> HTTPRoute {
+    let rule = RouteRule {
+        matches: vec![RouteMatch {
+            path: Some(PathMatch {
+                kind: "PathPrefix".to_owned(),
+                value: "/".to_owned(),
+            }),
+        }],
+        backend_refs: vec![BackendRef {
+            name: host.service.clone(),
+            port: Some(host.external_port),
+        }],
+    };
+    let spec = HttpRouteSpec {
+        parent_refs: vec![gateway.clone()],
+        hostnames: vec![host.hostname.clone()],
+        rules: vec![rule],
+    };
+    HTTPRoute {
+        metadata: meta(lease, host, route_annotations(options, buffer_size)),
+        spec,
+    }
+}
+
+fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
+    let options = &effective(options);
+    let buffer = match options.proxy_buffer_size {
+        0 => buffer_size.to_owned(),
+        bytes => bytes.to_string(),
+    };
+    let mut pairs = BTreeMap::from([
+        ("client-max-body-size", options.max_body_size.to_string()),
+        ("proxy-read-timeout", seconds(options.read_timeout).to_string()),
+        ("proxy-send-timeout", seconds(options.send_timeout).to_string()),
+        ("proxy-next-upstream-tries", options.next_tries.to_string()),
+        ("proxy-next-upstream", next_cases(options)),
+        ("proxy-buffer-size", buffer),
+    ]);
+    if options.next_timeout > 0 {
+        pairs.insert(
+            "proxy-next-upstream-timeout",
+            format!("{}s", seconds(options.next_timeout)),
+        );
+    }
+    let key = |name| format!("nginx.org/{name}");
+    pairs
+        .into_iter()
+        .map(|(name, value)| (key(name), value))
+        .collect()
+}
+
+/// A body size of 0 stands for options that were not given.
+fn effective(options: &HttpOptions) -> HttpOptions {
+    if options.max_body_size == 0 {
+        HttpOptions::default()
+    } else {
+        options.clone()
+    }
+}
+
+/// Milliseconds as whole seconds, rounded up.
+const fn seconds(milliseconds: u32) -> u32 {
+    milliseconds.div_ceil(1_000)
+}
+
+/// Cases as nginx has them: numbers are status codes.
+fn next_cases(options: &HttpOptions) -> String {
+    let word = |case: &String| {
+        let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));
+        if is_status {
+            format!("http_{case}")
+        } else {
+            case.clone()
+        }
+    };
+    let words: Vec<_> = options.next_cases.iter().flatten().map(word).collect();
+    words.join(" ")
+}
+
+fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> ObjectMeta {
+    let mut labels = labels::lease(lease);
+    labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+    ObjectMeta {
+        name: Some(host.hostname.clone()),
+        namespace: Some(lease.namespace()),
+        labels: Some(labels),
+        annotations: Some(annotations),
+        ..ObjectMeta::default()
+    }
+}

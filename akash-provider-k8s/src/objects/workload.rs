@@ -1,0 +1,106 @@
+//! Deployments and StatefulSets.
+
+use super::context::Context;
+use super::{LeaseObjects, MAX_OBJECT_BYTES, MAX_REPLICAS, Refusal, pod, volumes};
+use crate::labels;
+use akash_provider_core::manifest::Service;
+use k8s_openapi::api::apps::v1::{
+    Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment,
+    RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
+};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::Serialize;
+
+const ROLLING_UPDATE: &str = "RollingUpdate";
+
+/// The workload of a service: a StatefulSet where it has persistent volumes, else a Deployment.
+pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) -> Result<(), Refusal> {
+    let replicas = replicas(service)?;
+    let claims = volumes::claims(service);
+    if claims.is_empty() {
+        let workload = deployment(cx, service, replicas)?;
+        small_enough(service, &workload)?;
+        objects.deployments.push(workload);
+    } else {
+        let workload = stateful_set(cx, service, replicas, claims)?;
+        small_enough(service, &workload)?;
+        objects.stateful_sets.push(workload);
+    }
+    Ok(())
+}
+
+fn replicas(service: &Service) -> Result<i32, Refusal> {
+    if service.count > MAX_REPLICAS {
+        let problem = format!("{} replicas; a service has at most {MAX_REPLICAS}", service.count);
+        return Err(Refusal::new(&service.name, "count", problem));
+    }
+    Ok(i32::try_from(service.count).unwrap_or(i32::MAX))
+}
+
+fn selector(cx: &Context<'_>, service: &Service) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some(labels::service_selector(&cx.name, &service.name)),
+        ..LabelSelector::default()
+    }
+}
+
+fn deployment(cx: &Context<'_>, service: &Service, replicas: i32) -> Result<Deployment, Refusal> {
+    Ok(Deployment {
+        metadata: cx.meta(&service.name, cx.service_labels(&service.name)),
+        spec: Some(DeploymentSpec {
+            replicas: Some(replicas),
+            revision_history_limit: Some(10),
+            selector: selector(cx, service),
+            strategy: Some(DeploymentStrategy {
+                type_: Some(ROLLING_UPDATE.to_owned()),
+                rolling_update: Some(RollingUpdateDeployment {
+                    max_surge: Some(IntOrString::Int(0)),
+                    max_unavailable: Some(IntOrString::Int(1)),
+                }),
+            }),
+            template: pod::render(cx, service)?,
+            ..DeploymentSpec::default()
+        }),
+        ..Deployment::default()
+    })
+}
+
+fn stateful_set(
+    cx: &Context<'_>,
+    service: &Service,
+    replicas: i32,
+    claims: Vec<PersistentVolumeClaim>,
+) -> Result<StatefulSet, Refusal> {
+    Ok(StatefulSet {
+        metadata: cx.meta(&service.name, cx.service_labels(&service.name)),
+        spec: Some(StatefulSetSpec {
+            replicas: Some(replicas),
+            revision_history_limit: Some(1),
+            selector: selector(cx, service),
+            template: pod::render(cx, service)?,
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some(ROLLING_UPDATE.to_owned()),
+                rolling_update: Some(RollingUpdateStatefulSetStrategy {
+                    partition: Some(0),
+                    ..RollingUpdateStatefulSetStrategy::default()
+                }),
+            }),
+            volume_claim_templates: Some(claims),
+            ..StatefulSetSpec::default()
+        }),
+        ..StatefulSet::default()
+    })
+}
+
+fn small_enough(service: &Service, workload: &impl Serialize) -> Result<(), Refusal> {
+    let bytes = serde_json::to_vec(workload).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_OBJECT_BYTES {
+        let problem = format!(
+            "{bytes} bytes with its variables and arguments; Kubernetes keeps {MAX_OBJECT_BYTES}, put large texts into the image"
+        );
+        return Err(Refusal::new(&service.name, "env", problem));
+    }
+    Ok(())
+}

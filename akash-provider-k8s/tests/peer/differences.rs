@@ -1,0 +1,162 @@
+//! Where our objects differ on purpose. Each difference has its row in `docs/parity.md`.
+
+use super::recordings::remove;
+use akash_provider_k8s::settings::Isolation;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A difference, by its name in `docs/parity.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Difference {
+    /// `namespace notes`: our namespaces say their chain and their isolation.
+    NamespaceNotes,
+    /// `container ports`: with their protocol, each once.
+    ContainerPorts,
+    /// `pod security`: the namespace has the label of the baseline standard.
+    PodSecurity,
+    /// `seccomp`: pods have the runtime's default profile.
+    Seccomp,
+    /// `capabilities`: four that nobody needs are dropped.
+    Capabilities,
+    /// `quota`: each lease has one.
+    Quota,
+    /// `egress`: more is closed, in both families, and the node's own resolver is open.
+    Egress,
+}
+
+/// The differences of a level of isolation.
+pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
+    use Difference as D;
+    let always = [D::NamespaceNotes, D::ContainerPorts];
+    let baseline = [D::PodSecurity, D::Seccomp, D::Capabilities, D::Quota, D::Egress];
+    match isolation {
+        Isolation::Legacy => always.into(),
+        Isolation::Baseline => always.into_iter().chain(baseline).collect(),
+    }
+}
+
+type Objects = BTreeMap<String, Value>;
+
+/// Takes the listed differences, and nothing else, out of both sides; notes which there were.
+pub(super) fn even_out(
+    isolation: Isolation,
+    ours: &mut Objects,
+    theirs: &mut Objects,
+    needed: &mut BTreeSet<Difference>,
+) {
+    for difference in of(isolation) {
+        if take_out(difference, ours, theirs) {
+            needed.insert(difference);
+        }
+    }
+}
+
+fn take_out(difference: Difference, ours: &mut Objects, theirs: &mut Objects) -> bool {
+    match difference {
+        Difference::NamespaceNotes => dropped(
+            ours,
+            "/metadata/annotations/provider.akash.network~1chain-id",
+            &json!(""),
+        ),
+        Difference::ContainerPorts => container_ports(theirs),
+        Difference::PodSecurity => dropped(
+            ours,
+            "/metadata/labels/pod-security.kubernetes.io~1enforce",
+            &json!("baseline"),
+        ),
+        Difference::Seccomp => dropped(
+            ours,
+            "/spec/template/spec/securityContext/seccompProfile",
+            &json!({ "type": "RuntimeDefault" }),
+        ),
+        Difference::Capabilities => dropped(
+            ours,
+            "/spec/template/spec/containers/0/securityContext/capabilities",
+            &json!({ "drop": ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"] }),
+        ),
+        Difference::Quota => ours.remove("ResourceQuota/akash-lease").is_some(),
+        Difference::Egress => egress(ours, theirs),
+    }
+}
+
+/// Drops a field of ours that has exactly this value.
+fn dropped(ours: &mut Objects, pointer: &str, value: &Value) -> bool {
+    let mut any = false;
+    for object in ours.values_mut() {
+        if object.pointer(pointer) == Some(value) {
+            remove(object, pointer);
+            any = true;
+        }
+        if pointer.starts_with("/metadata/annotations") {
+            remove(object, "/metadata/annotations/provider.akash.network~1isolation");
+            remove(object, "/metadata/annotations");
+        }
+    }
+    any
+}
+
+/// Gives the recorded ports the protocols their Services have, each port once.
+fn container_ports(theirs: &mut Objects) -> bool {
+    let mut protocols: BTreeMap<String, Vec<(Value, Value)>> = BTreeMap::new();
+    for service in theirs.values().filter(|object| object["kind"] == "Service") {
+        let name = service["metadata"]["labels"]["akash.network/manifest-service"]
+            .as_str()
+            .unwrap();
+        let ports = service["spec"]["ports"].as_array().unwrap().iter();
+        let ports = ports.map(|port| (port["targetPort"].clone(), port["protocol"].clone()));
+        protocols.entry(name.to_owned()).or_default().extend(ports);
+    }
+    let mut any = false;
+    for (key, object) in theirs.iter_mut() {
+        let Some(list) = object.pointer_mut("/spec/template/spec/containers/0/ports") else {
+            continue;
+        };
+        let known = &protocols[key.split_once('/').unwrap().1];
+        let mut mended: Vec<Value> = Vec::new();
+        for port in list.as_array().unwrap() {
+            let protocol = known
+                .iter()
+                .find(|(target, _)| *target == port["containerPort"])
+                .unwrap();
+            let port = json!({ "containerPort": port["containerPort"], "protocol": protocol.1 });
+            if !mended.contains(&port) {
+                mended.push(port);
+            }
+        }
+        let mended = Value::from(mended);
+        any |= *list != mended;
+        *list = mended;
+    }
+    any
+}
+
+/// Replaces the recorded rule of the outside world by the resolver's and the two of ours, as they must be.
+fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
+    let key = "NetworkPolicy/akash-deployment-restrictions";
+    let block =
+        |cidr: &str, except: &[&str]| json!({ "to": [{ "ipBlock": { "cidr": cidr, "except": except } }] });
+    let resolver = json!({
+        "ports": [{ "port": 53, "protocol": "UDP" }, { "port": 53, "protocol": "TCP" }],
+        "to": [{ "ipBlock": { "cidr": "169.254.20.10/32" } }],
+    });
+    let v4 = [
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+    ];
+    let rules = theirs.get_mut(key).unwrap().pointer_mut("/spec/egress").unwrap();
+    let rules = rules.as_array_mut().unwrap();
+    let world = rules.pop().unwrap();
+    assert_eq!(
+        world,
+        block("0.0.0.0/0", &["10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"])
+    );
+    rules.extend([
+        resolver,
+        block("0.0.0.0/0", &v4),
+        block("::/0", &["fc00::/7", "fe80::/10"]),
+    ]);
+    ours.contains_key(key)
+}
