@@ -14,6 +14,8 @@ mod index;
 mod kind;
 mod orphans;
 mod pace;
+#[cfg(test)]
+pub(crate) mod samples;
 mod status;
 mod trim;
 mod view;

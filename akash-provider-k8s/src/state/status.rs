@@ -141,3 +141,6 @@ pub fn pod_service(pod: &Pod) -> Option<&str> {
     let labels = pod.metadata.labels.as_ref()?;
     labels.get(labels::SERVICE).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests;
