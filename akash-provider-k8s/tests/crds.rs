@@ -49,20 +49,37 @@ fn versions_are_served_and_stored_as_clusters_have_them() {
 /// Walks a schema as the API server's rules for structural schemas do.
 fn structural(at: &str, schema: &Value) {
     let schema = schema.as_object().unwrap();
-    for word in ["$ref", "definitions", "allOf", "anyOf", "oneOf", "not", "additionalProperties"] {
+    for word in [
+        "default",
+        "$ref",
+        "definitions",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "additionalProperties",
+    ] {
         assert!(!schema.contains_key(word), "{at} has {word}");
     }
     let kind = schema.get("type").and_then(Value::as_str);
     let kind = kind.unwrap_or_else(|| panic!("{at} has no type"));
     if at != "" && kind == "object" {
-        assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true, "{at} drops unknown fields");
+        assert_eq!(
+            schema["x-kubernetes-preserve-unknown-fields"], true,
+            "{at} drops unknown fields"
+        );
     }
     if kind == "integer" {
         assert_eq!(schema["minimum"].as_f64(), Some(0.0), "{at}");
         let limited = schema.get("maximum").and_then(Value::as_f64) == Some(f64::from(u32::MAX));
         assert!(limited || schema["format"] == "int64", "{at} has no limit");
     }
-    for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, field) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         structural(&format!("{at}.{name}"), field);
     }
     if let Some(items) = schema.get("items") {
@@ -76,6 +93,12 @@ fn schemas_are_structural_and_keep_what_they_do_not_know() {
         let schema = definition.spec.versions[0].schema.as_ref().unwrap();
         let schema = serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap();
         structural("", &schema);
-        assert!(schema["properties"]["spec"]["properties"].as_object().unwrap().len() >= 2);
+        assert!(
+            schema["properties"]["spec"]["properties"]
+                .as_object()
+                .unwrap()
+                .len()
+                >= 2
+        );
     }
 }

@@ -3,6 +3,7 @@
 use super::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, CustomResourceValidation, JSONSchemaProps,
+    JSONSchemaPropsOrArray as Items,
 };
 use kube::CustomResourceExt;
 
@@ -24,7 +25,10 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     let annotations = definition.metadata.annotations.get_or_insert_default();
     annotations.insert(key.to_owned(), value.to_owned());
     for version in &mut definition.spec.versions {
-        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let schema = version
+            .schema
+            .as_mut()
+            .and_then(|schema| schema.open_api_v3_schema.as_mut());
         let properties = schema.and_then(|schema| schema.properties.as_mut());
         if let Some(spec) = properties.and_then(|properties| properties.get_mut("spec")) {
             relax(spec);
@@ -34,8 +38,10 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Keeps fields that are not named, and gives numbers the limits of their types in words the API server knows.
+/// Keeps fields that are not named, fills none in, and gives numbers the limits of their types in words the API
+/// server knows.
 fn relax(schema: &mut JSONSchemaProps) {
+    schema.default = None;
     if schema.type_.as_deref() == Some("object") {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
@@ -47,9 +53,12 @@ fn relax(schema: &mut JSONSchemaProps) {
         Some("uint64") => schema.format = Some("int64".to_owned()),
         _ => {}
     }
-    schema.properties.iter_mut().flatten().for_each(|(_, field)| relax(field));
+    schema
+        .properties
+        .iter_mut()
+        .flatten()
+        .for_each(|(_, field)| relax(field));
     if let Some(items) = &mut schema.items {
-        use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray as Items;
         match items {
             Items::Schema(item) => relax(item),
             Items::Schemas(items) => items.iter_mut().for_each(relax),
