@@ -1,16 +1,8 @@
 //! One case for each rule of how objects are made: an SDL, and everything that is made of it.
 //!
-//! `BLESS_RULES=1` writes what is made; read the difference before keeping it.
+//! `BLESS_OBJECTS=1` writes what is made; read the difference before keeping it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what broke and stops"
-)]
-
-#[path = "support/sdl.rs"]
-mod sdl;
-
+use crate::sdl;
 use akash_provider_core::cluster::Deployment;
 use akash_provider_core::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
@@ -22,7 +14,7 @@ use std::sync::Arc;
 
 fn data(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/rules")
+        .join("tests/data/objects")
         .join(file)
 }
 
@@ -63,7 +55,7 @@ fn kept(name: &str, deployment: &Deployment, settings: &Settings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));
     let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
-    if std::env::var_os("BLESS_RULES").is_some() {
+    if std::env::var_os("BLESS_OBJECTS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
