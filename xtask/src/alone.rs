@@ -5,6 +5,9 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
+/// Libraries whose binary chooses the version of the Kubernetes API; their own tests choose it for themselves.
+const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
+
 /// Checks every member alone, then with no default features, then with each of its features.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     for member in workspace.members() {
@@ -13,10 +16,19 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             workspace
                 .cargo(&["check", "--quiet", "--locked", "-p", &member.name])
                 .args(flags)
+                .args(targets(&member.name))
                 .run()?;
         }
     }
     Ok(())
+}
+
+fn targets(member: &str) -> &'static [&'static str] {
+    if WITH_TESTS.contains(&member) {
+        &["--lib", "--tests"]
+    } else {
+        &[]
+    }
 }
 
 fn variants(member: &Package) -> Vec<Vec<String>> {
