@@ -218,3 +218,37 @@ async fn what_is_refused_here_is_refused_there() {
     );
     trial.end().await;
 }
+
+/// The quota lets controllers make every pod, and make all of them anew, whatever a runtime class adds.
+#[tokio::test]
+async fn an_update_finds_room_in_the_quota() {
+    let Some(cluster) = Cluster::from_env().await else {
+        return;
+    };
+    let runtime = cluster.runtime_class("900m", "900Mi").await;
+    let settings = Settings {
+        runtime_class: runtime.clone(),
+        ..sdl::settings()
+    };
+    let prior = |version: &str| Prior {
+        manifest_version: version.to_owned(),
+        isolation: Isolation::Baseline,
+        unchanged: BTreeMap::new(),
+    };
+    let deployment = sdl::web(|service| service.count = 4);
+    let objects = objects::render(&deployment, &settings, &prior("1")).unwrap();
+    let trial = cluster.trial(&objects.namespace).await;
+    trial.kept(objects.quota.as_ref().unwrap()).await;
+    trial.quota_counts().await;
+    trial.kept(&objects.deployments[0]).await;
+    trial.pods_of("1", 4).await;
+    let objects = objects::render(&deployment, &settings, &prior("2")).unwrap();
+    trial.kept(&objects.deployments[0]).await;
+    trial.pods_of("2", 4).await;
+    let too_many = sdl::web(|service| service.count = 20);
+    let objects = objects::render(&too_many, &settings, &prior("2")).unwrap();
+    trial.kept(&objects.deployments[0]).await;
+    trial.event("exceeded quota").await;
+    trial.end().await;
+    cluster.remove_runtime_class(&runtime).await;
+}
