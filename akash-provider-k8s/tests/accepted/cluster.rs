@@ -13,12 +13,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const MANAGER: &str = "akash-provider";
 
-/// The cluster of `AKASH_TEST_KUBECONFIG`.
+/// The cluster of `AKASH_TEST_KUBECONFIG`, or of the testbed in `AKASH_TESTBED_DIR`.
 pub(crate) struct Cluster {
     client: Client,
 }
@@ -34,8 +35,10 @@ static TRIALS: AtomicUsize = AtomicUsize::new(0);
 impl Cluster {
     /// `None`, and a line that says so, where there is none.
     pub(crate) async fn from_env() -> Option<Self> {
-        let Some(path) = std::env::var_os("AKASH_TEST_KUBECONFIG") else {
-            println!("skipped: AKASH_TEST_KUBECONFIG names no cluster");
+        let testbed = || std::env::var_os("AKASH_TESTBED_DIR").map(|dir| Path::new(&dir).join("kubeconfig"));
+        let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
+        let Some(path) = named.or_else(testbed) else {
+            println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
             return None;
         };
         let file = Kubeconfig::read_from(path).unwrap();
