@@ -36,6 +36,7 @@ use book::{Cx, DeploymentBook, Index};
 pub use certificates::CertificateRecord;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -204,7 +205,7 @@ impl Rejection {
 /// assert_eq!(block, ChainEvent::Block { height: 2, time: BlockTime(6_000) });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Market {
     chain_id: String,
     params: MarketParams,

@@ -77,6 +77,9 @@ pub struct DevArgs {
     /// Domain of automatic hostnames; empty for none.
     #[arg(long, default_value = "ingress.localhost")]
     pub deployment_ingress_domain: String,
+    /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,
@@ -131,6 +134,9 @@ pub struct ExplainArgs {
     /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
     #[arg(long)]
     pub accept_any: bool,
+    /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

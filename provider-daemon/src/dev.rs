@@ -1,13 +1,17 @@
 //! An embedded market to develop against: a chain with blocks, tenants who order, a cluster in memory, and the
 //! real provider between them.
 
+pub mod backend;
 pub mod load;
 pub mod names;
 pub mod output;
+pub mod state;
 pub mod tenant;
 pub mod world;
 
+pub use backend::Backend;
 pub use output::Printer;
+pub use state::StateFile;
 pub use tenant::{Outcome, Tenant};
 pub use world::World;
 pub(crate) use world::most_volumes;

@@ -437,3 +437,25 @@ fn the_networks_own_sdl_samples_are_served() {
     let output = run(&args);
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
+
+/// `kill -9` at any moment, again and again: the next start goes on, and in the end nothing is left over.
+#[test]
+fn dev_goes_on_after_every_kill() {
+    let folder = std::env::temp_dir().join(format!("dev-state-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let state = folder.join("market.state");
+    let state = state.to_str().unwrap();
+    let args = ["dev", "--once", "--block-time", "100ms", "--state", state];
+    for pause in [120, 30, 170, 60, 230, 90] {
+        let mut child = daemon(&args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let last = run(&args);
+    let told = text(&last.stdout);
+    assert!(last.status.success(), "{told}");
+    assert!(told.contains("goes on"), "{told}");
+    assert!(told.contains("1 of 1 served, 0 left over"), "{told}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

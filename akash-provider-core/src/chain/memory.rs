@@ -96,6 +96,19 @@ struct State {
     agreement: Agreement,
     catching_up: bool,
     deaf: bool,
+    keep: Keep,
+}
+
+/// What is done with every state of the market.
+#[derive(Default)]
+struct Keep(Option<Keeper>);
+
+type Keeper = Box<dyn FnMut(&Market) + Send>;
+
+impl fmt::Debug for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keep").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -147,6 +160,7 @@ impl MemoryChain {
             agreement: Agreement::Single,
             catching_up: false,
             deaf: false,
+            keep: Keep::default(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -159,6 +173,12 @@ impl MemoryChain {
         look(&mut lock(&self.state).market)
     }
 
+    /// From now on every change of the market is handed to `keep` before anybody is told of it: after a tenant
+    /// acted, and after a block. What [`MemoryChain::market`] changes is handed over with the next of them.
+    pub fn keep(&self, keep: impl FnMut(&Market) + Send + 'static) {
+        lock(&self.state).keep = Keep(Some(Box::new(keep)));
+    }
+
     /// A tenant or an auditor acts.
     ///
     /// # Errors
@@ -167,6 +187,7 @@ impl MemoryChain {
         let mut state = lock(&self.state);
         let events = state.market.tenant(msg)?;
         state.facts.extend(events.iter().cloned());
+        state.save();
         state.close_block_if_immediate();
         Ok(events)
     }
@@ -261,22 +282,31 @@ impl State {
 
     fn close_block(&mut self, elapsed: Duration) -> Height {
         let height = self.market.height() + 1;
+        let mut replies = Vec::new();
         for pending in std::mem::take(&mut self.pool) {
             if pending.due > height {
                 self.pool.push(pending);
                 continue;
             }
             let outcome = self.include(&pending, height);
-            if let Some(reply) = pending.reply {
-                // The caller may have gone away; the transaction is in the block all the same.
-                drop(reply.send(outcome));
-            }
+            replies.extend(pending.reply.map(|reply| (reply, outcome)));
         }
         let block = self.market.end_block(elapsed);
         self.facts.push(block);
+        self.save();
+        for (reply, outcome) in replies {
+            // The caller may have gone away; the transaction is in the block all the same.
+            drop(reply.send(outcome));
+        }
         let facts = std::mem::take(&mut self.facts);
         self.tell(&facts);
         height
+    }
+
+    fn save(&mut self) {
+        if let Keep(Some(keep)) = &mut self.keep {
+            keep(&self.market);
+        }
     }
 
     fn include(&mut self, pending: &Pending, height: Height) -> TxOutcome {

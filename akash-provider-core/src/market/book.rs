@@ -9,10 +9,11 @@ use crate::types::{
     Address, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Deployment, Group, GroupId,
     GroupState, Height, Lease, LeaseState, Order, OrderId, OrderState, Payment,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A deployment with everything below it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct DeploymentBook {
     pub(super) record: Deployment,
     pub(super) escrow: Escrow,
@@ -20,27 +21,27 @@ pub(super) struct DeploymentBook {
     pub(super) groups: Vec<GroupBook>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct GroupBook {
     pub(super) group: Group,
     /// By oseq, from 1.
     pub(super) orders: Vec<OrderBook>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct OrderBook {
     pub(super) order: Order,
     pub(super) bids: BTreeMap<Address, BidBook>,
     pub(super) lease: Option<LeaseBook>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct BidBook {
     pub(super) bid: Bid,
     pub(super) deposit: Coin,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LeaseBook {
     pub(super) lease: Lease,
     pub(super) payment: Payment,
@@ -59,7 +60,7 @@ pub(super) struct Cx<'a> {
 }
 
 /// Where live things are found without a walk over all deployments.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
     /// Open and active bids by provider.

@@ -3,9 +3,10 @@
 use super::{Market, Rejection};
 use crate::types::{Address, ChainEvent};
 use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
 
 /// A certificate as published.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CertificateRecord {
     /// Decimal serial.
     pub serial: String,

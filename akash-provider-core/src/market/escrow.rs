@@ -3,12 +3,13 @@
 use super::book::{Cx, DeploymentBook, Ending, LeaseBook};
 use super::ledger::Ledger;
 use crate::types::{Address, Coin, Dec, Denom, EscrowAccount, Height};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// 10^18, the scale of a [`Dec`].
 const ONE: i128 = 1_000_000_000_000_000_000;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Escrow {
     pub(super) account: EscrowAccount,
     /// Height of the newest payout; the network refuses a second one of the deployment in the same block.

@@ -1,10 +1,11 @@
 //! Accounts and their balances.
 
 use crate::types::{Address, Coin, Denom};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// An account as the market knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccountRecord {
     /// Account number.
     pub number: u64,
@@ -16,7 +17,7 @@ pub struct AccountRecord {
     pub coins: BTreeMap<Denom, u128>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Ledger {
     accounts: BTreeMap<Address, AccountRecord>,
 }

@@ -80,10 +80,12 @@ impl Lines {
         self.replay = self.mark.map(|mark| (mark, 0));
     }
 
-    /// From when on the stream is needed; `None` for all of it.
+    /// From when on the stream is needed; `None` for all of it. In whole seconds: requests carry no more, and
+    /// are rounded where they should be cut.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let part = self.part.as_ref().and_then(|part| part.stamp);
-        self.mark.map(|mark| mark.stamp).or(part)
+        let stamp = self.mark.map(|mark| mark.stamp).or(part)?;
+        Timestamp::from_second(stamp.as_second()).ok()
     }
 
     fn extend(&mut self, bytes: &[u8], out: &mut Vec<String>) {

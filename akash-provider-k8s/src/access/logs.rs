@@ -283,6 +283,3 @@ impl ReplicaReader {
         self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.known()
     }
 }
-
-#[cfg(test)]
-mod tests;

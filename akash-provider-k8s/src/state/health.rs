@@ -129,3 +129,6 @@ impl Write {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

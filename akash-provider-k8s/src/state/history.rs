@@ -257,3 +257,6 @@ fn now() -> i64 {
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

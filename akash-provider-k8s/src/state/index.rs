@@ -294,3 +294,6 @@ impl Index {
         signal
     }
 }
+
+#[cfg(test)]
+mod tests;

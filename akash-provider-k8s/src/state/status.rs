@@ -46,10 +46,11 @@ pub fn has_service(view: &LeaseView, service: &str) -> bool {
 fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     let mut recorded = view.wanted().unwrap_or_default().iter();
     let count = recorded.find(|s| s.name == service).map_or(0, |s| s.count);
-    let replicas = replicas(view, service).unwrap_or(Replicas {
+    let not_made = || Replicas {
         wanted: count,
         ..Replicas::default()
-    });
+    };
+    let replicas = replicas(view, service).unwrap_or_else(not_made);
     let hosts = view.hosts.values().map(|h| &h.spec);
     let hosts = hosts.filter(|h| h.service_name == service);
     ServiceStatus {
@@ -141,3 +142,6 @@ pub fn pod_service(pod: &Pod) -> Option<&str> {
     let labels = pod.metadata.labels.as_ref()?;
     labels.get(labels::SERVICE).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{Bid, BidState, Coin, DecCoin, DeploymentId, LeaseId, OrderId, OrderState};
 use anyhow::{Context, anyhow, bail};
+use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -95,14 +96,26 @@ impl Tenant {
         outcome
     }
 
+    /// Goes on from wherever the chain says that this deployment is.
     async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
-        self.order()?;
-        let bids = self.bids(outcome).await?;
-        outcome.to_bid = Some(self.started.elapsed());
-        outcome.prices = bids.iter().map(|b| b.price.clone()).collect();
-        let leases = self.take(bids)?;
+        let record = self
+            .world
+            .chain
+            .market(|m| m.deployment(&self.id).map(|d| d.deployment));
+        match &record {
+            None => self.order()?,
+            Some(record) => self.go_on(record.active),
+        }
+        if record.as_ref().is_some_and(|r| !r.active) {
+            return self.released(&self.leases().0).await;
+        }
+        let leases = self.lease(outcome).await?;
+        if record.is_some_and(|r| r.hash != self.sdl.hash) {
+            self.update(&leases).await?;
+            return self.close(&leases).await;
+        }
         self.send(&self.sdl.manifest, self.sdl.hash).await?;
-        self.until("all services running", || self.all_run(&leases, 1))
+        self.until("all services running", || self.all_run(&leases, self.sdl.hash))
             .await?;
         outcome.to_run = Some(self.started.elapsed());
         if to_the_end {
@@ -110,6 +123,31 @@ impl Tenant {
             self.close(&leases).await?;
         }
         Ok(())
+    }
+
+    fn go_on(&self, active: bool) {
+        self.printer.name(&self.id, &self.name);
+        let detail = if active { "where it was" } else { "it is closed" };
+        self.printer.tenant(&self.id, "goes on", detail);
+    }
+
+    /// A lease for every group: the ones there are, and the cheapest bids for the rest.
+    async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
+        let (mut leases, mut prices) = self.leases();
+        let bids = self.bids(outcome).await?;
+        outcome.to_bid = Some(self.started.elapsed());
+        prices.extend(bids.iter().map(|b| b.price.clone()));
+        outcome.prices = prices;
+        leases.extend(self.take(bids)?);
+        Ok(leases)
+    }
+
+    /// Every lease there ever was, and its price.
+    fn leases(&self) -> (Vec<LeaseId>, Vec<DecCoin>) {
+        self.world.chain.market(|market| {
+            let mine = market.leases().filter(|l| *l.lease.id.deployment() == self.id);
+            mine.map(|l| (l.lease.id, l.lease.price)).unzip()
+        })
     }
 
     fn order(&self) -> anyhow::Result<()> {
@@ -217,12 +255,15 @@ impl Tenant {
         }
     }
 
-    async fn all_run(&self, leases: &[LeaseId], generation: u64) -> bool {
-        let status = self.world.status();
-        let known = leases.iter().all(|lease| {
-            let info = status.leases.iter().find(|l| l.lease == *lease);
-            info.is_some_and(|l| l.generation >= generation && l.health == Health::Good)
-        });
+    /// The provider has this manifest, deployed it, and knows that every service is healthy.
+    async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
+        let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
+        let mine = status.deployments.iter().find(|d| d.deployment == self.id);
+        let known = mine.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
+            && leases.iter().all(|lease| {
+                let info = status.leases.iter().find(|l| l.lease == *lease);
+                info.is_some_and(|l| l.phase == "running" && l.health == Health::Good)
+            });
         known && self.all_serve(leases).await
     }
 
@@ -255,18 +296,20 @@ impl Tenant {
                 .push("DEV_UPDATE=1".to_owned());
         }
         let hash = manifest::hash(&manifest);
-        let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment {
-            id: self.id.clone(),
-            hash,
-        });
-        updated.map_err(|e| anyhow!("the chain refuses the update: {e}"))?;
-        self.printer.tenant(
-            &self.id,
-            "updated",
-            "one more environment variable in every service",
-        );
+        let there = self
+            .world
+            .chain
+            .market(|m| m.deployment(&self.id).map(|d| d.deployment.hash));
+        if there != Some(hash) {
+            let id = self.id.clone();
+            let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });
+            updated.map_err(|e| anyhow!("the chain refuses the update: {e}"))?;
+            let what = "one more environment variable in every service";
+            self.printer.tenant(&self.id, "updated", what);
+        }
         self.send(&manifest, hash).await?;
-        self.until("the update running", || self.all_run(leases, 2)).await
+        self.until("the update running", || self.all_run(leases, hash))
+            .await
     }
 
     async fn close(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
@@ -276,6 +319,10 @@ impl Tenant {
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
         closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
+        self.released(leases).await
+    }
+
+    async fn released(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
         self.until("everything released", || async {
             let status = self.world.status();
             let gone = leases

@@ -1,19 +1,17 @@
 //! The embedded market with the provider in it.
 
-use super::{Printer, names};
+use super::{Backend, Printer, StateFile, names};
 use crate::args::DevArgs;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::chain::MemoryChain;
-use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
-use akash_provider_core::inventory::memory::MemoryInventorySource;
-use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg, Topic,
+    Attribute, AuditedAttributes, BidState, BlockTime, Coin, Event, GroupSpec, LeaseState, Msg, Topic,
 };
 use akash_provider_core::{Config, Error};
 use anyhow::{Context, anyhow};
@@ -33,11 +31,12 @@ pub struct World {
     /// The market.
     pub chain: MemoryChain,
     /// The cluster.
-    pub cluster: MemoryCluster,
+    pub cluster: Arc<dyn Cluster>,
     /// The provider.
     pub handle: ProviderHandle,
     /// Time between blocks.
     pub block_time: Duration,
+    backend: Arc<Backend>,
     status: watch::Receiver<Arc<Status>>,
     running: JoinHandle<Result<(), Error>>,
     helpers: Vec<JoinHandle<()>>,
@@ -67,37 +66,30 @@ impl World {
             attributes.extend(wanted);
             audits = signed;
         }
-        let config = config(args, sdls)?;
-        let chain = market(&config, &attributes, &audits)?;
-        let cluster = MemoryCluster::new(Facets {
-            hostnames: true,
-            leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
-            shell: true,
-        });
-        // Healthy with the next block, so that one sees it start.
-        cluster.set_start_ticks(1);
-        let source = Arc::new(MemoryInventorySource::new());
+        let state = args.state.as_deref().map(StateFile::open).transpose()?;
+        let mut config = config(args, sdls)?;
+        let chain = match state.as_ref().and_then(StateFile::market) {
+            Some(market) => MemoryChain::with_market(market),
+            None => market(&config, &attributes, &audits)?,
+        };
+        if let Some(state) = &state {
+            config.breaker_tripped = state.breaker_tripped();
+            state.follow(&chain);
+        }
+        let backend = Arc::new(Backend::in_memory(&hardware).await);
+        let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
-        let inventory: Arc<NodeInventory> = Arc::new(NodeInventory::new(&hardware.spec()));
-        source.push(update(&inventory, &cluster).await);
         let (provider, handle) = Provider::builder()
             .config(config)
-            .cluster(Arc::new(cluster.clone()))
+            .cluster(Arc::clone(&cluster))
             .chain(Arc::new(chain.clone()))
             .bus(bus.clone())
             .pricing(args.pricing.strategy(args.seed)?)
-            .inventory(source.clone())
+            .inventory(backend.inventory())
             .build()?;
         let background = CancellationToken::new();
-        let mut helpers = vec![print_facts(&bus, printer, &background).await?];
-        helpers.push(make_blocks(
-            &chain,
-            &cluster,
-            &source,
-            &inventory,
-            args.block_time,
-            &background,
-        ));
+        let mut helpers = vec![print_facts(&bus, printer, state, &background).await?];
+        helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
         let running = tokio::spawn(provider.run_until(shutdown, abort));
         let (watcher, status) = watch_status(&handle, &background);
         helpers.push(watcher);
@@ -107,6 +99,7 @@ impl World {
             cluster,
             handle,
             block_time,
+            backend,
             status,
             running,
             helpers,
@@ -141,26 +134,10 @@ impl World {
         let held = status.inventory.active.iter().chain(&status.inventory.pending);
         left.extend(held.map(|r| format!("reservation {}", r.order)));
         left.extend(status.hostnames.keys().map(|name| format!("hostname {name}")));
-        let contents = self.cluster.contents();
-        left.extend(contents.running.keys().map(|lease| format!("workload {lease}")));
-        left.extend(
-            contents
-                .recorded
-                .keys()
-                .map(|lease| format!("recorded deployment {lease}")),
-        );
-        left.extend(
-            contents
-                .hostnames
-                .keys()
-                .map(|name| format!("declared hostname {name}")),
-        );
-        left.extend(
-            contents
-                .ips
-                .keys()
-                .map(|lease| format!("declared addresses of {lease}")),
-        );
+        match self.backend.leftovers().await {
+            Ok(lines) => left.extend(lines),
+            Err(error) => left.push(format!("what the cluster has is unknown: {error:#}")),
+        }
         self.chain.market(|market| {
             let open = market.bids().filter(|b| b.state == BidState::Open);
             left.extend(open.map(|b| format!("open bid {}", b.id)));
@@ -253,18 +230,6 @@ fn market(
     })
 }
 
-async fn update(inventory: &Arc<NodeInventory>, cluster: &MemoryCluster) -> InventoryUpdate {
-    let leased_ips = match cluster.leased_ips() {
-        Some(facet) => facet.usage().await.ok(),
-        None => None,
-    };
-    InventoryUpdate {
-        inventory: inventory.clone(),
-        placements: Vec::new(),
-        leased_ips,
-    }
-}
-
 fn watch_status(
     handle: &ProviderHandle,
     background: &CancellationToken,
@@ -287,6 +252,7 @@ fn watch_status(
 async fn print_facts(
     bus: &LocalBus,
     printer: &Arc<Printer>,
+    state: Option<StateFile>,
     background: &CancellationToken,
 ) -> anyhow::Result<JoinHandle<()>> {
     let mut facts = bus.subscribe(&[Topic::Facts]).await?;
@@ -299,7 +265,12 @@ async fn print_facts(
                 () = background.cancelled() => None,
             };
             match delivery {
-                Some(Delivery::Event { event, .. }) => printer.event(&event),
+                Some(Delivery::Event { event, .. }) => {
+                    if let (Some(state), Some(tripped)) = (&state, breaker(&event)) {
+                        state.set_breaker(tripped);
+                    }
+                    printer.event(&event);
+                }
                 Some(Delivery::Lagged(lost)) => {
                     printer.note(&format!("{lost} lines were skipped: too many at once"))
                 }
@@ -309,20 +280,25 @@ async fn print_facts(
     }))
 }
 
-/// Makes blocks, lets workloads start, and tells how many addresses are taken.
+/// Whether an event trips the circuit breaker or releases it.
+fn breaker(event: &Event) -> Option<bool> {
+    match event {
+        Event::BreakerTripped { .. } => Some(true),
+        Event::BreakerReleased => Some(false),
+        _ => None,
+    }
+}
+
+/// Makes blocks, and tells the cluster of them.
 fn make_blocks(
     chain: &MemoryChain,
-    cluster: &MemoryCluster,
-    source: &Arc<MemoryInventorySource>,
-    inventory: &Arc<NodeInventory>,
+    backend: &Arc<Backend>,
     block_time: Duration,
     background: &CancellationToken,
 ) -> JoinHandle<()> {
-    let (chain, cluster, source) = (chain.clone(), cluster.clone(), Arc::clone(source));
-    let (inventory, background) = (Arc::clone(inventory), background.clone());
+    let (chain, backend, background) = (chain.clone(), Arc::clone(backend), background.clone());
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(block_time);
-        let mut last = None;
         loop {
             tokio::select! {
                 biased;
@@ -330,12 +306,7 @@ fn make_blocks(
                 _ = ticks.tick() => {}
             }
             chain.advance(block_time);
-            cluster.tick();
-            let now = update(&inventory, &cluster).await;
-            if now.leased_ips != last {
-                last.clone_from(&now.leased_ips);
-                source.push(now);
-            }
+            backend.tick().await;
         }
     })
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::chain::{ChainQuery, OrderFilter, PageRequest};
 use crate::types::{BidId, DecCoin, GroupId, OrderId};
 use crate::types::{Coin, DeploymentId, GroupSpec, PlacementRequirements, Provider, ResourceUnit, Resources};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
 const BLOCK: Duration = Duration::from_secs(6);
@@ -230,4 +231,59 @@ async fn a_wrong_page_key_is_refused() {
     };
     let error = chain.orders(&OrderFilter::default(), page).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+/// Every state of a market, as bytes.
+fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
+    let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let target = Arc::clone(&newest);
+    chain.keep(move |market| *lock(&target) = rmp_serde::to_vec_named(market).unwrap());
+    newest
+}
+
+#[tokio::test]
+async fn a_chain_goes_on_from_what_was_kept() {
+    let chain = chain();
+    let newest = kept(&chain);
+    let id = create(&chain, 1);
+    assert!(!lock(&newest).is_empty(), "a tenant's act is kept at once");
+    let placing = chain.broadcast_msgs(bid(&id));
+    let (outcome, _) = futures::join!(placing, async { chain.advance(BLOCK) });
+    assert_eq!(outcome.unwrap(), TxOutcome::Committed { height: 2 });
+    chain.tenant(TenantMsg::CreateLease { bid: id.clone() }).unwrap();
+    chain.advance(BLOCK);
+
+    let bytes = lock(&newest).clone();
+    let market: Market = rmp_serde::from_slice(&bytes).unwrap();
+    assert_eq!(rmp_serde::to_vec_named(&market).unwrap(), bytes);
+    let again = MemoryChain::with_market(market);
+    assert_eq!(again.sync_info().await.unwrap().height, 3);
+    assert_eq!(again.lease(&id).await.unwrap(), chain.lease(&id).await.unwrap());
+    assert!(again.lease(&id).await.unwrap().value.is_some());
+    let closed = again.tenant(TenantMsg::CloseDeployment {
+        id: id.deployment().clone(),
+    });
+    assert!(closed.is_ok(), "its books are whole: {closed:?}");
+}
+
+#[tokio::test]
+async fn an_outcome_is_told_only_after_it_is_kept() {
+    let chain = chain();
+    let id = create(&chain, 1);
+    let placing = {
+        let (chain, msgs) = (chain.clone(), bid(&id));
+        async move { chain.broadcast_msgs(msgs).await }.boxed()
+    };
+    let placing = Arc::new(Mutex::new(placing));
+    let look = |placing: &Mutex<BoxFuture<'static, _>>| (&mut *lock(placing)).now_or_never();
+    assert!(look(&placing).is_none(), "it waits for a block");
+    let (seen, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&placing));
+    let notes = Arc::clone(&seen);
+    chain.keep(move |market| {
+        let in_block = market.bids().any(|b| b.id == id);
+        lock(&notes).push((in_block, look(&asked).is_some()));
+    });
+    let height = chain.advance(BLOCK);
+    assert_eq!(*lock(&seen), [(true, false)], "kept with the bid, told to nobody");
+    assert_eq!(look(&placing).unwrap().unwrap(), TxOutcome::Committed { height });
 }

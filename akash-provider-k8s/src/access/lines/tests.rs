@@ -1,1 +1,146 @@
+use super::*;
+use proptest::prelude::*;
 
+fn stamp(second: u8, text: &str) -> String {
+    format!("2026-11-21T10:20:{second:02}.000000001Z {text}\n")
+}
+
+fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<String> {
+    let mut out = Vec::new();
+    lines.push(bytes, &mut out);
+    out
+}
+
+#[test]
+fn lines_come_without_their_time_and_their_end() {
+    let cases: [(&[u8], &[&str]); 6] = [
+        (b"2026-11-21T10:20:49.740433123Z hello\n", &["hello"]),
+        (
+            b"2026-11-21T10:20:49Z a b\r\n2026-11-21T10:20:49Z \n",
+            &["a b", ""],
+        ),
+        (b"2026-11-21T10:20:49.5+02:00 zone\n", &["zone"]),
+        (
+            b"unable to retrieve container logs\n",
+            &["unable to retrieve container logs"],
+        ),
+        (b"2026-11-21T10:20:49Z \xff\xfe!\n", &["\u{fffd}\u{fffd}!"]),
+        (b"\n", &[""]),
+    ];
+    for (bytes, wanted) in cases {
+        assert_eq!(read(&mut Lines::new(1024), bytes), wanted, "{bytes:?}");
+    }
+}
+
+#[test]
+fn the_last_line_needs_no_end() {
+    let mut lines = Lines::new(1024);
+    assert_eq!(read(&mut lines, b"2026-11-21T10:20:49Z no end"), [] as [&str; 0]);
+    let mut out = Vec::new();
+    lines.end(&mut out);
+    lines.end(&mut out);
+    assert_eq!(out, ["no end"]);
+}
+
+#[test]
+fn a_line_at_the_limit_is_whole_and_a_longer_one_comes_in_pieces() {
+    for (length, pieces) in [
+        (0, vec![0]),
+        (99, vec![99]),
+        (100, vec![100]),
+        (101, vec![100, 1]),
+        (250, vec![100, 100, 50]),
+    ] {
+        let mut lines = Lines::new(100);
+        let found = read(&mut lines, stamp(1, &"x".repeat(length)).as_bytes());
+        let lengths: Vec<_> = found.iter().map(String::len).collect();
+        assert_eq!(lengths, pieces, "{length}");
+    }
+    let mut lines = Lines::new(100);
+    let found = read(&mut lines, stamp(1, &"é".repeat(75)).as_bytes());
+    assert_eq!(found.concat(), "é".repeat(75), "no character is cut");
+    let mut bytes = b"2026-11-21T10:20:49Z ".to_vec();
+    bytes.extend([0x80; 1000]);
+    bytes.push(b'\n');
+    let found = read(&mut Lines::new(100), &bytes);
+    assert_eq!(
+        found.concat().chars().count(),
+        1000,
+        "bytes of no character are not lost"
+    );
+}
+
+#[test]
+fn a_long_line_does_not_wait_for_its_end() {
+    let mut lines = Lines::new(100);
+    let head = b"2026-11-21T10:20:49Z ";
+    read(&mut lines, head);
+    let mut given = 0;
+    for _ in 0..100 {
+        given += read(&mut lines, &[b'x'; 1000]).concat().len();
+        assert!(lines.buffer.len() <= 100 + STAMP_MAX, "{}", lines.buffer.len());
+    }
+    assert!(given > 99_000);
+}
+
+#[test]
+fn since_is_the_second_of_the_last_line() {
+    let mut lines = Lines::new(100);
+    assert_eq!(lines.since(), None);
+    read(&mut lines, b"2026-11-21T10:20:07.999999999Z a\n");
+    assert_eq!(lines.since().unwrap().to_string(), "2026-11-21T10:20:07Z");
+}
+
+/// The log that a server has: several lines of one time, empty ones, long ones.
+fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
+    let text = prop_oneof![
+        4 => "[a-zé]{0,12}".prop_map(String::from),
+        1 => "[a-zé]{30,80}".prop_map(String::from),
+    ];
+    let line = (0..3_u8, text);
+    proptest::collection::vec(line, 0..20).prop_map(|lines| {
+        let mut second = 0;
+        let timed = lines.into_iter().map(|(later, text)| {
+            second += later;
+            (second, text)
+        });
+        timed.collect()
+    })
+}
+
+proptest! {
+    /// However the stream is split and cut, each line comes once: a server repeats from the second of the mark on.
+    #[test]
+    fn nothing_is_lost_or_doubled_over_cuts(log in log(), cuts in proptest::collection::vec(0..2000_usize, 0..6), step in 1..40_usize) {
+        let mut lines = Lines::new(16);
+        let mut found = Vec::new();
+        let whole = |since: Option<Timestamp>| -> Vec<u8> {
+            let from = since.map_or(i64::MIN, Timestamp::as_second);
+            let text = |(second, text): &(u8, String)| stamp(*second, text);
+            let later = log.iter().filter(|(second, _)| {
+                let time: Timestamp = stamp(*second, "").split(' ').next().unwrap().parse().unwrap();
+                time.as_second() >= from
+            });
+            later.map(text).collect::<String>().into_bytes()
+        };
+        for cut in &cuts {
+            let bytes = whole(lines.since());
+            let end = (*cut).min(bytes.len());
+            for chunk in bytes[..end].chunks(step) {
+                lines.push(chunk, &mut found);
+            }
+            lines.cut();
+        }
+        for chunk in whole(lines.since()).chunks(step) {
+            lines.push(chunk, &mut found);
+        }
+        lines.end(&mut found);
+        let mut plain = Lines::new(16);
+        let mut wanted = Vec::new();
+        plain.push(&whole(None), &mut wanted);
+        // Pieces may be cut at other places; the text is the same.
+        prop_assert_eq!(found.concat(), wanted.concat());
+        let short = |lines: &[String]| lines.iter().filter(|l| l.is_empty()).count();
+        prop_assert_eq!(short(&found), short(&wanted));
+    }
+}

@@ -1,0 +1,164 @@
+use super::super::samples::{deployment, lease, pod};
+use super::*;
+use serde_json::{Value, json};
+
+fn history() -> History {
+    History::new(Duration::from_secs(3600), Weak::new())
+}
+
+fn event(uid: &str, version: &str, time: &str, more: Value) -> Event {
+    let mut value = json!({
+        "metadata": {"name": uid, "namespace": lease(1).namespace(), "uid": uid, "resourceVersion": version},
+        "eventTime": time, "reason": "Started", "note": "text", "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "web-1", "namespace": lease(1).namespace()},
+    });
+    value
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().cloned().unwrap_or_default());
+    serde_json::from_value(value).unwrap()
+}
+
+fn at(seconds_ago: i64) -> String {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let then = now - k8s_openapi::jiff::SignedDuration::from_secs(seconds_ago);
+    format!("{then:.6}")
+}
+
+fn reasons(history: &History) -> Vec<String> {
+    let all = history.after(&lease(1).namespace(), 0);
+    all.into_iter()
+        .map(|r| format!("{} {}", r.uid, r.version))
+        .collect()
+}
+
+#[test]
+fn an_event_says_what_the_network_wants_to_know() {
+    let mut wanted = LeaseEvent {
+        time: BlockTime(1_795_256_449_740),
+        severity: "Normal".to_owned(),
+        reason: "Started".to_owned(),
+        message: "text".to_owned(),
+        object: EventObject {
+            kind: "Pod".to_owned(),
+            namespace: lease(1).namespace(),
+            name: "web-1".to_owned(),
+        },
+        reporting_controller: "kubelet".to_owned(),
+        reporting_instance: "node1".to_owned(),
+        ..LeaseEvent::default()
+    };
+    let new = json!({"reportingController": "kubelet", "reportingInstance": "node1"});
+    let old = json!({
+        "eventTime": null, "deprecatedLastTimestamp": "2026-11-21T10:20:49.740Z", "reportingController": "",
+        "deprecatedSource": {"component": "kubelet", "host": "node1"},
+    });
+    for more in [new, old] {
+        assert_eq!(
+            lease_event(event("a", "1", "2026-11-21T10:20:49.740433Z", more)),
+            wanted
+        );
+    }
+    let empty: Event = serde_json::from_value(json!({"metadata": {}})).unwrap();
+    assert_eq!(lease_event(empty), LeaseEvent::default());
+    let long =
+        json!({"note": "é".repeat(NOTE_MAX), "reportingController": "kubelet", "reportingInstance": "node1"});
+    wanted.message = "é".repeat(NOTE_MAX / 2);
+    assert_eq!(
+        lease_event(event("a", "1", "2026-11-21T10:20:49.740433Z", long)),
+        wanted
+    );
+}
+
+#[test]
+fn the_server_may_forget_and_repeat() {
+    let history = history();
+    let deleted = DeserializeGuard(Ok(event("a", "1", &at(5), json!({}))));
+    history.take(event("a", "1", &at(5), json!({})));
+    history.take(event("b", "2", &at(4), json!({})));
+    history.take(event("a", "1", &at(5), json!({})));
+    let mut recorder = Recorder(Arc::new(history));
+    recorder.deleted(deleted);
+    let history = recorder.0;
+    assert_eq!(reasons(&history), ["a 1", "b 2"]);
+    history.take(event("a", "3", &at(1), json!({"note": "again"})));
+    assert_eq!(
+        reasons(&history),
+        ["b 2", "a 3"],
+        "an event that repeats is the newest"
+    );
+    let again = history.after(&lease(1).namespace(), 2);
+    assert_eq!(again.len(), 1, "and a follower hears it again");
+}
+
+#[test]
+fn memory_has_a_limit_and_the_oldest_go_first() {
+    let history = history();
+    let extra = 10;
+    for i in 0..EVENTS_MAX + extra {
+        // The newest come first, as a list may have them.
+        let ago = i64::try_from(i).unwrap();
+        history.take(event(&format!("{i:04}"), "1", &at(ago), json!({})));
+    }
+    let kept = reasons(&history);
+    assert_eq!(kept.len(), EVENTS_MAX);
+    assert!(kept.contains(&"0000 1".to_owned()), "the newest stays");
+    assert!(
+        !kept.contains(&format!("{:04} 1", EVENTS_MAX + extra - 1)),
+        "the oldest goes"
+    );
+}
+
+#[test]
+fn what_is_too_old_or_of_nobody_is_not_shown() {
+    let history = history();
+    history.take(event("old", "1", &at(3700), json!({})));
+    history.take(event("new", "1", &at(60), json!({})));
+    assert_eq!(reasons(&history), ["new 1"]);
+    let system = json!({"metadata": {"name": "x", "namespace": "kube-system", "uid": "x"}});
+    history.take(event("x", "1", &at(1), system));
+    assert!(!history.rings().by_namespace.contains_key("kube-system"));
+}
+
+#[test]
+fn what_a_daemon_kept_comes_back_and_overrides_nothing() {
+    let history = history();
+    history.take(event("a", "2", &at(5), json!({"note": "newer"})));
+    let kept = |uid: &str| {
+        let event = lease_event(event(uid, "1", &at(9), json!({})));
+        (uid.to_owned(), "1".to_owned(), event)
+    };
+    history.restore(&lease(1).namespace(), vec![kept("a"), kept("b")]);
+    assert_eq!(reasons(&history), ["a 2", "b 1"]);
+}
+
+#[test]
+fn an_event_is_about_the_service_of_its_object() {
+    let lease = lease(1);
+    let mut view = LeaseView::default();
+    for name in ["web", "web-api"] {
+        let object = Arc::new(deployment(&lease, name, (1, 1, 1, 1)));
+        view.deployments.insert(name.to_owned(), object);
+    }
+    let odd = Arc::new(pod(&lease, "web-odd", "web-api", "Running", true));
+    view.pods.insert("web-odd".to_owned(), odd);
+    let cases = [
+        ("Pod", "web-odd", Some("web-api")),
+        ("Pod", "web-7c9f-x2x", Some("web")),
+        ("Pod", "web-api-7c9f-x2x", Some("web-api")),
+        ("ReplicaSet", "web-api-7c9f", Some("web-api")),
+        ("Deployment", "web", Some("web")),
+        ("PersistentVolumeClaim", "web-data-web-0", Some("web")),
+        ("Service", "web-np", Some("web")),
+        ("Pod", "webhook-1", None),
+        ("Namespace", "other", None),
+    ];
+    for (kind, name, wanted) in cases {
+        let object = EventObject {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            namespace: String::new(),
+        };
+        assert_eq!(service_of(&object, &view).as_deref(), wanted, "{kind} {name}");
+    }
+}

@@ -1,0 +1,242 @@
+use super::super::samples::{PROVIDER, deployment, host, lease, manifest, namespace, pod};
+use super::*;
+use crate::crd::{Manifest, ProviderHost};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+
+fn index() -> Index {
+    Index::new(Ours {
+        provider: PROVIDER.parse().unwrap(),
+        chain_id: "chain-1".to_owned(),
+    })
+}
+
+fn apply<K: Watched>(index: &mut Index, object: K) -> Vec<Signal> {
+    index.applied(&Arc::new(object))
+}
+
+fn health_of(index: &Index, dseq: u64) -> Option<Health> {
+    index.leases.get(&lease(dseq).namespace()).and_then(|e| e.health)
+}
+
+fn changed(dseq: u64) -> Vec<Signal> {
+    vec![Signal::Lease(lease(dseq).namespace().into())]
+}
+
+/// An index with one good lease.
+fn good(dseq: u64) -> Index {
+    let mut index = index();
+    let lease = lease(dseq);
+    apply(&mut index, namespace(&lease));
+    apply(&mut index, manifest(&lease, &[("web", 1)]));
+    apply(&mut index, deployment(&lease, "web", (1, 1, 1, 1)));
+    assert_eq!(health_of(&index, dseq), Some(Health::Good));
+    index
+}
+
+#[test]
+fn a_change_is_told_once_and_only_when_it_is_one() {
+    let mut index = index();
+    let lease = lease(1);
+    assert_eq!(
+        apply(&mut index, manifest(&lease, &[("web", 1)])),
+        [],
+        "a record does not run"
+    );
+    assert_eq!(health_of(&index, 1), None);
+    assert_eq!(apply(&mut index, namespace(&lease)), changed(1));
+    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    assert_eq!(apply(&mut index, deployment(&lease, "web", (1, 1, 1, 0))), []);
+    assert_eq!(
+        apply(&mut index, deployment(&lease, "web", (1, 1, 1, 1))),
+        changed(1)
+    );
+    assert_eq!(apply(&mut index, deployment(&lease, "web", (1, 1, 1, 1))), []);
+    assert_eq!(
+        apply(&mut index, pod(&lease, "web-1", "web", "Running", true)),
+        []
+    );
+}
+
+#[test]
+fn what_is_gone_is_told_to_everybody() {
+    let mut index = good(1);
+    let lease = lease(1);
+    let web = deployment(&lease, "web", (1, 1, 1, 1));
+    assert_eq!(index.deleted::<Deployment>(&web.metadata), changed(1));
+    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    assert_eq!(
+        index.deleted::<Namespace>(&namespace(&lease).metadata),
+        [Signal::All]
+    );
+    assert_eq!(health_of(&index, 1), None);
+    let record = manifest(&lease, &[]);
+    assert_eq!(index.deleted::<Manifest>(&record.metadata), []);
+    assert!(index.leases.is_empty(), "nothing is kept of what is gone");
+}
+
+#[test]
+fn leases_of_others_are_nobody_to_us() {
+    let lease = lease(1);
+    let mut others = Vec::new();
+    let mut provider = namespace(&lease);
+    let label = labels::LEASE_PROVIDER.to_owned();
+    let labels = provider.metadata.labels.as_mut().unwrap();
+    labels.insert(label, lease.owner().to_string());
+    others.push(provider);
+    let mut chain = namespace(&lease);
+    let annotation = (labels::CHAIN_ID.to_owned(), "chain-2".to_owned());
+    chain.metadata.annotations = Some([annotation].into());
+    others.push(chain);
+    let mut unlabelled = namespace(&lease);
+    unlabelled.metadata.labels = None;
+    others.push(unlabelled);
+    let mut elsewhere = namespace(&lease);
+    elsewhere.metadata.name = Some("kube-system".to_owned());
+    others.push(elsewhere);
+    for other in others {
+        let mut index = index();
+        let name = other.metadata.name.clone().unwrap();
+        assert_eq!(apply(&mut index, other), []);
+        assert_eq!(index.leases[&name].lease, None, "{name}");
+    }
+    let mut ours = namespace(&lease);
+    let annotation = (labels::CHAIN_ID.to_owned(), "chain-1".to_owned());
+    ours.metadata.annotations = Some([annotation].into());
+    assert_eq!(apply(&mut index(), ours), changed(1));
+}
+
+#[test]
+fn health_waits_for_what_we_wrote() {
+    let mut index = good(1);
+    let home = lease(1).namespace();
+    let write = |generation| Write {
+        kind: Kind::Deployments,
+        name: "web".to_owned(),
+        uid: "d-web".to_owned(),
+        generation,
+    };
+    assert_eq!(index.wrote(&home, write(2)), changed(1).pop());
+    assert_eq!(health_of(&index, 1), Some(Health::Unknown));
+    assert_eq!(apply(&mut index, deployment(&lease(1), "web", (1, 1, 1, 0))), []);
+    assert_eq!(
+        health_of(&index, 1),
+        Some(Health::Unknown),
+        "that was before our write"
+    );
+    apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 1)));
+    assert_eq!(health_of(&index, 1), Some(Health::Bad), "seen, not acted on");
+    apply(&mut index, deployment(&lease(1), "web", (2, 2, 1, 1)));
+    assert_eq!(health_of(&index, 1), Some(Health::Good));
+    assert_eq!(index.wrote(&home, write(2)), None, "seen before its answer came");
+    index.hold(&home, 1);
+    index.hold(&home, 1);
+    index.hold(&home, -1);
+    assert_eq!(health_of(&index, 1), Some(Health::Unknown));
+    index.hold(&home, -1);
+    assert_eq!(health_of(&index, 1), Some(Health::Good));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_undone_is_not_waited_for_after_the_next_list() {
+    let mut index = good(1);
+    let home = lease(1).namespace();
+    let write = Write {
+        kind: Kind::Deployments,
+        name: "gone".to_owned(),
+        uid: "never seen".to_owned(),
+        generation: 1,
+    };
+    let before = Instant::now();
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    index.wrote(&home, write);
+    let all = [Arc::new(deployment(&lease(1), "web", (1, 1, 1, 1)))];
+    index.replaced(&all, &[], before);
+    assert_eq!(
+        health_of(&index, 1),
+        Some(Health::Unknown),
+        "the list may be older"
+    );
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    index.replaced(&all, &[], Instant::now());
+    assert_eq!(health_of(&index, 1), Some(Health::Good));
+}
+
+#[test]
+fn a_list_replaces_everything_of_its_kind_and_nothing_else() {
+    let mut index = good(1);
+    apply(&mut index, pod(&lease(1), "web-1", "web", "Running", true));
+    let other = Arc::new(deployment(&lease(2), "web", (1, 1, 1, 1)));
+    index.replaced(&[other], &[], Instant::now());
+    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    let entry = &index.leases[&lease(1).namespace()];
+    assert_eq!(entry.view.pods.len(), 1);
+    assert!(
+        index.leases[&lease(2).namespace()]
+            .view
+            .deployments
+            .contains_key("web")
+    );
+    index.replaced::<Namespace>(&[], &[], Instant::now());
+    assert_eq!(health_of(&index, 1), None);
+}
+
+#[test]
+fn a_hostname_moves_with_its_lease() {
+    let mut index = index();
+    apply(&mut index, host(&lease(1), "a.example", "web"));
+    apply(&mut index, host(&lease(2), "a.example", "api"));
+    assert!(
+        !index.leases.contains_key(&lease(1).namespace()),
+        "nothing else is known of it"
+    );
+    let entry = &index.leases[&lease(2).namespace()];
+    assert_eq!(entry.view.hosts["a.example"].spec.service_name, "api");
+    index.deleted::<ProviderHost>(&host(&lease(1), "a.example", "web").metadata);
+    assert!(index.leases.is_empty(), "wherever its labels say it was");
+}
+
+#[test]
+fn garbage_is_reported_and_hides_nothing_else() {
+    let mut index = good(1);
+    let record = manifest(&lease(1), &[]).metadata;
+    assert_eq!(
+        index.unreadable::<Manifest>(&record, "count: not a number"),
+        changed(1)
+    );
+    assert_eq!(health_of(&index, 1), Some(Health::Unknown));
+    let mut stray = host(&lease(1), "x.example", "web").metadata;
+    stray.labels = None;
+    index.unreadable::<ProviderHost>(&stray, "no spec");
+    let found = super::super::orphans::orphans(&index);
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let home = lease(1).namespace();
+    let wanted = [
+        format!("manifests.akash.network {home}/{home}: count: not a number"),
+        "providerhosts.akash.network lease/x.example: no spec".to_owned(),
+    ];
+    assert_eq!(found, wanted);
+    apply(&mut index, manifest(&lease(1), &[("web", 1)]));
+    assert_eq!(health_of(&index, 1), Some(Health::Good), "mended");
+    let unreadable = [(record, "again".to_owned())];
+    index.replaced::<Manifest>(&[], &unreadable, Instant::now());
+    assert_eq!(health_of(&index, 1), Some(Health::Unknown), "in a list too");
+}
+
+#[test]
+fn what_runs_without_a_record_is_an_orphan() {
+    let mut index = index();
+    apply(&mut index, namespace(&lease(1)));
+    apply(&mut index, host(&lease(2), "a.example", "web"));
+    apply(&mut index, manifest(&lease(3), &[]));
+    let found = super::super::orphans::orphans(&index);
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|o| (o.kind, o.namespace, o.lease))
+        .collect();
+    let wanted = [
+        (Kind::Namespaces, lease(1).namespace(), Some(lease(1))),
+        (Kind::Hosts, lease(2).namespace(), None),
+    ];
+    assert_eq!(found, wanted);
+}

@@ -1,0 +1,112 @@
+//! Where the provider of the embedded market runs its leases.
+
+use crate::args::ClusterArgs;
+use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A cluster and its capacity.
+#[derive(Debug)]
+pub enum Backend {
+    /// Nothing really runs.
+    Memory(InMemory),
+}
+
+/// A cluster in memory.
+#[derive(Debug)]
+pub struct InMemory {
+    cluster: MemoryCluster,
+    inventory: Arc<NodeInventory>,
+    source: Arc<MemoryInventorySource>,
+    last: Mutex<Option<InventoryUpdate>>,
+}
+
+impl Backend {
+    /// A cluster in memory with this hardware.
+    pub async fn in_memory(hardware: &ClusterArgs) -> Self {
+        let cluster = MemoryCluster::new(Facets {
+            hostnames: true,
+            leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
+            shell: true,
+        });
+        // Healthy with the next block, so that one sees it start.
+        cluster.set_start_ticks(1);
+        let memory = InMemory {
+            cluster,
+            inventory: Arc::new(NodeInventory::new(&hardware.spec())),
+            source: Arc::new(MemoryInventorySource::new()),
+            last: Mutex::default(),
+        };
+        memory.tell_capacity().await;
+        Self::Memory(memory)
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Arc<dyn Cluster> {
+        match self {
+            Self::Memory(memory) => Arc::new(memory.cluster.clone()),
+        }
+    }
+
+    /// Its capacity.
+    #[must_use]
+    pub fn inventory(&self) -> Arc<dyn InventorySource> {
+        match self {
+            Self::Memory(memory) => memory.source.clone(),
+        }
+    }
+
+    /// A block was made.
+    pub async fn tick(&self) {
+        match self {
+            Self::Memory(memory) => {
+                memory.cluster.tick();
+                memory.tell_capacity().await;
+            }
+        }
+    }
+
+    /// What is there of leases, one line each.
+    ///
+    /// # Errors
+    /// The cluster does not answer.
+    pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
+        match self {
+            Self::Memory(memory) => Ok(memory.leftovers()),
+        }
+    }
+}
+
+impl InMemory {
+    /// Tells how many addresses are taken, when that has changed.
+    async fn tell_capacity(&self) {
+        let leased_ips = match self.cluster.leased_ips() {
+            Some(facet) => facet.usage().await.ok(),
+            None => None,
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|told| told.leased_ips == leased_ips) {
+            return;
+        }
+        let update = InventoryUpdate {
+            inventory: self.inventory.clone(),
+            placements: Vec::new(),
+            leased_ips,
+        };
+        *last = Some(update.clone());
+        self.source.push(update);
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let contents = self.cluster.contents();
+        let running = contents.running.keys().map(|l| format!("workload {l}"));
+        let recorded = contents.recorded.keys();
+        let recorded = recorded.map(|l| format!("recorded deployment {l}"));
+        let hostnames = contents.hostnames.keys();
+        let hostnames = hostnames.map(|name| format!("declared hostname {name}"));
+        let ips = contents.ips.keys().map(|l| format!("declared addresses of {l}"));
+        running.chain(recorded).chain(hostnames).chain(ips).collect()
+    }
+}

@@ -1,0 +1,146 @@
+//! What the embedded market keeps over a restart, in one file.
+
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::Market;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Larger files are not read: a market of 100,000 deployments has some 200 MiB.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// The contents of the file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Contents {
+    market: Option<Market>,
+    breaker_tripped: bool,
+}
+
+/// A file that always holds the newest state, whole: it is replaced, never rewritten in place.
+#[derive(Debug, Clone)]
+pub struct StateFile {
+    path: PathBuf,
+    contents: Arc<Mutex<Contents>>,
+}
+
+impl StateFile {
+    /// Opens the file, or starts an empty one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not one of ours.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let contents = match fs::metadata(path) {
+            Ok(about) if about.len() > MAX_BYTES => {
+                bail!(
+                    "{} is larger than {MAX_BYTES} bytes; it cannot be a state file",
+                    path.display()
+                )
+            }
+            Ok(_) => {
+                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                rmp_serde::from_slice(&bytes)
+                    .with_context(|| format!("{} is not a state file of this version", path.display()))?
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents::default(),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        let file = Self {
+            path: path.to_owned(),
+            contents: Arc::new(Mutex::new(contents)),
+        };
+        file.change(|_| {})?;
+        Ok(file)
+    }
+
+    /// The market as it was, if there was one.
+    #[must_use]
+    pub fn market(&self) -> Option<Market> {
+        self.lock().market.clone()
+    }
+
+    /// True when the circuit breaker had tripped.
+    #[must_use]
+    pub fn breaker_tripped(&self) -> bool {
+        self.lock().breaker_tripped
+    }
+
+    /// The circuit breaker tripped or was released.
+    pub fn set_breaker(&self, tripped: bool) {
+        self.keep(|contents| contents.breaker_tripped = tripped);
+    }
+
+    /// Keeps every change of a chain from now on, before anybody is told of it.
+    pub fn follow(&self, chain: &MemoryChain) {
+        let file = self.clone();
+        chain.keep(move |market| file.keep(|contents| contents.market = Some(market.clone())));
+    }
+
+    /// A change that cannot be written is told; the market goes on without it.
+    fn keep(&self, change: impl FnOnce(&mut Contents)) {
+        if let Err(error) = self.change(change) {
+            tracing::error!("the state of the market was not kept: {error:#}");
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
+        let mut contents = self.lock();
+        change(&mut contents);
+        let bytes = rmp_serde::to_vec_named(&*contents)?;
+        let fresh = self.path.with_extension("new");
+        fs::write(&fresh, bytes).with_context(|| format!("writing {}", fresh.display()))?;
+        fs::rename(&fresh, &self.path).with_context(|| format!("replacing {}", self.path.display()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use akash_provider_core::market::MarketConfig;
+    use akash_provider_core::types::BlockTime;
+    use std::time::Duration;
+
+    fn place(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("state-file-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder.join("market.state")
+    }
+
+    #[test]
+    fn a_market_goes_on_where_it_was() {
+        let path = place("goes-on");
+        let file = StateFile::open(&path).unwrap();
+        assert!(file.market().is_none() && !file.breaker_tripped());
+        let chain = MemoryChain::new(MarketConfig::new("here", BlockTime(7)));
+        file.follow(&chain);
+        chain.advance(Duration::from_secs(1));
+        file.set_breaker(true);
+        let again = StateFile::open(&path).unwrap();
+        let market = again.market().unwrap();
+        assert_eq!((market.chain_id(), market.height()), ("here", 2));
+        assert!(again.breaker_tripped());
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_left_alone() {
+        let path = place("foreign");
+        fs::write(&path, "version: \"2.0\"\n").unwrap();
+        let error = format!("{:#}", StateFile::open(&path).unwrap_err());
+        assert!(error.contains("market.state is not a state file"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "version: \"2.0\"\n");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_told_at_once() {
+        let error = format!(
+            "{:#}",
+            StateFile::open(Path::new("/proc/none/market")).unwrap_err()
+        );
+        assert!(error.contains("/proc/none/market"), "{error}");
+    }
+}
