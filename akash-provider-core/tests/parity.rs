@@ -16,12 +16,14 @@ fn read_all(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names of all functions under `src` and `tests`.
+/// Names of all functions under `src` and `tests` of the core and of the Kubernetes backend.
 fn functions() -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut text = String::new();
-    read_all(&root.join("src"), &mut text);
-    read_all(&root.join("tests"), &mut text);
+    for member in ["akash-provider-core", "akash-provider-k8s"] {
+        read_all(&root.join(member).join("src"), &mut text);
+        read_all(&root.join(member).join("tests"), &mut text);
+    }
     let name = |rest: &str| rest.split(['(', '<']).next().unwrap_or_default().to_owned();
     let after_fn = text
         .lines()

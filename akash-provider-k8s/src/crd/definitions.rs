@@ -3,6 +3,7 @@
 use super::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, CustomResourceValidation, JSONSchemaProps,
+    JSONSchemaPropsOrArray as Items,
 };
 use kube::CustomResourceExt;
 
@@ -37,8 +38,10 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Keeps fields that are not named, and gives numbers the limits of their types in words the API server knows.
+/// Keeps fields that are not named, fills none in, and gives numbers the limits of their types in words the API
+/// server knows.
 fn relax(schema: &mut JSONSchemaProps) {
+    schema.default = None;
     if schema.type_.as_deref() == Some("object") {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
@@ -56,7 +59,6 @@ fn relax(schema: &mut JSONSchemaProps) {
         .flatten()
         .for_each(|(_, field)| relax(field));
     if let Some(items) = &mut schema.items {
-        use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray as Items;
         match items {
             Items::Schema(item) => relax(item),
             Items::Schemas(items) => items.iter_mut().for_each(relax),

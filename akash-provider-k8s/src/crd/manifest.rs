@@ -134,8 +134,10 @@ pub struct ManifestStorage {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestAttribute {
     /// Key.
+    #[serde(default)]
     pub key: String,
     /// Value.
+    #[serde(default)]
     pub value: String,
 }
 
