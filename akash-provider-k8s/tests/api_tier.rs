@@ -20,6 +20,8 @@ mod facets;
 mod foreign;
 #[path = "api_tier/records.rs"]
 mod records;
+#[path = "api_tier/state.rs"]
+mod state;
 #[path = "api_tier/suite.rs"]
 mod suite;
 #[path = "api_tier/teardown.rs"]
