@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod crd;
 pub mod error;
 mod hostnames;
+pub mod infrastructure;
 pub mod inventory;
 pub mod labels;
 mod leased_ips;

@@ -7,7 +7,7 @@
 
 mod cache;
 mod changes;
-mod follow;
+pub(crate) mod follow;
 mod health;
 mod history;
 mod index;

@@ -5,6 +5,7 @@ use akash_provider_core::types::Address;
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use akash_provider_k8s::infrastructure::Infrastructure;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
@@ -49,8 +50,12 @@ impl Kubernetes {
         chain_id: &str,
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
-        let settings = args.settings(provider, chain_id);
+        let mut settings = args.settings(provider, chain_id);
         refuse_foreign(&client, chain_id, args).await?;
+        let found = Infrastructure::read(&client, settings.call_timeout).await;
+        found
+            .context("reading the addresses of nodes and API servers")?
+            .close(&mut settings.egress);
         let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
         let inventory = Arc::new(KubeInventory::start(&client, &settings, &Options::default()));
         Ok(Self {
