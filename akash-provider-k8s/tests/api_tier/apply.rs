@@ -149,7 +149,7 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_none() {
             }
             assert_eq!(world.take_calls(), [], "nothing changed");
             let restarted = world.connect().await;
-            assert_eq!(restarted.deployments().await.unwrap(), [web.clone()]);
+            assert_eq!(restarted.deployments().await.unwrap(), std::slice::from_ref(&web));
             world.take_calls();
             restarted.deploy(&web).await.unwrap();
             assert_eq!(
