@@ -8,10 +8,10 @@
 //! left over: labelled as ours, not rendered     → delete
 //! ```
 
-use super::item::{Id, Item};
+use super::item::{Id, Item, Kind};
 use super::{KEPT, TEMPLATE_HASH, subset};
 use crate::labels;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hashes of the objects that no watch holds, by kind and name; an empty hash where a write was not finished.
@@ -78,13 +78,18 @@ pub struct Plan {
     pub deletes: Vec<Delete>,
     /// Objects that are to be and are just going: nothing can be done before they are gone.
     pub blocked: Vec<Id>,
+    /// Objects that cannot be changed into what they are to be: they go first. Volumes outlive it.
+    pub replaced: Vec<Delete>,
 }
 
 impl Plan {
     /// Nothing to do.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.deletes.is_empty() && self.blocked.is_empty()
+        self.writes.is_empty()
+            && self.deletes.is_empty()
+            && self.blocked.is_empty()
+            && self.replaced.is_empty()
     }
 }
 
@@ -151,6 +156,12 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     if applied.is_none() && item.id.kind.is_workload() && kept.contains(&item.id.name) {
         return plan.push(item, item.mark(), false, "it stays as it was adopted");
     }
+    if item.id.kind == Kind::StatefulSet && volumes_differ(&item.body, &live.body) {
+        return plan.replaced.push(Delete {
+            id: item.id.clone(),
+            uid: Some(live.uid.clone()),
+        });
+    }
     let take_over = applied.is_none() || live.is_kept();
     let same_template =
         item.template_hash.is_some() && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
@@ -191,6 +202,18 @@ fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     if let (Some(version), Some(labels)) = (version, labels) {
         labels.insert(labels::MANIFEST_VERSION.to_owned(), version.clone());
     }
+}
+
+/// Claims of a stateful set cannot be changed in place: names and what is asked for.
+fn volumes_differ(wanted: &Value, live: &Value) -> bool {
+    let claims = |body: &Value| -> Value {
+        let claims = body
+            .pointer("/spec/volumeClaimTemplates")
+            .and_then(Value::as_array);
+        let claim = |claim: &Value| json!({"name": claim["metadata"]["name"], "spec": claim["spec"]});
+        claims.into_iter().flatten().map(claim).collect()
+    };
+    subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
 /// The ledger while the plan is carried out: nothing that may exist is forgotten, nothing counts as written.
