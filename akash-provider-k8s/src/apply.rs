@@ -31,6 +31,9 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
+/// Annotation of an object: the version label it was applied with. Another provider that writes to it changes the
+/// label and keeps this.
+pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: its pod template is the one of the provider it was adopted from.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of a namespace: hashes of the objects in it that no watch holds, as JSON.

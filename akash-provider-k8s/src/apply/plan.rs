@@ -9,7 +9,7 @@
 //! ```
 
 use super::item::{Id, Item, Kind};
-use super::{KEPT, TEMPLATE_HASH, subset};
+use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, subset};
 use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,14 @@ impl Live {
     fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.body.pointer("/metadata/annotations");
         annotations.and_then(|a| a.get(key)?.as_str())
+    }
+
+    /// Another provider wrote to it since we did.
+    fn is_theirs_again(&self) -> bool {
+        let labels = self.body.pointer("/metadata/labels");
+        let label = labels.and_then(|l| l.get(labels::MANIFEST_VERSION)?.as_str());
+        let applied = self.annotation(APPLIED_VERSION);
+        applied.is_some() && applied != label
     }
 
     fn is_kept(&self) -> bool {
@@ -162,15 +170,19 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
             uid: Some(live.uid.clone()),
         });
     }
-    let take_over = applied.is_none() || live.is_kept();
-    let same_template =
-        item.template_hash.is_some() && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
+    let is_theirs = live.is_theirs_again();
+    let take_over = applied.is_none() || live.is_kept() || is_theirs;
+    let same_template = !is_theirs
+        && item.template_hash.is_some()
+        && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
     let keeps = same_template && live.is_kept();
     let mut body = item.body.clone();
     if same_template {
         keep_template(&mut body, &live.body, keeps);
     }
-    let reason = if applied == Some(item.hash.as_str()) {
+    let reason = if is_theirs {
+        "another provider wrote to it".to_owned()
+    } else if applied == Some(item.hash.as_str()) {
         match subset::missing(&body, &live.body, item.id.kind.lists()) {
             None => return,
             Some(path) => format!("somebody changed {path}"),

@@ -61,7 +61,10 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     match value {
         Value::Object(map) => {
             let fields = map.into_iter().filter(|(k, _)| {
-                !EACH.contains(&k.as_str()) && !k.ends_with("template-hash") && !k.ends_with("/kept")
+                !EACH.contains(&k.as_str())
+                    && !k.ends_with("template-hash")
+                    && !k.ends_with("/applied-version")
+                    && !k.ends_with("/kept")
             });
             Value::Object(fields.map(|(k, v)| (k, without(v, lease))).collect())
         }
