@@ -16,6 +16,8 @@ mod orphans;
 mod pace;
 #[cfg(test)]
 pub(crate) mod samples;
+mod shared;
+mod starter;
 mod status;
 mod trim;
 mod view;
@@ -33,34 +35,27 @@ pub use watches::WatchState;
 pub(crate) use history::service_of;
 pub(crate) use kind::Watched;
 pub(crate) use pace::asked_to_wait;
+pub(crate) use shared::{EVERYWHERE, Shared};
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
-use crate::labels;
 use crate::settings::Settings;
 use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
-use cache::Cache;
-use follow::{Follower, Sink};
 use futures::stream::BoxStream;
 use health::Write;
-use index::{Index, Ours, Signal};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
+use starter::Starter;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use watches::Board;
 
 /// Caches of everything with our label, and what follows from them. Dropping it ends the watches.
 #[derive(Debug)]
@@ -89,18 +84,6 @@ pub struct State {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What the watches write and everybody reads.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pace: Pace,
-    host: String,
-    board: Arc<Board>,
-    index: Mutex<Index>,
-    signals: broadcast::Sender<Signal>,
-    /// Namespaces of leases of which something changed; who is behind looks again at all.
-    touched: broadcast::Sender<Arc<str>>,
-}
-
 impl State {
     /// Starts the watches. It returns at once, also when the API server is down.
     #[must_use]
@@ -111,18 +94,7 @@ impl State {
     /// Starts the watches at a pace of one's own.
     #[must_use]
     pub fn start_with(client: &Client, settings: &Settings, pace: Pace) -> Self {
-        let ours = Ours {
-            provider: settings.provider.clone(),
-            chain_id: settings.chain_id.clone(),
-        };
-        let shared = Arc::new(Shared {
-            pace,
-            host: settings.public_hostname.clone(),
-            board: Arc::new(Board::new()),
-            index: Mutex::new(Index::new(ours)),
-            signals: broadcast::Sender::new(changes::WAITING_MAX),
-            touched: broadcast::Sender::new(changes::WAITING_MAX),
-        });
+        let shared = Arc::new(Shared::new(settings, pace));
         let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,
@@ -360,9 +332,6 @@ fn no_service(lease: &LeaseId, service: &str) -> Error {
     Error::new(ErrorKind::NotFound, STATUS, message)
 }
 
-/// Stands for every namespace among those that were touched.
-pub(crate) const EVERYWHERE: &str = "";
-
 /// A lease is being changed as long as this lives.
 #[derive(Debug)]
 #[must_use = "dropping it ends the change"]
@@ -375,118 +344,5 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let signal = self.shared.index().hold(&self.home, -1);
         self.shared.tell(signal);
-    }
-}
-
-impl Shared {
-    fn index(&self) -> MutexGuard<'_, Index> {
-        // The index is whole at every point where a holder could panic.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known(&self) -> bool {
-        let grace = self.pace.grace;
-        self.board.read(|all| watches::know_health(all, grace))
-    }
-
-    fn tell(&self, signals: impl IntoIterator<Item = Signal>) {
-        for signal in signals {
-            // Nobody listens: nothing is lost, a listener begins with a snapshot.
-            let _ = self.signals.send(signal);
-        }
-    }
-
-    fn touch(&self, home: Option<&str>) {
-        if let Some(home) = home {
-            let _ = self.touched.send(home.into());
-        }
-    }
-
-    fn applied<K: Watched>(&self, object: &Arc<K>) {
-        let signals = self.index().applied(object);
-        self.tell(signals);
-        self.touch(object.home().as_deref());
-    }
-
-    fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
-        let signals = self.index().deleted::<K>(meta);
-        self.tell(signals);
-        self.touch(kind::home_of(K::KIND, meta).as_deref());
-    }
-
-    fn unreadable<K: Watched>(&self, meta: &ObjectMeta, why: &str) {
-        let signals = self.index().unreadable::<K>(meta, why);
-        self.tell(signals);
-        self.touch(kind::home_of(K::KIND, meta).as_deref());
-    }
-
-    fn replaced<K: Watched>(&self, objects: &[Arc<K>], unreadable: &[(ObjectMeta, String)], asked: Instant) {
-        self.index().replaced(objects, unreadable, asked);
-        self.tell([Signal::All]);
-        // No namespace is called so: everybody has to look again.
-        self.touch(Some(EVERYWHERE));
-    }
-
-    fn health_in(&self, home: &str) -> Option<ClusterChange> {
-        let index = self.index();
-        let entry = index.leases.get(home)?;
-        Some(ClusterChange::Health {
-            lease: entry.lease.clone()?,
-            health: entry.health?,
-        })
-    }
-
-    fn all_health(&self) -> BTreeMap<LeaseId, Health> {
-        let index = self.index();
-        let known = index.leases.values();
-        known
-            .filter_map(|e| Some((e.lease.clone()?, e.health?)))
-            .collect()
-    }
-}
-
-/// Starts one watch after the other.
-struct Starter<'a> {
-    client: &'a Client,
-    namespace: &'a str,
-    shared: Arc<Shared>,
-    tasks: Vec<AbortOnDropHandle<()>>,
-}
-
-impl Starter<'_> {
-    fn cluster<K: Watched + kube::Resource<Scope = ClusterResourceScope>>(&mut self) -> Store<K> {
-        self.start(Api::all(self.client.clone()))
-    }
-
-    fn everywhere<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(&mut self) -> Store<K> {
-        self.start(Api::all(self.client.clone()))
-    }
-
-    fn manifests<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(&mut self) -> Store<K> {
-        self.start(Api::namespaced(self.client.clone(), self.namespace))
-    }
-
-    fn start<K: Watched>(&mut self, api: Api<DeserializeGuard<K>>) -> Store<K> {
-        let (cache, store) = Cache::new(Arc::clone(&self.shared));
-        self.follow(K::KIND, labels::SELECTOR, api, cache);
-        store
-    }
-
-    fn follow<K, S>(&mut self, kind: Kind, labels: &'static str, api: Api<DeserializeGuard<K>>, sink: S)
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-        S: Sink<K> + 'static,
-    {
-        let follower = Follower {
-            kind,
-            api,
-            labels,
-            sink,
-            board: Arc::clone(&self.shared.board),
-            pace: self.shared.pace,
-            silent_since: None,
-        };
-        let task = tokio::spawn(follower.run());
-        self.tasks.push(AbortOnDropHandle::new(task));
     }
 }

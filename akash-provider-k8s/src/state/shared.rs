@@ -1,0 +1,115 @@
+//! What the watches write and everybody reads.
+
+use super::index::{Index, Ours, Signal};
+use super::watches::{self, Board};
+use super::{Pace, Watched, changes, kind};
+use crate::settings::Settings;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+/// Stands for every namespace among those that were touched.
+pub(crate) const EVERYWHERE: &str = "";
+
+/// What the watches write and everybody reads.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) pace: Pace,
+    pub(super) host: String,
+    pub(super) board: Arc<Board>,
+    index: Mutex<Index>,
+    pub(super) signals: broadcast::Sender<Signal>,
+    /// Namespaces of leases of which something changed; who is behind looks again at all.
+    pub(super) touched: broadcast::Sender<Arc<str>>,
+}
+
+impl Shared {
+    pub(super) fn new(settings: &Settings, pace: Pace) -> Self {
+        let ours = Ours {
+            provider: settings.provider.clone(),
+            chain_id: settings.chain_id.clone(),
+        };
+        Self {
+            pace,
+            host: settings.public_hostname.clone(),
+            board: Arc::new(Board::new()),
+            index: Mutex::new(Index::new(ours)),
+            signals: broadcast::Sender::new(changes::WAITING_MAX),
+            touched: broadcast::Sender::new(changes::WAITING_MAX),
+        }
+    }
+
+    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
+        // The index is whole at every point where a holder could panic.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known(&self) -> bool {
+        let grace = self.pace.grace;
+        self.board.read(|all| watches::know_health(all, grace))
+    }
+
+    pub(super) fn tell(&self, signals: impl IntoIterator<Item = Signal>) {
+        for signal in signals {
+            // Nobody listens: nothing is lost, a listener begins with a snapshot.
+            let _ = self.signals.send(signal);
+        }
+    }
+
+    pub(super) fn touch(&self, home: Option<&str>) {
+        if let Some(home) = home {
+            let _ = self.touched.send(home.into());
+        }
+    }
+
+    pub(super) fn applied<K: Watched>(&self, object: &Arc<K>) {
+        let signals = self.index().applied(object);
+        self.tell(signals);
+        self.touch(object.home().as_deref());
+    }
+
+    pub(super) fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
+        let signals = self.index().deleted::<K>(meta);
+        self.tell(signals);
+        self.touch(kind::home_of(K::KIND, meta).as_deref());
+    }
+
+    pub(super) fn unreadable<K: Watched>(&self, meta: &ObjectMeta, why: &str) {
+        let signals = self.index().unreadable::<K>(meta, why);
+        self.tell(signals);
+        self.touch(kind::home_of(K::KIND, meta).as_deref());
+    }
+
+    pub(super) fn replaced<K: Watched>(
+        &self,
+        objects: &[Arc<K>],
+        unreadable: &[(ObjectMeta, String)],
+        asked: Instant,
+    ) {
+        self.index().replaced(objects, unreadable, asked);
+        self.tell([Signal::All]);
+        // No namespace is called so: everybody has to look again.
+        self.touch(Some(EVERYWHERE));
+    }
+
+    pub(super) fn health_in(&self, home: &str) -> Option<ClusterChange> {
+        let index = self.index();
+        let entry = index.leases.get(home)?;
+        Some(ClusterChange::Health {
+            lease: entry.lease.clone()?,
+            health: entry.health?,
+        })
+    }
+
+    pub(super) fn all_health(&self) -> BTreeMap<LeaseId, Health> {
+        let index = self.index();
+        let known = index.leases.values();
+        known
+            .filter_map(|e| Some((e.lease.clone()?, e.health?)))
+            .collect()
+    }
+}

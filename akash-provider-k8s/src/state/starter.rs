@@ -1,0 +1,70 @@
+//! Starts the watches.
+
+use super::cache::Cache;
+use super::follow::{Follower, Sink};
+use super::shared::Shared;
+use super::{Kind, Watched};
+use crate::labels;
+use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
+use kube::runtime::reflector::Store;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Starts one watch after the other.
+pub(super) struct Starter<'a> {
+    pub(super) client: &'a Client,
+    /// Namespace of the custom resources.
+    pub(super) namespace: &'a str,
+    pub(super) shared: Arc<Shared>,
+    pub(super) tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Starter<'_> {
+    pub(super) fn cluster<K: Watched + kube::Resource<Scope = ClusterResourceScope>>(&mut self) -> Store<K> {
+        self.start(Api::all(self.client.clone()))
+    }
+
+    pub(super) fn everywhere<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+        &mut self,
+    ) -> Store<K> {
+        self.start(Api::all(self.client.clone()))
+    }
+
+    pub(super) fn manifests<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+        &mut self,
+    ) -> Store<K> {
+        self.start(Api::namespaced(self.client.clone(), self.namespace))
+    }
+
+    fn start<K: Watched>(&mut self, api: Api<DeserializeGuard<K>>) -> Store<K> {
+        let (cache, store) = Cache::new(Arc::clone(&self.shared));
+        self.follow(K::KIND, labels::SELECTOR, api, cache);
+        store
+    }
+
+    pub(super) fn follow<K, S>(
+        &mut self,
+        kind: Kind,
+        labels: &'static str,
+        api: Api<DeserializeGuard<K>>,
+        sink: S,
+    ) where
+        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        S: Sink<K> + 'static,
+    {
+        let follower = Follower {
+            kind,
+            api,
+            labels,
+            sink,
+            board: Arc::clone(&self.shared.board),
+            pace: self.shared.pace,
+            silent_since: None,
+        };
+        let task = tokio::spawn(follower.run());
+        self.tasks.push(AbortOnDropHandle::new(task));
+    }
+}
