@@ -6,11 +6,11 @@
 //! over the annotation.
 
 mod extra;
-mod passwords;
+mod logins;
 mod read;
 mod write;
 
-pub use passwords::{passwords, restore_passwords};
+pub use logins::{passwords, restore_passwords};
 
 use super::Manifest;
 use crate::labels;
@@ -138,7 +138,7 @@ pub fn same_spec(a: &Deployment, b: &Deployment) -> bool {
 
 fn without_passwords(deployment: &Deployment) -> Deployment {
     let mut group = (*deployment.group).clone();
-    passwords::clear_passwords(&mut group);
+    logins::clear_passwords(&mut group);
     Deployment {
         group: Arc::new(group),
         ..deployment.clone()

@@ -27,7 +27,7 @@ fn stored(manifest: &Manifest) -> Manifest {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_deployment_is_read_back_as_it_was(deployment in deployments(), plain in any::<bool>()) {
