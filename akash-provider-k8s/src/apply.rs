@@ -31,6 +31,9 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
+/// Annotation of an object: the version label it was applied with. Another provider that writes to it changes the
+/// label and keeps this.
+pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: its pod template is the one of the provider it was adopted from.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of a namespace: hashes of the objects in it that no watch holds, as JSON.
@@ -93,6 +96,7 @@ impl Job<'_> {
         }
         let during = plan::ledger_during(self.ledger, &plan);
         self.write_namespace(calls, None, &during).await?;
+        self.make_way(calls, &plan.replaced).await?;
         let (first, then): (Vec<_>, Vec<_>) = plan.writes.into_iter().partition(|w| w.id.kind.comes_first());
         let mut written = self.write_all(calls, first).await?;
         written.extend(self.write_all(calls, then).await?);
@@ -110,6 +114,22 @@ impl Job<'_> {
         self.write_namespace(calls, Some(&hash), &plan::ledger_after(self.items))
             .await?;
         Ok(written)
+    }
+
+    /// Deletes what cannot become what it is to be; the apply goes on when it is gone.
+    async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
+        for plan::Delete { id, uid } in replaced {
+            tracing::info!(namespace = self.name, object = %id, "deleted to be made anew: its volumes changed");
+            calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
+        }
+        let Some(first) = replaced.first() else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} is made anew, since its volumes changed, when it is gone",
+            first.id
+        );
+        Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient())
     }
 
     async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<Written>, Error> {
@@ -145,8 +165,11 @@ impl Job<'_> {
         let mut body = self.namespace.clone();
         let ledger: std::collections::BTreeMap<String, &String> =
             ledger.iter().map(|(id, hash)| (id.to_string(), hash)).collect();
-        let text = serde_json::to_string(&ledger).unwrap_or_default();
-        body["metadata"]["annotations"][LEDGER] = Value::from(text);
+        // Without a ledger the search for what is left over is still to be done.
+        if applied.is_some() || self.search.is_empty() {
+            let text = serde_json::to_string(&ledger).unwrap_or_default();
+            body["metadata"]["annotations"][LEDGER] = Value::from(text);
+        }
         if let Some(hash) = applied {
             body["metadata"]["annotations"][labels::APPLIED] = Value::from(hash);
         }

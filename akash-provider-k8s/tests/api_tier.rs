@@ -16,6 +16,8 @@ mod adoption;
 mod apply;
 #[path = "api_tier/facets.rs"]
 mod facets;
+#[path = "api_tier/faults.rs"]
+mod faults;
 #[path = "api_tier/foreign.rs"]
 mod foreign;
 #[path = "api_tier/records.rs"]

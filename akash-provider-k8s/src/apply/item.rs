@@ -1,6 +1,6 @@
 //! One object of a lease, ready to be applied.
 
-use super::{KEPT, TEMPLATE_HASH, hash, subset::Lists};
+use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, hash, subset::Lists};
 use crate::labels;
 use crate::objects::LeaseObjects;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -159,7 +159,12 @@ impl Item {
     /// The object with the annotations that let the next comparison be short.
     #[must_use]
     pub fn annotated(&self, mut body: Value, kept: bool) -> Value {
+        let version = body
+            .pointer("/metadata/labels")
+            .and_then(|l| l.get(labels::MANIFEST_VERSION));
+        let version = version.and_then(Value::as_str).map(str::to_owned);
         let mut marks = vec![(labels::APPLIED_HASH, self.hash.as_str())];
+        marks.extend(version.as_deref().map(|v| (APPLIED_VERSION, v)));
         marks.extend(self.template_hash.as_deref().map(|h| (TEMPLATE_HASH, h)));
         if kept {
             marks.push((KEPT, "true"));

@@ -61,11 +61,12 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Whoever set the network's label made the object.
+/// Whoever wrote a label of the network made the object, or remade it.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
-    let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels"));
-    labels.is_some_and(|l| l.get(format!("f:{}", labels::MANAGED)).is_some())
+    let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());
+    let prefix = format!("f:{}", labels::MANAGED);
+    labels.is_some_and(|labels| labels.keys().any(|label| label.starts_with(&prefix)))
 }
 
 /// Field sets are nested maps; their union is the union of the maps.

@@ -8,10 +8,10 @@
 //! left over: labelled as ours, not rendered     → delete
 //! ```
 
-use super::item::{Id, Item};
-use super::{KEPT, TEMPLATE_HASH, subset};
+use super::item::{Id, Item, Kind};
+use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, subset};
 use crate::labels;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hashes of the objects that no watch holds, by kind and name; an empty hash where a write was not finished.
@@ -32,6 +32,14 @@ impl Live {
     fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.body.pointer("/metadata/annotations");
         annotations.and_then(|a| a.get(key)?.as_str())
+    }
+
+    /// Another provider wrote to it since we did.
+    fn is_theirs_again(&self) -> bool {
+        let labels = self.body.pointer("/metadata/labels");
+        let label = labels.and_then(|l| l.get(labels::MANIFEST_VERSION)?.as_str());
+        let applied = self.annotation(APPLIED_VERSION);
+        applied.is_some() && applied != label
     }
 
     fn is_kept(&self) -> bool {
@@ -78,13 +86,18 @@ pub struct Plan {
     pub deletes: Vec<Delete>,
     /// Objects that are to be and are just going: nothing can be done before they are gone.
     pub blocked: Vec<Id>,
+    /// Objects that cannot be changed into what they are to be: they go first. Volumes outlive it.
+    pub replaced: Vec<Delete>,
 }
 
 impl Plan {
     /// Nothing to do.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.deletes.is_empty() && self.blocked.is_empty()
+        self.writes.is_empty()
+            && self.deletes.is_empty()
+            && self.blocked.is_empty()
+            && self.replaced.is_empty()
     }
 }
 
@@ -151,15 +164,25 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     if applied.is_none() && item.id.kind.is_workload() && kept.contains(&item.id.name) {
         return plan.push(item, item.mark(), false, "it stays as it was adopted");
     }
-    let take_over = applied.is_none() || live.is_kept();
-    let same_template =
-        item.template_hash.is_some() && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
+    if item.id.kind == Kind::StatefulSet && volumes_differ(&item.body, &live.body) {
+        return plan.replaced.push(Delete {
+            id: item.id.clone(),
+            uid: Some(live.uid.clone()),
+        });
+    }
+    let is_theirs = live.is_theirs_again();
+    let take_over = applied.is_none() || live.is_kept() || is_theirs;
+    let same_template = !is_theirs
+        && item.template_hash.is_some()
+        && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
     let keeps = same_template && live.is_kept();
     let mut body = item.body.clone();
     if same_template {
         keep_template(&mut body, &live.body, keeps);
     }
-    let reason = if applied == Some(item.hash.as_str()) {
+    let reason = if is_theirs {
+        "another provider wrote to it".to_owned()
+    } else if applied == Some(item.hash.as_str()) {
         match subset::missing(&body, &live.body, item.id.kind.lists()) {
             None => return,
             Some(path) => format!("somebody changed {path}"),
@@ -191,6 +214,18 @@ fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     if let (Some(version), Some(labels)) = (version, labels) {
         labels.insert(labels::MANIFEST_VERSION.to_owned(), version.clone());
     }
+}
+
+/// Claims of a stateful set cannot be changed in place: names and what is asked for.
+fn volumes_differ(wanted: &Value, live: &Value) -> bool {
+    let claims = |body: &Value| -> Value {
+        let claims = body
+            .pointer("/spec/volumeClaimTemplates")
+            .and_then(Value::as_array);
+        let claim = |claim: &Value| json!({"name": claim["metadata"]["name"], "spec": claim["spec"]});
+        claims.into_iter().flatten().map(claim).collect()
+    };
+    subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
 /// The ledger while the plan is carried out: nothing that may exist is forgotten, nothing counts as written.

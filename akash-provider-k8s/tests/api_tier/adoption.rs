@@ -451,3 +451,46 @@ fn services_that_an_update_leaves_alone_keep_their_pods() {
         .boxed()
     });
 }
+
+#[test]
+fn a_lease_that_went_back_to_the_other_provider_is_taken_over_again() {
+    run("adopt-back", |world| {
+        async move {
+            let lease = world.lease(1, 70_001);
+            let ns = lease.namespace();
+            let cluster = world.connect().await;
+            let web = crate::world::deployment(&lease, vec![crate::world::service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            let wanted = decided(world, &lease).await;
+            // It writes whole objects under its own name, with the version of its own record.
+            let mut theirs = world.get("Deployment", &ns, "web").await.unwrap();
+            theirs["metadata"]
+                .as_object_mut()
+                .unwrap()
+                .remove("managedFields");
+            theirs["metadata"]["labels"]["akash.network/manifest.resource.version"] = json!("999");
+            let env = theirs
+                .pointer_mut("/spec/template/spec/containers/0/env")
+                .unwrap();
+            env.as_array_mut()
+                .unwrap()
+                .push(json!({"name": "THEIRS", "value": "1"}));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+            let api: Api<DynamicObject> = Api::namespaced_with(world.admin.clone(), &ns, &resource);
+            let params = PostParams {
+                field_manager: Some(THEIR_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let theirs: DynamicObject = serde_json::from_value(theirs).unwrap();
+            api.replace("web", &params, &theirs).await.unwrap();
+            let cluster = world.connect().await;
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(decided(world, &lease).await, wanted);
+            no_manager_of_theirs(world, &lease).await;
+            world.take_calls();
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(world.take_calls(), []);
+        }
+        .boxed()
+    });
+}

@@ -3,7 +3,7 @@
 use crate::world::{Call, World, deployment, expose, run, service};
 use akash_provider_core::cluster::{Cluster, Deployment};
 use akash_provider_core::error::ErrorKind;
-use akash_provider_core::manifest::{ServiceParams, StorageParams};
+use akash_provider_core::manifest::{Service, ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, LeaseId, Storage};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::Isolation;
@@ -61,7 +61,10 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     match value {
         Value::Object(map) => {
             let fields = map.into_iter().filter(|(k, _)| {
-                !EACH.contains(&k.as_str()) && !k.ends_with("template-hash") && !k.ends_with("/kept")
+                !EACH.contains(&k.as_str())
+                    && !k.ends_with("template-hash")
+                    && !k.ends_with("/applied-version")
+                    && !k.ends_with("/kept")
             });
             Value::Object(fields.map(|(k, v)| (k, without(v, lease))).collect())
         }
@@ -149,7 +152,7 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_none() {
             }
             assert_eq!(world.take_calls(), [], "nothing changed");
             let restarted = world.connect().await;
-            assert_eq!(restarted.deployments().await.unwrap(), [web.clone()]);
+            assert_eq!(restarted.deployments().await.unwrap(), std::slice::from_ref(&web));
             world.take_calls();
             restarted.deploy(&web).await.unwrap();
             assert_eq!(
@@ -221,6 +224,61 @@ fn pods_are_replaced_only_for_what_concerns_them() {
     });
 }
 
+/// A service with volumes that persist, each mounted.
+fn persistent(volumes: &[&str]) -> Service {
+    let mut web = service("web");
+    let kept = ["class=default", "persistent=true"].map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap();
+        Attribute {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }
+    });
+    let mut mounts = Vec::new();
+    for name in volumes {
+        web.resources.storage.push(Storage {
+            name: (*name).to_owned(),
+            bytes: 64 << 20,
+            attributes: kept.to_vec(),
+        });
+        mounts.extend(mounted(name, &format!("/{name}")).storage.unwrap());
+    }
+    web.params = Some(ServiceParams {
+        storage: Some(mounts),
+        ..ServiceParams::default()
+    });
+    web
+}
+
+#[test]
+fn a_workload_whose_volumes_change_is_made_anew() {
+    run("volumes", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let (lease, fresh) = (world.lease(1, 70_001), world.lease(1, 70_002));
+            cluster
+                .deploy(&deployment(&lease, vec![persistent(&["data", "more"])]))
+                .await
+                .unwrap();
+            let one = |lease: &LeaseId| deployment(lease, vec![persistent(&["data"])]);
+            cluster.record(&one(&lease)).await.unwrap();
+            let deploy = || async {
+                match cluster.deploy(&one(&lease)).await {
+                    Ok(()) => true,
+                    Err(error) => {
+                        assert!(error.is_transient(), "{error}");
+                        false
+                    }
+                }
+            };
+            world.until("it is made anew", deploy).await;
+            cluster.deploy(&one(&fresh)).await.unwrap();
+            assert_eq!(decided(world, &lease).await, decided(world, &fresh).await);
+        }
+        .boxed()
+    });
+}
+
 #[test]
 fn a_workload_that_changes_its_kind_has_no_twin() {
     run("kind", |world| {
@@ -229,21 +287,7 @@ fn a_workload_that_changes_its_kind_has_no_twin() {
             let lease = world.lease(1, 1);
             let ns = lease.namespace();
             let plain = deployment(&lease, vec![service("web")]);
-            let mut web = service("web");
-            let kept = ["class=default", "persistent=true"].map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap();
-                Attribute {
-                    key: key.to_owned(),
-                    value: value.to_owned(),
-                }
-            });
-            web.resources.storage.push(Storage {
-                name: "data".to_owned(),
-                bytes: 64 << 20,
-                attributes: kept.into(),
-            });
-            web.params = Some(mounted("data", "/data"));
-            let persistent = deployment(&lease, vec![web]);
+            let persistent = deployment(&lease, vec![persistent(&["data"])]);
             let only = |kind: &'static str| {
                 let (ns, other) = (ns.clone(), if kind == "Deployment" { "StatefulSet" } else { "Deployment" });
                 async move {

@@ -110,7 +110,10 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
             let record = world.get("Manifest", own, &lease.namespace()).await.unwrap();
             assert!(!record.to_string().contains("hunter2"), "{record}");
             let restarted = world.connect().await;
-            assert_eq!(restarted.deployments().await.unwrap(), [private.clone()]);
+            assert_eq!(
+                restarted.deployments().await.unwrap(),
+                std::slice::from_ref(&private)
+            );
             let third = world.connect().await;
             let group = third.manifest_group(&lease).await.unwrap();
             assert_eq!(group.as_ref(), Some(&private.group));
@@ -157,7 +160,7 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
             crate::world::put(&world.admin, &stray, "somebody").await;
             let restarted = world.connect().await;
             let listed = restarted.deployments().await.unwrap();
-            assert_eq!(listed, [web.clone()]);
+            assert_eq!(listed, std::slice::from_ref(&web));
             let findings = restarted.findings().await.unwrap();
             println!("{}", findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
             assert!(findings.iter().any(|f| matches!(f, Finding::Unreadable { problem, .. } if problem.contains("size"))));

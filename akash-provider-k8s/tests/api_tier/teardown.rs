@@ -34,7 +34,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
             }
             assert_eq!(
                 cluster.deployments().await.unwrap(),
-                [web.clone()],
+                std::slice::from_ref(&web),
                 "its capacity is held"
             );
             let error = cluster.deploy(&web).await.unwrap_err();

@@ -54,6 +54,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     calls: Arc<Mutex<Vec<Call>>>,
+    fault: Arc<Mutex<Option<Fault>>>,
 }
 
 /// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
@@ -153,12 +154,14 @@ impl World {
         settings.chain_id = "api-tier".to_owned();
         settings.public_hostname = "provider.localhost".to_owned();
         let calls = Arc::new(Mutex::new(Vec::new()));
-        let client = counted(with_token(config, &admin, &namespace).await, &calls);
+        let fault = Arc::new(Mutex::new(None));
+        let client = counted(with_token(config, &admin, &namespace).await, &calls, &fault);
         let world = Self {
             admin,
             client,
             settings,
             calls,
+            fault,
         };
         // The API server serves a kind a moment after it was defined.
         world
@@ -218,6 +221,11 @@ impl World {
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         calls.into_iter().filter(|c| !c.is_of_watches()).collect()
+    }
+
+    /// Breaks the line of the provider's account, or mends it.
+    pub(crate) fn break_line(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap() = fault;
     }
 
     pub(crate) async fn until<F>(&self, what: &str, mut is_so: impl FnMut() -> F)
@@ -404,9 +412,53 @@ async fn with_token(mut config: Config, admin: &Client, namespace: &str) -> Conf
     config
 }
 
-fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>) -> Client {
-    let calls = Arc::clone(calls);
-    let count = tower::util::MapRequestLayer::new(move |request: http::Request<kube::client::Body>| {
+/// A client whose calls are counted and break where a test wants it.
+fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Option<Fault>>>) -> Client {
+    let (calls, fault) = (Arc::clone(calls), Arc::clone(fault));
+    let layer = tower::layer::layer_fn(move |inner| Wire {
+        inner,
+        calls: Arc::clone(&calls),
+        fault: Arc::clone(&fault),
+    });
+    ClientBuilder::try_from(config)
+        .unwrap()
+        .with_layer(&layer)
+        .build()
+}
+
+/// Where the line to the API server breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// So many writes pass; the next does not arrive.
+    Lost(usize),
+    /// So many writes pass; the answer to the next does not arrive.
+    Unanswered(usize),
+}
+
+/// Counts and breaks.
+#[derive(Clone)]
+struct Wire<S> {
+    inner: S,
+    calls: Arc<Mutex<Vec<Call>>>,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
+impl<S, B> tower::Service<http::Request<B>> for Wire<S>
+where
+    S: tower::Service<http::Request<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+    S::Response: Send,
+{
+    type Response = S::Response;
+    type Error = tower::BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, tower::BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let call = Call {
             method: request.method().to_string(),
             path: request
@@ -415,13 +467,30 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>) -> Client {
                 .map(ToString::to_string)
                 .unwrap_or_default(),
         };
-        calls.lock().unwrap().push(call);
-        request
-    });
-    ClientBuilder::try_from(config)
-        .unwrap()
-        .with_layer(&count)
-        .build()
+        let is_write = call.method != "GET";
+        self.calls.lock().unwrap().push(call);
+        let (mut lost, mut unanswered) = (false, false);
+        if is_write && let Some(fault) = &mut *self.fault.lock().unwrap() {
+            match fault {
+                Fault::Lost(0) => lost = true,
+                Fault::Unanswered(0) => {
+                    unanswered = true;
+                    *fault = Fault::Lost(0);
+                }
+                Fault::Lost(passing) | Fault::Unanswered(passing) => *passing -= 1,
+            }
+        }
+        let broken = || tower::BoxError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        if lost {
+            return async move { Err(broken()) }.boxed();
+        }
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await.map_err(Into::into);
+            if unanswered { Err(broken()) } else { answer }
+        }
+        .boxed()
+    }
 }
 
 /// A service with port 80 for HTTP and port 9000 on the host.

@@ -1,6 +1,4 @@
-use super::super::item::Kind;
 use super::*;
-use serde_json::json;
 
 #[derive(Default)]
 struct Cache(BTreeMap<Id, Live>);
@@ -189,4 +187,30 @@ fn an_adopted_workload_is_marked_and_keeps_its_template_until_it_changes() {
     let plan = plan_of(std::slice::from_ref(&changed), &Ledger::new(), &[], &cache);
     assert!(plan.writes[0].take_over);
     assert_eq!(version_of(&plan.writes[0]), "92");
+}
+
+#[test]
+fn a_stateful_set_whose_volumes_change_is_replaced() {
+    let with = |size: &str, name: &str| {
+        let mut set = workload("a", 1, "1");
+        set["spec"]["volumeClaimTemplates"] = json!([{
+            "metadata": {"name": name}, "spec": {"resources": {"requests": {"storage": size}}},
+        }]);
+        Item::new(Kind::StatefulSet, &set)
+    };
+    let mut cache = Cache::default();
+    let mut live = with("1Gi", "web-data").body;
+    live["spec"]["volumeClaimTemplates"][0]["spec"]["volumeMode"] = json!("Filesystem");
+    live["spec"]["volumeClaimTemplates"][0]["status"] = json!({"phase": "Pending"});
+    cache.take(&with("1Gi", "web-data").id, live);
+    let same = plan_of(&[with("1024Mi", "web-data")], &Ledger::new(), &[], &cache);
+    assert_eq!((same.writes.len(), same.replaced.len()), (1, 0));
+    for other in [
+        with("2Gi", "web-data"),
+        with("1Gi", "web-other"),
+        Item::new(Kind::StatefulSet, &workload("a", 1, "1")),
+    ] {
+        let plan = plan_of(&[other], &Ledger::new(), &[], &cache);
+        assert_eq!((plan.writes.len(), plan.replaced.len()), (0, 1), "{plan:?}");
+    }
 }
