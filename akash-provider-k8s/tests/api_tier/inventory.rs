@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 #[test]
-fn w22_pods_of_one_name_in_two_namespaces_count_and_finished_ones_do_not() {
+fn pods_of_one_name_in_two_namespaces_count_and_finished_ones_do_not() {
     run("twins", |corner| {
         Box::pin(async move {
             corner.node("n1", json!({"cpu": "8", "memory": "16Gi"})).await;
@@ -182,7 +182,7 @@ fn storage_is_offered_by_label_and_counted_by_what_drivers_and_volumes_say() {
 }
 
 #[test]
-fn w24_nothing_is_offered_when_the_api_server_is_away_at_the_start() {
+fn w25_nothing_is_offered_when_the_api_server_is_away_at_the_start() {
     run("nobody", |corner| {
         Box::pin(async move {
             let mut capacity = corner.follow_nobody();

@@ -92,7 +92,7 @@ async fn a_burst_is_one_update_and_it_comes_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w24_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
+async fn w25_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
     for kind in ESSENTIAL {
         let mut world = World::new();
         world.node("n1");
