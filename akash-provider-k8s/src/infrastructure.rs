@@ -1,6 +1,6 @@
 //! Addresses that pods of tenants must not reach: those of nodes and API servers.
 
-use crate::error::{from_kube, within};
+use crate::error::within;
 use crate::settings::Egress;
 use akash_provider_core::error::Error;
 use k8s_openapi::api::core::v1::Node;
@@ -84,8 +84,7 @@ where
     let mut params = ListParams::default().labels(labels).limit(PAGE);
     let mut all = Vec::new();
     loop {
-        let call = async { api.list(&params).await.map_err(|e| from_kube(OPERATION, e)) };
-        let page = within(limit, OPERATION, call).await?;
+        let page = within(limit, OPERATION, api.list(&params)).await?;
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),

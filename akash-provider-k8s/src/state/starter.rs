@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::follow::{Follower, Sink};
 use super::shared::Shared;
+use super::watches::Place;
 use super::{Kind, Watched};
 use crate::labels;
 use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
@@ -45,22 +46,20 @@ impl Starter<'_> {
         store
     }
 
-    pub(super) fn follow<K, S>(
-        &mut self,
-        kind: Kind,
-        labels: &'static str,
-        api: Api<DeserializeGuard<K>>,
-        sink: S,
-    ) where
-        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-        S: Sink<K> + 'static,
+    pub(super) fn follow<T, S>(&mut self, kind: Kind, labels: &'static str, api: Api<T>, sink: S)
+    where
+        T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        S: Sink<T> + 'static,
     {
         let follower = Follower {
-            kind,
             api,
             labels,
+            fields: "",
             sink,
-            board: Arc::clone(&self.shared.board),
+            report: Place {
+                kind,
+                board: Arc::clone(&self.shared.board),
+            },
             pace: self.shared.pace,
             silent_since: None,
         };
