@@ -30,6 +30,7 @@ pub struct Access {
     client: Client,
     state: Arc<State>,
     call_timeout: Duration,
+    sessions: exec::Sessions,
 }
 
 impl fmt::Debug for Access {
@@ -41,11 +42,12 @@ impl fmt::Debug for Access {
 impl Access {
     /// Access by a client, to what `state` knows of.
     #[must_use]
-    pub const fn new(client: Client, state: Arc<State>, settings: &Settings) -> Self {
+    pub fn new(client: Client, state: Arc<State>, settings: &Settings) -> Self {
         Self {
             client,
             state,
             call_timeout: settings.call_timeout,
+            sessions: exec::Sessions::default(),
         }
     }
 

@@ -301,7 +301,6 @@ impl State {
     }
 
     /// Says that a lease is being changed: until the answer is dropped, its health is unknown.
-    #[must_use]
     pub fn hold(&self, lease: &LeaseId) -> Hold {
         let home = lease.namespace();
         let signal = self.shared.index().hold(&home, 1);
@@ -366,7 +365,7 @@ pub(crate) const EVERYWHERE: &str = "";
 
 /// A lease is being changed as long as this lives.
 #[derive(Debug)]
-#[must_use]
+#[must_use = "dropping it ends the change"]
 pub struct Hold {
     shared: Arc<Shared>,
     home: String,

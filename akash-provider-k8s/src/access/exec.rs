@@ -1,5 +1,9 @@
 //! Commands inside a running service.
 
+mod hangup;
+
+pub(super) use hangup::Sessions;
+
 use super::Access;
 use super::pods::{Unreachable, pick};
 use crate::error::from_kube;
@@ -8,6 +12,7 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use futures::stream::BoxStream;
 use futures::{SinkExt, StreamExt};
+use hangup::Session;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Api;
@@ -56,7 +61,7 @@ impl Access {
         let replica = pick(&view, &request.service, request.replica)?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &lease.namespace());
         let params = AttachParams {
-            container: replica.container,
+            container: replica.container.clone(),
             stdin: io.stdin.is_some(),
             stdout: true,
             stderr: !request.tty,
@@ -65,12 +70,19 @@ impl Access {
             max_stdout_buf_size: Some(BUFFER),
             max_stderr_buf_size: Some(BUFFER),
         };
+        let mut session = Session::begin(self, lease.namespace(), replica.clone());
         let begun = pods.exec(&replica.name, request.command, &params);
         let process = match timeout(self.call_timeout, begun).await {
-            Ok(begun) => begun.map_err(not_begun)?,
+            Ok(Ok(process)) => process,
+            Ok(Err(error)) => {
+                session.over();
+                return Err(not_begun(error));
+            }
             Err(_) => return Err(refused(ErrorKind::Timeout, "the command did not begin in time")),
         };
-        converse(process, io).await
+        let status = converse(process, io, request.tty).await?;
+        session.over();
+        outcome(&status)
     }
 }
 
@@ -92,13 +104,13 @@ fn no_such_command() -> Error {
     refused(ErrorKind::Invalid, message)
 }
 
-/// Moves bytes until the command ends.
-async fn converse(mut process: AttachedProcess, io: ExecIo) -> Result<i32, Error> {
+/// Moves bytes until the command ends; what the server says of its end.
+async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result<Status, Error> {
     let broken = || refused(ErrorKind::Unavailable, "command execution failed");
     let status = process.take_status().ok_or_else(broken)?;
     let stdout = deliver(process.stdout(), io.stdout);
     let stderr = deliver(process.stderr(), io.stderr);
-    let stdin = feed(io.stdin, process.stdin());
+    let stdin = feed(io.stdin, process.stdin(), tty);
     let resize = resize(io.resize, process.terminal_size());
     let output = async { tokio::try_join!(stdout, stderr) };
     let input = async { tokio::join!(stdin, resize) };
@@ -116,7 +128,7 @@ async fn converse(mut process: AttachedProcess, io: ExecIo) -> Result<i32, Error
             _ = &mut input, if !fed => fed = true,
         }
     }
-    outcome(&status.await.ok_or_else(broken)?)
+    status.await.ok_or_else(broken)
 }
 
 /// Output to whoever reads it; an error when nobody does.
@@ -138,13 +150,22 @@ async fn deliver(
     }
 }
 
-/// Input to the command; its end too.
-async fn feed(from: Option<Box<dyn AsyncRead + Send + Unpin>>, to: Option<impl AsyncWrite + Unpin>) {
-    if let (Some(mut from), Some(mut to)) = (from, to) {
-        // A command may end before it read everything.
-        let _ = copy(&mut from, &mut to).await;
-        let _ = to.shutdown().await;
+/// Input to the command, and its end. A terminal has no end: closing it would lose its output, and who types
+/// has a key for it.
+async fn feed(
+    from: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    to: Option<impl AsyncWrite + Unpin>,
+    tty: bool,
+) {
+    let (Some(mut from), Some(mut to)) = (from, to) else {
+        return;
+    };
+    // A command may end before it read everything.
+    let _ = copy(&mut from, &mut to).await;
+    if tty {
+        std::future::pending::<()>().await;
     }
+    let _ = to.shutdown().await;
 }
 
 async fn resize(

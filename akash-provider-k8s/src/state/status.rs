@@ -46,10 +46,11 @@ pub fn has_service(view: &LeaseView, service: &str) -> bool {
 fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     let mut recorded = view.wanted().unwrap_or_default().iter();
     let count = recorded.find(|s| s.name == service).map_or(0, |s| s.count);
-    let replicas = replicas(view, service).unwrap_or(Replicas {
+    let not_made = || Replicas {
         wanted: count,
         ..Replicas::default()
-    });
+    };
+    let replicas = replicas(view, service).unwrap_or_else(not_made);
     let hosts = view.hosts.values().map(|h| &h.spec);
     let hosts = hosts.filter(|h| h.service_name == service);
     ServiceStatus {

@@ -61,6 +61,17 @@ fn a_lease_is_good_when_every_service_is() {
             vec![],
             Bad,
         ),
+    ];
+    for (what, services, deployments, sets, wanted) in cases {
+        assert_eq!(health(&view(&services, &deployments, &sets)), wanted, "{what}");
+    }
+}
+
+#[test]
+fn a_service_is_of_the_kind_its_volumes_want() {
+    use Health::{Bad, Good};
+    let (whole, short) = ((1, 1, 2, 2), (1, 1, 2, 0));
+    let cases = [
         ("a set", vec![("db!", 2)], vec![], vec![("db", whole)], Good),
         (
             "a set short, whose current replicas are all there",
@@ -73,14 +84,14 @@ fn a_lease_is_good_when_every_service_is() {
             "both kinds, the wanted one counts",
             vec![("db!", 2)],
             vec![("db", whole)],
-            vec![("db", (1, 1, 2, 0))],
+            vec![("db", short)],
             Bad,
         ),
         (
             "both kinds, the other way round",
             vec![("db", 2)],
             vec![("db", whole)],
-            vec![("db", (1, 1, 2, 0))],
+            vec![("db", short)],
             Good,
         ),
         (

@@ -1,0 +1,30 @@
+//! The backend on a real API server with its controllers, without nodes.
+//!
+//! Every test has a provider, a namespace for its records and an account with the rights of `deploy/rbac` of its
+//! own, so that they run side by side. `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state
+//! folder of one; without them every test says that it is skipped.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+
+#[path = "api_tier/adoption.rs"]
+mod adoption;
+#[path = "api_tier/apply.rs"]
+mod apply;
+#[path = "api_tier/facets.rs"]
+mod facets;
+#[path = "api_tier/faults.rs"]
+mod faults;
+#[path = "api_tier/foreign.rs"]
+mod foreign;
+#[path = "api_tier/records.rs"]
+mod records;
+#[path = "api_tier/suite.rs"]
+mod suite;
+#[path = "api_tier/teardown.rs"]
+mod teardown;
+#[path = "api_tier/world.rs"]
+mod world;

@@ -1,0 +1,453 @@
+//! Leases that another provider made: taken over untouched, and ours from their first change on.
+//!
+//! The objects are the recorded ones of the Go provider, created as its field manager does; only the provider's
+//! address, and the namespace that follows from it, are the test's own.
+
+use crate::apply::decided;
+use crate::world::{World, run};
+use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::crd::{Manifest, convert};
+use akash_provider_k8s::settings::{Isolation, Settings};
+use futures::FutureExt;
+use kube::api::PostParams;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Its binary's name.
+const THEIR_MANAGER: &str = "provider-services";
+const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+/// Everything it writes, in its order.
+const FILES: [&str; 9] = [
+    "networkpolicies",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+    "secrets",
+    "deployments",
+    "statefulsets",
+    "services",
+    "providerhosts",
+];
+
+fn recordings() -> Option<PathBuf> {
+    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
+        PathBuf::from,
+    );
+    let folder = folder.join("peer/k8s");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: fixtures folder {} is absent", folder.display());
+    None
+}
+
+/// One recorded lease as it is to be created.
+struct Recording {
+    lease: LeaseId,
+    namespace: Value,
+    manifest: Value,
+    objects: Vec<Value>,
+}
+
+fn read(path: &Path) -> Option<String> {
+    path.is_file().then(|| std::fs::read_to_string(path).unwrap())
+}
+
+/// `None` for a recording whose deployment failed.
+fn recording(world: &World, folder: &Path) -> Option<Recording> {
+    let manifest = read(&folder.join("manifest-cr.json"))?;
+    read(&folder.join("services.json"))?;
+    let provider = world.settings.provider.to_string();
+    let theirs: Value = serde_json::from_str(&manifest).unwrap();
+    let id = |field: &str| {
+        let value = &theirs["spec"]["lease_id"][field];
+        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    };
+    let text = [id("owner"), id("dseq"), id("gseq"), id("oseq"), provider.clone()].join("/");
+    let lease: LeaseId = text.parse().unwrap();
+    let namespace = theirs["metadata"]["name"].as_str().unwrap().to_owned();
+    let parse = |text: &str| -> Value {
+        let text = text
+            .replace(&namespace, &lease.namespace())
+            .replace(THEIR_PROVIDER, &provider);
+        serde_json::from_str(&text).unwrap()
+    };
+    let mut objects = Vec::new();
+    for file in FILES {
+        let Some(text) = read(&folder.join(format!("{file}.json"))) else {
+            continue;
+        };
+        let list = parse(&text);
+        let theirs = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|object| is_theirs(object));
+        objects.extend(theirs.cloned());
+    }
+    Some(Recording {
+        namespace: parse(&read(&folder.join("namespace.json")).unwrap()),
+        manifest: parse(&manifest),
+        lease,
+        objects,
+    })
+}
+
+/// What Kubernetes itself made is not created again.
+fn is_theirs(object: &Value) -> bool {
+    object["metadata"]["labels"]["akash.network"] == json!("true")
+}
+
+/// Without what the API server and the controllers filled in.
+fn bare(mut object: Value) -> Value {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
+        object["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    if let Some(annotations) = object["metadata"]
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.remove("deployment.kubernetes.io/revision");
+    }
+    object.as_object_mut().unwrap().remove("status");
+    if object["kind"] == json!("Service") {
+        let spec = object["spec"].as_object_mut().unwrap();
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+        for port in spec["ports"].as_array_mut().unwrap() {
+            port.as_object_mut().unwrap().remove("nodePort");
+        }
+    }
+    object
+}
+
+async fn create(world: &World, object: Value) -> Value {
+    let mut object = bare(object);
+    if matches!(object["kind"].as_str(), Some("Manifest" | "ProviderHost")) {
+        object["metadata"]["namespace"] = json!(world.settings.manifest_namespace);
+    }
+    let (version, kind) = (
+        object["apiVersion"].as_str().unwrap(),
+        object["kind"].as_str().unwrap(),
+    );
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(world.admin.clone(), namespace, &resource),
+        None => Api::all_with(world.admin.clone(), &resource),
+    };
+    let params = PostParams {
+        field_manager: Some(THEIR_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let created = api.create(&params, &object).await;
+    serde_json::to_value(created.unwrap_or_else(|e| panic!("{}: {e}", object.name_any()))).unwrap()
+}
+
+/// Makes the lease as the other provider would have.
+async fn make(world: &World, recording: &Recording) {
+    let manifest = create(world, recording.manifest.clone()).await;
+    let version = manifest["metadata"]["resourceVersion"].clone();
+    let label = "akash.network/manifest.resource.version";
+    create(world, recording.namespace.clone()).await;
+    for object in &recording.objects {
+        let mut object = object.clone();
+        for path in ["/metadata/labels", "/spec/template/metadata/labels"] {
+            if let Some(labels) = object.pointer_mut(path).and_then(Value::as_object_mut)
+                && labels.contains_key(label)
+            {
+                labels.insert(label.to_owned(), version.clone());
+            }
+        }
+        create(world, object).await;
+    }
+    settle(world, &recording.lease).await;
+}
+
+/// Waits for the controllers.
+async fn settle(world: &World, lease: &LeaseId) {
+    let observed = || async {
+        let mut all = Vec::new();
+        for kind in ["Deployment", "StatefulSet"] {
+            all.extend(world.list(kind, &lease.namespace()).await);
+        }
+        let is_observed = |w: &Value| w["status"]["observedGeneration"] == w["metadata"]["generation"];
+        all.iter().all(is_observed)
+    };
+    world.until("the controllers saw every workload", observed).await;
+}
+
+/// Pod template of every workload, and the replica sets: a rollout changes one of them.
+async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
+        for object in world.list(kind, &lease.namespace()).await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let template = object["spec"]["template"].to_string();
+            found.insert(format!("{kind} {name}"), template);
+        }
+    }
+    found
+}
+
+/// Versions of everything a controller does not write to.
+async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
+        for object in world.list(kind, &lease.namespace()).await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            found.insert(
+                format!("{kind} {name}"),
+                object["metadata"]["resourceVersion"].to_string(),
+            );
+        }
+    }
+    for kind in ["Deployment", "StatefulSet"] {
+        for object in world.list(kind, &lease.namespace()).await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            found.insert(
+                format!("{kind} {name}"),
+                object["metadata"]["generation"].to_string(),
+            );
+        }
+    }
+    let own = &world.settings.manifest_namespace;
+    for kind in ["Manifest", "ProviderHost"] {
+        for object in world.list(kind, own).await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            found.insert(
+                format!("{kind} {name}"),
+                object["metadata"]["resourceVersion"].to_string(),
+            );
+        }
+    }
+    found
+}
+
+fn all(world: &World) -> Vec<Recording> {
+    let Some(folder) = recordings() else {
+        return Vec::new();
+    };
+    let mut found: Vec<Recording> = Vec::new();
+    let mut folders: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    folders.sort();
+    for folder in folders {
+        let recording = recording(world, &folder);
+        // One lease was recorded twice, before and after its update.
+        let known = |r: &Recording| found.iter().any(|f| f.lease == r.lease);
+        found.extend(recording.filter(|r| !known(r)));
+    }
+    found
+}
+
+async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> Deployment {
+    let all = cluster.deployments().await.unwrap();
+    all.into_iter().find(|d| d.lease == *lease).unwrap()
+}
+
+/// Without environment, commands, all ports but the first, and volumes that need not persist.
+fn smaller(deployment: &Deployment) -> Deployment {
+    let mut deployment = deployment.clone();
+    for service in &mut Arc::make_mut(&mut deployment.group).services {
+        service.env = None;
+        service.command = None;
+        service.args = None;
+        service.expose.truncate(1);
+        let persistent = |name: &str| {
+            let volume = service.resources.storage.iter().find(|v| v.name == name);
+            let is = |a: &akash_provider_core::types::Attribute| a.key == "persistent" && a.value == "true";
+            volume.is_some_and(|v| v.attributes.iter().any(is))
+        };
+        if let Some(params) = &mut service.params
+            && let Some(mounts) = &mut params.storage
+        {
+            mounts.retain(|mount| persistent(&mount.name));
+        }
+    }
+    deployment
+}
+
+fn legacy(world: &World) -> Settings {
+    Settings {
+        isolation: Isolation::Legacy,
+        ..world.settings.clone()
+    }
+}
+
+#[test]
+fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
+    run("adopt", |world| {
+        async move {
+            let recordings = all(world);
+            for recording in &recordings {
+                make(world, recording).await;
+            }
+            let mut before = Vec::new();
+            for recording in &recordings {
+                before.push((
+                    rollouts(world, &recording.lease).await,
+                    versions(world, &recording.lease).await,
+                ));
+            }
+            let cluster = world.connect().await;
+            world.take_calls();
+            let deployments = cluster.deployments().await.unwrap();
+            assert_eq!(deployments.len(), recordings.len());
+            for deployment in &deployments {
+                cluster.record(deployment).await.unwrap();
+                cluster.deploy(deployment).await.unwrap();
+                let hosts = cluster.hostnames().unwrap();
+                for name in &deployment.hostnames {
+                    hosts.declare_hostname(&deployment.lease, name).await.unwrap();
+                }
+            }
+            assert_eq!(world.take_calls(), [], "nothing is even called");
+            for (recording, before) in recordings.iter().zip(before) {
+                let after = (
+                    rollouts(world, &recording.lease).await,
+                    versions(world, &recording.lease).await,
+                );
+                assert_eq!(after, before, "{}", recording.lease);
+            }
+            println!("adopted {} leases", recordings.len());
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn what_a_tenant_removes_from_an_adopted_lease_goes() {
+    run("adopt-less", |world| {
+        async move {
+            for (number, recording) in all(world).into_iter().enumerate() {
+                make(world, &recording).await;
+                let cluster = world.connect().await;
+                let update = smaller(&deployed(&cluster, &recording.lease).await);
+                cluster.record(&update).await.unwrap();
+                cluster.deploy(&update).await.unwrap();
+                let mut fresh = update.clone();
+                fresh.lease.order.group.deployment.dseq = 80_000 + number as u64;
+                fresh.hostnames.clear();
+                world
+                    .connect_with(legacy(world))
+                    .await
+                    .deploy(&fresh)
+                    .await
+                    .unwrap();
+                let (ours, wanted) = (
+                    decided(world, &recording.lease).await,
+                    decided(world, &fresh.lease).await,
+                );
+                assert_eq!(names(&ours), names(&wanted), "{}", recording.lease);
+                for (ours, wanted) in ours.iter().zip(&wanted) {
+                    assert_eq!(ours, wanted, "{}", recording.lease);
+                }
+                no_manager_of_theirs(world, &recording.lease).await;
+                world.take_calls();
+                cluster.deploy(&update).await.unwrap();
+                assert_eq!(world.take_calls(), [], "once more is nothing");
+                as_they_would_read(world, &update).await;
+            }
+        }
+        .boxed()
+    });
+}
+
+fn names(objects: &[Value]) -> Vec<String> {
+    objects
+        .iter()
+        .map(|o| format!("{} {}", o["kind"], o["metadata"]["name"]))
+        .collect()
+}
+
+async fn no_manager_of_theirs(world: &World, lease: &LeaseId) {
+    for kind in ["Deployment", "StatefulSet", "Service", "NetworkPolicy"] {
+        for object in world.list(kind, &lease.namespace()).await {
+            let entries = object["metadata"]["managedFields"].as_array().unwrap();
+            let theirs = entries.iter().any(|e| e["manager"] == json!(THEIR_MANAGER));
+            assert!(!theirs, "{kind} {}: {entries:#?}", object["metadata"]["name"]);
+        }
+    }
+}
+
+/// The record says the same to who knows nothing of our annotations.
+async fn as_they_would_read(world: &World, update: &Deployment) {
+    let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
+    let record = api.get(&update.lease.namespace()).await.unwrap();
+    let mut theirs = record.clone();
+    theirs.metadata.annotations = None;
+    let read = convert::from_manifest(&theirs).unwrap().deployment;
+    assert!(convert::same_spec(&read, update), "{record:#?}");
+    assert!(
+        record
+            .spec
+            .group
+            .services
+            .iter()
+            .all(|s| s.command.is_none() && s.env.is_none())
+    );
+}
+
+#[test]
+fn services_that_an_update_leaves_alone_keep_their_pods() {
+    run("adopt-half", |world| {
+        async move {
+            let Some(folder) = recordings() else { return };
+            let recording = recording(world, &folder.join("storage")).unwrap();
+            make(world, &recording).await;
+            let before = rollouts(world, &recording.lease).await;
+            let template = world
+                .get("Deployment", &recording.lease.namespace(), "side")
+                .await
+                .unwrap();
+            let cluster = world.connect().await;
+            let mut update = deployed(&cluster, &recording.lease).await;
+            let services = &mut Arc::make_mut(&mut update.group).services;
+            services.iter_mut().find(|s| s.name == "db").unwrap().args = Some(vec!["sleep 1".to_owned()]);
+            cluster.record(&update).await.unwrap();
+            drop(cluster);
+            // Another process finishes what this one only recorded.
+            let cluster = world.connect().await;
+            cluster.deploy(&update).await.unwrap();
+            settle(world, &recording.lease).await;
+            let after = rollouts(world, &recording.lease).await;
+            let changed: Vec<_> = after
+                .iter()
+                .filter(|(k, v)| before.get(*k) != Some(v))
+                .map(|(k, _)| k)
+                .collect();
+            assert_eq!(changed, ["StatefulSet db"]);
+            world.take_calls();
+            cluster.deploy(&update).await.unwrap();
+            assert_eq!(world.take_calls(), []);
+            // Its number of replicas may change without any of its pods being replaced.
+            let services = &mut Arc::make_mut(&mut update.group).services;
+            services.iter_mut().find(|s| s.name == "side").unwrap().count = 2;
+            cluster.deploy(&update).await.unwrap();
+            let side = world
+                .get("Deployment", &recording.lease.namespace(), "side")
+                .await
+                .unwrap();
+            assert_eq!(side["spec"]["replicas"], json!(2));
+            assert_eq!(side["spec"]["template"], template["spec"]["template"]);
+        }
+        .boxed()
+    });
+}

@@ -1,0 +1,451 @@
+//! Deploying: what is called, what is written, what stays.
+
+use crate::world::{Call, World, deployment, expose, run, service};
+use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_core::manifest::{ServiceParams, StorageParams};
+use akash_provider_core::types::{Attribute, LeaseId, Storage};
+use akash_provider_k8s::labels;
+use akash_provider_k8s::settings::Isolation;
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+/// Kinds whose objects an update may touch.
+const KINDS: [&str; 9] = [
+    "Deployment",
+    "StatefulSet",
+    "Service",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "Secret",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+];
+
+/// What a writer decides of every object of a lease: not its versions, and nothing the server or a controller adds.
+pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
+    let mut found = Vec::new();
+    for kind in KINDS {
+        for mut object in world.list(kind, &lease.namespace()).await {
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            if name != "default" && name != "kube-root-ca.crt" {
+                for field in [
+                    "managedFields",
+                    "resourceVersion",
+                    "uid",
+                    "creationTimestamp",
+                    "generation",
+                ] {
+                    object["metadata"].as_object_mut().unwrap().remove(field);
+                }
+                object.as_object_mut().unwrap().remove("status");
+                found.push(without(object, lease));
+            }
+        }
+    }
+    found
+}
+
+/// Without what differs from lease to lease.
+fn without(value: Value, lease: &LeaseId) -> Value {
+    const EACH: [&str; 7] = [
+        labels::MANIFEST_VERSION,
+        "clusterIP",
+        "clusterIPs",
+        "nodePort",
+        "deployment.kubernetes.io/revision",
+        labels::LEASE_DSEQ,
+        labels::APPLIED_HASH,
+    ];
+    match value {
+        Value::Object(map) => {
+            let fields = map.into_iter().filter(|(k, _)| {
+                !EACH.contains(&k.as_str()) && !k.ends_with("template-hash") && !k.ends_with("/kept")
+            });
+            Value::Object(fields.map(|(k, v)| (k, without(v, lease))).collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(|v| without(v, lease)).collect()),
+        Value::String(text) => {
+            let dseq = lease.order.group.deployment.dseq.to_string();
+            let same = if text == dseq { "DSEQ".to_owned() } else { text };
+            Value::String(same.replace(&lease.namespace(), "NAMESPACE"))
+        }
+        other => other,
+    }
+}
+
+/// Grows with every write of ours: the generation where controllers write a status, else the version.
+async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for kind in KINDS {
+        for object in world.list(kind, &lease.namespace()).await {
+            let meta = &object["metadata"];
+            let name = meta["name"].as_str().unwrap();
+            let version = match kind {
+                "Deployment" | "StatefulSet" => &meta["generation"],
+                "ResourceQuota" => &object["spec"],
+                _ => &meta["resourceVersion"],
+            };
+            found.push((format!("{kind} {name}"), version.to_string()));
+        }
+    }
+    found
+}
+
+fn writes(calls: &[Call]) -> usize {
+    calls.iter().filter(|c| c.method != "GET").count()
+}
+
+/// The parts of the first container that an update takes away.
+fn rich(lease: &LeaseId) -> Deployment {
+    let mut web = service("web");
+    web.expose.push(expose(7000));
+    web.env = Some(vec!["A=1".to_owned(), "B=2".to_owned(), "GONE=3".to_owned()]);
+    web.args = Some(vec!["-c".to_owned(), "sleep 1".to_owned()]);
+    let ram = ["class=ram", "persistent=false"].map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap();
+        Attribute {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }
+    });
+    web.resources.storage.push(Storage {
+        name: "shm".to_owned(),
+        bytes: 16 << 20,
+        attributes: ram.into(),
+    });
+    web.params = Some(mounted("shm", "/dev/shm"));
+    deployment(lease, vec![web])
+}
+
+fn mounted(volume: &str, path: &str) -> ServiceParams {
+    ServiceParams {
+        storage: Some(vec![StorageParams {
+            name: volume.to_owned(),
+            mount: path.to_owned(),
+            read_only: false,
+        }]),
+        ..ServiceParams::default()
+    }
+}
+
+#[test]
+fn a_first_deploy_takes_few_calls_and_an_unchanged_one_none() {
+    run("calls", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let web = deployment(&lease, vec![service("web")]);
+            world.take_calls();
+            cluster.deploy(&web).await.unwrap();
+            let calls = world.take_calls();
+            println!("first deploy: {} calls: {calls:#?}", calls.len());
+            assert!(calls.len() <= 12, "{calls:#?}");
+            let before = versions(world, &lease).await;
+            for _ in 0..3 {
+                cluster.deploy(&web).await.unwrap();
+                cluster.record(&web).await.unwrap();
+            }
+            assert_eq!(world.take_calls(), [], "nothing changed");
+            let restarted = world.connect().await;
+            assert_eq!(restarted.deployments().await.unwrap(), std::slice::from_ref(&web));
+            world.take_calls();
+            restarted.deploy(&web).await.unwrap();
+            assert_eq!(
+                world.take_calls(),
+                [],
+                "nothing changed for the next process either"
+            );
+            assert_eq!(versions(world, &lease).await, before);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn what_leaves_the_manifest_goes_and_the_rest_equals_a_fresh_deploy() {
+    run("update", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let (updated, fresh) = (world.lease(1, 70_001), world.lease(1, 70_002));
+            cluster.deploy(&rich(&updated)).await.unwrap();
+            let plain = |lease: &LeaseId| {
+                let mut web = service("web");
+                web.command = None;
+                web.expose.truncate(1);
+                deployment(lease, vec![web])
+            };
+            world.take_calls();
+            cluster.deploy(&plain(&updated)).await.unwrap();
+            println!("update: {:#?}", world.take_calls());
+            cluster.deploy(&plain(&fresh)).await.unwrap();
+            assert_eq!(decided(world, &updated).await, decided(world, &fresh).await);
+            assert!(
+                !world
+                    .names("Service", &updated.namespace())
+                    .await
+                    .contains(&"web-np".to_owned())
+            );
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn pods_are_replaced_only_for_what_concerns_them() {
+    run("roll", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let template = |w: &Value| w["spec"]["template"].clone();
+            let two = |replicas, image: &str| {
+                let (mut web, mut db) = (service("web"), service("db"));
+                web.count = replicas;
+                db.image = image.to_owned();
+                deployment(&lease, vec![web, db])
+            };
+            cluster.deploy(&two(1, "redis:7")).await.unwrap();
+            let before = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+            cluster.deploy(&two(3, "redis:8")).await.unwrap();
+            let after = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+            assert_eq!(after["spec"]["replicas"], json!(3));
+            assert_eq!(template(&after), template(&before));
+            let db = world.get("Deployment", &lease.namespace(), "db").await.unwrap();
+            assert_eq!(
+                db["spec"]["template"]["spec"]["containers"][0]["image"],
+                json!("redis:8")
+            );
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_workload_that_changes_its_kind_has_no_twin() {
+    run("kind", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            let plain = deployment(&lease, vec![service("web")]);
+            let mut web = service("web");
+            let kept = ["class=default", "persistent=true"].map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap();
+                Attribute {
+                    key: key.to_owned(),
+                    value: value.to_owned(),
+                }
+            });
+            web.resources.storage.push(Storage {
+                name: "data".to_owned(),
+                bytes: 64 << 20,
+                attributes: kept.into(),
+            });
+            web.params = Some(mounted("data", "/data"));
+            let persistent = deployment(&lease, vec![web]);
+            let only = |kind: &'static str| {
+                let (ns, other) = (ns.clone(), if kind == "Deployment" { "StatefulSet" } else { "Deployment" });
+                async move {
+                    world.names(kind, &ns).await == ["web"] && world.names(other, &ns).await.is_empty()
+                }
+            };
+            for (wanted, kind) in [(&plain, "Deployment"), (&persistent, "StatefulSet"), (&plain, "Deployment")] {
+                let deploy = || async {
+                    match cluster.deploy(wanted).await {
+                        Ok(()) => true,
+                        Err(error) => {
+                            assert!(error.is_transient(), "{error}");
+                            false
+                        }
+                    }
+                };
+                world.until("it is deployed", deploy).await;
+                world.until("there is no twin", || only(kind)).await;
+            }
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn what_somebody_changed_is_put_right_and_what_others_added_stays() {
+    run("drift", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            let before = decided(world, &lease).await;
+            world
+                .edit("Deployment", &ns, "web", json!({"spec": {"replicas": 7}}))
+                .await;
+            world
+                .edit(
+                    "Service",
+                    &ns,
+                    "web",
+                    json!({"spec": {"selector": {"akash.network/manifest-service": "x"}}}),
+                )
+                .await;
+            let open = json!({"spec": {"egress": [{}]}});
+            world
+                .edit("NetworkPolicy", &ns, "akash-deployment-restrictions", open)
+                .await;
+            world
+                .edit(
+                    "Deployment",
+                    &ns,
+                    "web",
+                    json!({"metadata": {"labels": {"team": "a"}}}),
+                )
+                .await;
+            let seen = || async { cluster.findings().await.unwrap().len() == 3 };
+            world.until("the changes are reported", seen).await;
+            cluster.deploy(&web).await.unwrap();
+            let mut labelled = decided(world, &lease).await;
+            for object in &mut labelled {
+                let removed = object["metadata"]["labels"]
+                    .as_object_mut()
+                    .and_then(|l| l.remove("team"));
+                assert_eq!(
+                    removed.is_some(),
+                    object["kind"] == json!("Deployment"),
+                    "what others add stays"
+                );
+            }
+            assert_eq!(labelled, before);
+            assert_eq!(cluster.findings().await.unwrap(), []);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn objects_of_others_in_a_leases_namespace_survive() {
+    run("foreign", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            cluster.deploy(&rich(&lease)).await.unwrap();
+            let meta = |name: &str, labels: Value| json!({"name": name, "namespace": ns, "labels": labels});
+            let policy = json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta("operators", json!({})),
+                "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+            });
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta("operators", json!({}))});
+            let ours = json!({labels::MANAGED: "true", labels::SERVICE: "web", labels::SERVICE_TARGET: "metal-lb"});
+            let address = json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": meta("web-ip-80-tcp", ours),
+                "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]},
+            });
+            for object in [&policy, &secret, &address] {
+                crate::world::put(&world.admin, object, "somebody").await;
+            }
+            let seen = || async { cluster.state().lease(&lease).services.contains_key("web-ip-80-tcp") };
+            world.until("the watch saw the address", seen).await;
+            cluster.deploy(&deployment(&lease, vec![service("web")])).await.unwrap();
+            assert!(world.get("NetworkPolicy", &ns, "operators").await.is_some());
+            assert!(world.get("Secret", &ns, "operators").await.is_some());
+            assert!(world.get("Service", &ns, "web-ip-80-tcp").await.is_some());
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it() {
+    run("refused", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let web = deployment(&lease, vec![service("web")]);
+            let name = world.settings.manifest_namespace.clone();
+            // Only this tenant's workloads are refused; other tests run on the same cluster.
+            let policy = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": name},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {"resourceRules": [{
+                        "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                        "resources": ["deployments"],
+                    }]},
+                    "validations": [{"expression": "false", "message": "no workloads today"}],
+                },
+            });
+            let binding = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": name},
+                "spec": {
+                    "policyName": name, "validationActions": ["Deny"],
+                    "matchResources": {"namespaceSelector": {"matchLabels": {
+                        labels::LEASE_PROVIDER: world.settings.provider.to_string(),
+                    }}},
+                },
+            });
+            for object in [&policy, &binding] {
+                crate::world::put(&world.admin, object, "somebody").await;
+            }
+            let mut last = None;
+            // An admission policy takes effect a moment after it was made.
+            for number in 0..40 {
+                let other = world.lease(2, number);
+                last = cluster
+                    .deploy(&deployment(&other, vec![service("web")]))
+                    .await
+                    .err();
+                if last.is_some() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+            }
+            assert!(last.is_some(), "the policy never took effect");
+            let error = cluster.deploy(&web).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("no workloads today"), "{error}");
+            assert_eq!(world.names("Deployment", &lease.namespace()).await, [""; 0]);
+            crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &name).await;
+            crate::world::remove(world, "ValidatingAdmissionPolicy", &name).await;
+            let deployed = || async { cluster.deploy(&web).await.is_ok() };
+            world.until("it is deployed", deployed).await;
+            world.take_calls();
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(writes(&world.take_calls()), 0);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_lease_keeps_its_isolation_until_it_is_hardened() {
+    run("harden", |world| {
+        async move {
+            let mut legacy = world.settings.clone();
+            legacy.isolation = Isolation::Legacy;
+            let lease = world.lease(1, 1);
+            let web = deployment(&lease, vec![service("web")]);
+            world.connect_with(legacy).await.deploy(&web).await.unwrap();
+            let cluster = world.connect().await;
+            let mut more = web.clone();
+            std::sync::Arc::make_mut(&mut more.group).services[0].count = 2;
+            cluster.deploy(&more).await.unwrap();
+            let profile =
+                |w: &Value| w["spec"]["template"]["spec"]["securityContext"]["seccompProfile"].clone();
+            let soft = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+            assert_eq!(profile(&soft), Value::Null);
+            cluster.harden(&lease).await.unwrap();
+            let hard = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+            assert_eq!(profile(&hard)["type"], json!("RuntimeDefault"));
+            world.take_calls();
+            cluster.deploy(&more).await.unwrap();
+            cluster.harden(&lease).await.unwrap();
+            assert_eq!(world.take_calls(), []);
+            let unknown = cluster.harden(&world.lease(3, 3)).await;
+            assert_eq!(unknown.unwrap_err().kind(), ErrorKind::NotFound);
+        }
+        .boxed()
+    });
+}

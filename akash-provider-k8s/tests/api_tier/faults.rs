@@ -1,0 +1,147 @@
+//! The line breaks in the middle: what is half done is completed by the next try, and nothing runs unguarded.
+
+use crate::apply::decided;
+use crate::world::{Fault, deployment, expose, run, service};
+use akash_provider_core::cluster::Cluster;
+use akash_provider_core::error::ErrorKind;
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use serde_json::json;
+
+/// More than the writes of any operation here.
+const WRITES_MAX: usize = 30;
+
+#[test]
+fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
+    run("half", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let wanted = world.lease(1, 90_000);
+            let updated = |lease: &akash_provider_core::types::LeaseId| {
+                let mut db = service("db");
+                db.expose = vec![expose(80)];
+                db.image = "redis:8".to_owned();
+                deployment(lease, vec![service("web"), db])
+            };
+            cluster.deploy(&updated(&wanted)).await.unwrap();
+            let wanted = decided(world, &wanted).await;
+            let mut tried = 0;
+            for fault in [Fault::Lost, Fault::Unanswered] {
+                for passing in 0..WRITES_MAX {
+                    tried += 1;
+                    let lease = world.lease(1, 90_000 + tried);
+                    let first = deployment(&lease, vec![service("web"), service("db")]);
+                    // Every other time the lease runs already and the update breaks.
+                    if passing % 2 == 1 {
+                        cluster.deploy(&first).await.unwrap();
+                    }
+                    world.break_line(Some(fault(passing)));
+                    let broken = cluster.deploy(&updated(&lease)).await;
+                    world.break_line(None);
+                    if let Err(error) = &broken {
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                    }
+                    if world.get("Namespace", "", &lease.namespace()).await.is_some() {
+                        let policies = world.names("NetworkPolicy", &lease.namespace()).await;
+                        let workloads = world.names("Deployment", &lease.namespace()).await;
+                        assert!(
+                            workloads.is_empty() || policies.len() >= 2,
+                            "{workloads:?} without {policies:?}"
+                        );
+                    }
+                    let restarted = world.connect().await;
+                    restarted.deploy(&updated(&lease)).await.unwrap();
+                    assert_eq!(decided(world, &lease).await, wanted, "after {:?}", fault(passing));
+                    if broken.is_ok() && passing % 2 == 0 {
+                        assert!(passing > 8, "a first deploy has more writes than {passing}");
+                        break;
+                    }
+                }
+            }
+            println!("{tried} places");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_record_that_breaks_is_either_there_or_not() {
+    run("half-record", |world| {
+        async move {
+            let cluster = world.connect().await;
+            for (number, fault) in [Fault::Lost(0), Fault::Unanswered(0)].into_iter().enumerate() {
+                let lease = world.lease(1, 1 + number as u64);
+                let web = deployment(&lease, vec![service("web")]);
+                world.break_line(Some(fault));
+                let error = cluster.record(&web).await.unwrap_err();
+                world.break_line(None);
+                assert!(error.is_transient(), "{error}");
+                cluster.record(&web).await.unwrap();
+                assert!(cluster.deployments().await.unwrap().contains(&web));
+            }
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_policy_that_cannot_be_applied_stops_the_deploy_before_any_pod() {
+    run("policy", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let name = world.settings.manifest_namespace.clone();
+            let refuse = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": name},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {"resourceRules": [{
+                        "apiGroups": ["networking.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                        "resources": ["networkpolicies"],
+                    }]},
+                    "validations": [{"expression": "false", "message": "no policies today"}],
+                },
+            });
+            let binding = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": name},
+                "spec": {
+                    "policyName": name, "validationActions": ["Deny"],
+                    "matchResources": {"namespaceSelector": {"matchLabels": {
+                        labels::LEASE_PROVIDER: world.settings.provider.to_string(),
+                    }}},
+                },
+            });
+            for object in [&refuse, &binding] {
+                crate::world::put(&world.admin, object, "somebody").await;
+            }
+            let mut refused = None;
+            // An admission policy takes effect a moment after it was made.
+            for number in 0..40 {
+                let lease = world.lease(1, number);
+                let answer = cluster.deploy(&deployment(&lease, vec![service("web")])).await;
+                if let Err(error) = answer {
+                    refused = Some((lease, error));
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+            }
+            let (lease, error) = refused.expect("the policy takes effect");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("no policies today"), "{error}");
+            for kind in ["Deployment", "StatefulSet", "Pod", "Service"] {
+                assert_eq!(world.names(kind, &lease.namespace()).await, [""; 0], "{kind}");
+            }
+            crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &name).await;
+            crate::world::remove(world, "ValidatingAdmissionPolicy", &name).await;
+            let deploy = || async {
+                cluster
+                    .deploy(&deployment(&lease, vec![service("web")]))
+                    .await
+                    .is_ok()
+            };
+            world.until("it is deployed", deploy).await;
+        }
+        .boxed()
+    });
+}

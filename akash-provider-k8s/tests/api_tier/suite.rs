@@ -1,0 +1,72 @@
+//! The suite of the port. No node runs here: a task says of pods that they run, and what reads from inside them
+//! is left to the node tier.
+
+use crate::world::{World, run};
+use akash_provider_core::cluster::{Cluster, conformance};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn setup(world: &World) -> conformance::Setup {
+    conformance::Setup {
+        patience: Duration::from_secs(40),
+        pause: Duration::from_millis(50),
+        ..conformance::Setup::new(world.settings.provider.clone())
+    }
+}
+
+#[test]
+fn the_suite_passes_but_for_commands() {
+    run("suite", |world| {
+        async move {
+            let mut settings = world.settings.clone();
+            settings.leased_ips = true;
+            settings.leased_ip_pool = 4;
+            let cluster = world.connect_with(settings).await;
+            let (cluster, setup) = (&*cluster as &dyn Cluster, setup(world));
+            let pods = world.fake_kubelet();
+            conformance::an_unknown_lease_is_not_found(cluster, &setup).await;
+            conformance::a_recorded_deployment_is_listed(cluster, &setup).await;
+            conformance::a_deployed_lease_gets_healthy_and_is_told(cluster, &setup).await;
+            conformance::a_newer_deployment_replaces_the_older(cluster, &setup).await;
+            conformance::leases_do_not_touch_each_other(cluster, &setup).await;
+            conformance::a_hostname_has_one_holder(cluster, &setup).await;
+            conformance::an_address_moves_within_its_tenant(cluster, &setup).await;
+            assert!(!cluster.version().await.unwrap().is_empty());
+            pods.abort();
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn streams_end_at_a_teardown_also_without_pods() {
+    run("streams", |world| {
+        async move {
+            let cluster = world.connect().await;
+            conformance::streams_end_at_teardown(&*cluster, &setup(world)).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_restart_forgets_nothing() {
+    run("restart", |world| {
+        async move {
+            let (client, settings) = (world.client.clone(), world.settings.clone());
+            let open = move || -> BoxFuture<'static, Arc<dyn Cluster>> {
+                let (client, settings) = (client.clone(), settings.clone());
+                async move {
+                    let cluster =
+                        akash_provider_k8s::cluster::KubeCluster::connect(client, settings).unwrap();
+                    cluster as Arc<dyn Cluster>
+                }
+                .boxed()
+            };
+            conformance::a_restart_forgets_nothing(&open, &setup(world)).await;
+        }
+        .boxed()
+    });
+}

@@ -1,0 +1,131 @@
+//! Teardown: all of one lease and nothing else, and not done before it is.
+
+use crate::world::{deployment, run, service};
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Teardown};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
+    run("stuck", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            world
+                .edit(
+                    "Namespace",
+                    "",
+                    &ns,
+                    json!({"metadata": {"finalizers": ["somebody/holds"]}}),
+                )
+                .await;
+            for _ in 0..10 {
+                assert_eq!(
+                    cluster.teardown_lease(&lease).await.unwrap(),
+                    Teardown::InProgress
+                );
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            assert_eq!(
+                cluster.deployments().await.unwrap(),
+                std::slice::from_ref(&web),
+                "its capacity is held"
+            );
+            let error = cluster.deploy(&web).await.unwrap_err();
+            assert_eq!(
+                (error.kind(), error.is_transient()),
+                (ErrorKind::Conflict, true),
+                "{error}"
+            );
+            let restarted = world.connect().await;
+            assert_eq!(restarted.deployments().await.unwrap(), [web]);
+            assert_eq!(
+                restarted.teardown_lease(&lease).await.unwrap(),
+                Teardown::InProgress
+            );
+            world
+                .edit("Namespace", "", &ns, json!({"metadata": {"finalizers": null}}))
+                .await;
+            world.remove(&restarted, &lease).await;
+            assert_eq!(restarted.deployments().await.unwrap(), []);
+            assert!(world.get("Namespace", "", &ns).await.is_none());
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_teardown_takes_what_is_of_this_lease_alone() {
+    run("alone", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let hosts = cluster.hostnames().unwrap();
+            let (goes, stays) = (world.lease(1, 1), world.lease(1, 2));
+            let own = &world.settings.manifest_namespace;
+            for (lease, hostname) in [(&goes, "goes.example"), (&stays, "stays.example")] {
+                cluster
+                    .deploy(&deployment(lease, vec![service("web")]))
+                    .await
+                    .unwrap();
+                let name = HostnameDeclaration {
+                    hostname: hostname.to_owned(),
+                    service: "web".to_owned(),
+                    external_port: 80,
+                };
+                hosts.declare_hostname(lease, &name).await.unwrap();
+            }
+            // The same lease of another provider, as its labels say.
+            let other = akash_provider_core::types::Address::from_bytes(&[77; 20])
+                .unwrap()
+                .to_string();
+            let mut object = world.get("ProviderHost", own, "goes.example").await.unwrap();
+            object["metadata"] = json!({
+                "name": "other.example", "namespace": own, "labels": object["metadata"]["labels"],
+            });
+            object["metadata"]["labels"][labels::LEASE_PROVIDER] = json!(other);
+            object["spec"]["provider"] = json!(other);
+            object["spec"]["hostname"] = json!("other.example");
+            crate::world::put(&world.admin, &object, "somebody").await;
+            world.remove(&cluster, &goes).await;
+            let mut names = world.names("ProviderHost", own).await;
+            names.sort();
+            assert_eq!(names, ["other.example", "stays.example"]);
+            assert_eq!(world.names("Manifest", own).await, [stays.namespace()]);
+            assert!(world.get("Namespace", "", &stays.namespace()).await.is_some());
+            assert_eq!(cluster.teardown_lease(&goes).await.unwrap(), Teardown::Done);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_namespace_that_does_not_say_it_is_of_the_lease_is_not_touched() {
+    run("not-ours", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            let oseq = json!({"metadata": {"labels": {labels::LEASE_OSEQ: "2"}}});
+            world.edit("Namespace", "", &ns, oseq).await;
+            let error = cluster.teardown_lease(&lease).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            let back = json!({"metadata": {
+                "labels": {labels::LEASE_OSEQ: "1"}, "annotations": {labels::CHAIN_ID: "another-chain"},
+            }});
+            world.edit("Namespace", "", &ns, back).await;
+            let error = cluster.teardown_lease(&lease).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            let namespace = world.get("Namespace", "", &ns).await.unwrap();
+            assert!(namespace["metadata"]["deletionTimestamp"].is_null());
+        }
+        .boxed()
+    });
+}

@@ -1,0 +1,563 @@
+//! One test's corner of a shared cluster.
+
+use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
+use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
+use akash_provider_core::types::{
+    Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
+};
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::labels;
+use akash_provider_k8s::settings::Settings;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Config};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A request as it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) path: String,
+}
+
+impl Call {
+    /// Watches run for ever and lists belong to them; what is left is what an operation asked for.
+    fn is_of_watches(&self) -> bool {
+        self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
+    }
+}
+
+/// What one test has.
+pub(crate) struct World {
+    /// May do anything; only for setting up and looking.
+    pub(crate) admin: Client,
+    /// The account of the provider, every call counted.
+    pub(crate) client: Client,
+    pub(crate) settings: Settings,
+    calls: Arc<Mutex<Vec<Call>>>,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
+/// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
+pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
+    let Some(config) = kubeconfig() else {
+        println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
+        return;
+    };
+    static LOG: Once = Once::new();
+    LOG.call_once(|| {
+        if std::env::var_os("RUST_LOG").is_some() {
+            tracing_subscriber::fmt()
+                .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+                .init();
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let world = World::open(&config, name).await;
+        let outcome = AssertUnwindSafe(test(&world)).catch_unwind().await;
+        world.close().await;
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    });
+}
+
+fn kubeconfig() -> Option<PathBuf> {
+    let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
+    let in_testbed = || Some(PathBuf::from(std::env::var_os("AKASH_TESTBED_DIR")?).join("kubeconfig"));
+    named.or_else(in_testbed)
+}
+
+/// A number that no other test has.
+fn unique() -> u64 {
+    RandomState::new().hash_one(std::time::SystemTime::now())
+}
+
+async fn config(path: &Path) -> Config {
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap()
+}
+
+/// The documents of a file in `deploy`.
+fn documents(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_norway::Deserializer::from_str(&text)
+        .map(|d| Value::deserialize(d).unwrap())
+        .collect()
+}
+
+/// Creates or updates an object of any kind.
+pub(crate) async fn put(client: &Client, object: &Value, manager: &str) {
+    let (version, kind) = (
+        object["apiVersion"].as_str().unwrap(),
+        object["kind"].as_str().unwrap(),
+    );
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let params = PatchParams::apply(manager).force();
+    let applied = api.patch(name, &params, &Patch::Apply(object)).await;
+    applied.unwrap_or_else(|e| panic!("{kind} {name}: {e}"));
+}
+
+impl World {
+    async fn open(path: &Path, name: &str) -> Self {
+        let config = config(path).await;
+        let admin = Client::try_from(config.clone()).unwrap();
+        for kind in ["manifests", "providerhosts", "providerleasedips"] {
+            for document in documents(&format!("crds/{kind}.yaml")) {
+                put(&admin, &document, "api-tier").await;
+            }
+        }
+        let number = unique();
+        let namespace = format!("{name}-{:08x}", number as u32);
+        let labelled = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        put(&admin, &labelled, "api-tier").await;
+        for mut document in documents("rbac/provider.yaml") {
+            own(&mut document, &namespace);
+            put(&admin, &document, "api-tier").await;
+        }
+        let mut bytes = [0; 20];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
+        settings.manifest_namespace.clone_from(&namespace);
+        settings.chain_id = "api-tier".to_owned();
+        settings.public_hostname = "provider.localhost".to_owned();
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let fault = Arc::new(Mutex::new(None));
+        let client = counted(with_token(config, &admin, &namespace).await, &calls, &fault);
+        let world = Self {
+            admin,
+            client,
+            settings,
+            calls,
+            fault,
+        };
+        // The API server serves a kind a moment after it was defined.
+        world
+            .until("the kinds are served", || async { world.lists_manifests().await })
+            .await;
+        world
+    }
+
+    async fn lists_manifests(&self) -> bool {
+        let api: Api<akash_provider_k8s::crd::Manifest> =
+            Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        api.list(&ListParams::default()).await.is_ok()
+    }
+
+    async fn close(&self) {
+        let namespaces: Api<Namespace> = Api::all(self.admin.clone());
+        let provider = format!("{}={}", labels::LEASE_PROVIDER, self.settings.provider);
+        let leases = namespaces
+            .list(&ListParams::default().labels(&provider))
+            .await
+            .unwrap();
+        let own = self.settings.manifest_namespace.clone();
+        let names = leases
+            .items
+            .into_iter()
+            .filter_map(|n| n.metadata.name)
+            .chain([own.clone()]);
+        for name in names {
+            let finalizers = json!({"metadata": {"finalizers": null}});
+            let _ = namespaces
+                .patch(&name, &PatchParams::default(), &Patch::Merge(&finalizers))
+                .await;
+            let _ = namespaces.delete(&name, &DeleteParams::default()).await;
+        }
+        let role = format!("akash-provider-{own}");
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
+        let _ = bindings.delete(&role, &DeleteParams::default()).await;
+        let roles: Api<ClusterRole> = Api::all(self.admin.clone());
+        let _ = roles.delete(&role, &DeleteParams::default()).await;
+    }
+
+    /// The backend, watching.
+    pub(crate) async fn connect(&self) -> Arc<KubeCluster> {
+        self.connect_with(self.settings.clone()).await
+    }
+
+    pub(crate) async fn connect_with(&self, settings: Settings) -> Arc<KubeCluster> {
+        let cluster = KubeCluster::connect(self.client.clone(), settings).unwrap();
+        let ready = tokio::time::timeout(PATIENCE, cluster.state().ready()).await;
+        ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
+        self.until("events are watched", || async { cluster.state().sees_events() })
+            .await;
+        cluster
+    }
+
+    /// The calls so far but for those of the watches; starts to count anew.
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        let calls = std::mem::take(&mut *self.calls.lock().unwrap());
+        calls.into_iter().filter(|c| !c.is_of_watches()).collect()
+    }
+
+    /// Breaks the line of the provider's account, or mends it.
+    pub(crate) fn break_line(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    pub(crate) async fn until<F>(&self, what: &str, mut is_so: impl FnMut() -> F)
+    where
+        F: Future<Output = bool>,
+    {
+        let so = async {
+            while !is_so().await {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, so).await.is_ok(),
+            "it never is: {what}"
+        );
+    }
+
+    /// A lease of a tenant.
+    pub(crate) fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
+        let owner = Address::from_bytes(&[tenant; 20]).unwrap();
+        let deployment = DeploymentId { owner, dseq };
+        let group = GroupId { deployment, gseq: 1 };
+        LeaseId {
+            order: OrderId { group, oseq: 1 },
+            provider: self.settings.provider.clone(),
+        }
+    }
+
+    /// Tears a lease down to the end.
+    pub(crate) async fn remove(&self, cluster: &KubeCluster, lease: &LeaseId) {
+        let gone = || async { cluster.teardown_lease(lease).await.unwrap() == Teardown::Done };
+        self.until("the lease is gone", gone).await;
+    }
+
+    /// Objects of a kind in a namespace, as JSON.
+    pub(crate) async fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.admin.clone(), namespace, &resource(kind));
+        let list = api.list(&ListParams::default()).await.unwrap();
+        let json = |object: DynamicObject| {
+            let mut object = serde_json::to_value(object).unwrap();
+            // Elements of a list do not say their kind.
+            object["kind"] = json!(kind);
+            object
+        };
+        list.items.into_iter().map(json).collect()
+    }
+
+    /// Names of the objects of a kind in a namespace.
+    pub(crate) async fn names(&self, kind: &str, namespace: &str) -> Vec<String> {
+        let objects = self.list(kind, namespace).await;
+        objects
+            .iter()
+            .map(|o| o["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// One object, as JSON; `None` when it is not there.
+    pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = resource(kind);
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(self.admin.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.admin.clone(), namespace, &resource)
+        };
+        let object = api.get_opt(name).await.unwrap()?;
+        Some(serde_json::to_value(object).unwrap())
+    }
+
+    /// Changes an object as another writer would.
+    pub(crate) async fn edit(&self, kind: &str, namespace: &str, name: &str, patch: Value) {
+        let resource = resource(kind);
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(self.admin.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.admin.clone(), namespace, &resource)
+        };
+        let params = PatchParams {
+            field_manager: Some("somebody".to_owned()),
+            ..PatchParams::default()
+        };
+        api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    /// Says of every pod of the provider's leases that it runs, in place of a node.
+    pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
+        let client = self.admin.clone();
+        let provider = self.settings.provider.to_string();
+        tokio::spawn(async move {
+            let config = watcher::Config::default().labels(labels::SELECTOR);
+            let pods = watcher(Api::<Pod>::all(client.clone()), config)
+                .default_backoff()
+                .applied_objects();
+            let mut pods = pods.boxed();
+            while let Some(pod) = pods.next().await {
+                let Ok(pod) = pod else { continue };
+                if pod.status.as_ref().and_then(|s| s.phase.as_deref()) != Some("Running") {
+                    run_pod(&client, &pod, &provider).await;
+                }
+            }
+        })
+    }
+}
+
+/// Marks a pod as running if its namespace is of the provider.
+async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
+    let (name, namespace) = (
+        pod.metadata.name.clone().unwrap(),
+        pod.metadata.namespace.clone().unwrap(),
+    );
+    let of_namespace = Api::<Namespace>::all(client.clone()).get_opt(&namespace).await;
+    let labels = of_namespace
+        .ok()
+        .flatten()
+        .and_then(|n| n.metadata.labels)
+        .unwrap_or_default();
+    if labels.get(labels::LEASE_PROVIDER).map(String::as_str) != Some(provider) {
+        return;
+    }
+    let status = json!({"status": {
+        "phase": "Running",
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "ContainersReady", "status": "True"},
+        ],
+    }});
+    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let _ = api
+        .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+        .await;
+}
+
+/// Deletes an object of the whole cluster.
+pub(crate) async fn remove(world: &World, kind: &str, name: &str) {
+    let api: Api<DynamicObject> = Api::all_with(world.admin.clone(), &resource(kind));
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+fn resource(kind: &str) -> ApiResource {
+    let group = match kind {
+        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => "admissionregistration.k8s.io",
+        "Deployment" | "StatefulSet" | "ReplicaSet" => "apps",
+        "NetworkPolicy" | "Ingress" => "networking.k8s.io",
+        "Role" | "RoleBinding" => "rbac.authorization.k8s.io",
+        "Manifest" | "ProviderHost" | "ProviderLeasedIP" => "akash.network",
+        _ => "",
+    };
+    let version = if group == "akash.network" { "v2beta2" } else { "v1" };
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Puts the account and its rights into a namespace of the test's own.
+fn own(document: &mut Value, namespace: &str) {
+    let is_of_cluster = document["kind"].as_str().unwrap().starts_with("Cluster");
+    let name = format!("akash-provider-{namespace}");
+    if is_of_cluster {
+        document["metadata"]["name"] = json!(name);
+        if document.get("roleRef").is_some() {
+            document["roleRef"]["name"] = json!(name);
+        }
+    } else {
+        document["metadata"]["namespace"] = json!(namespace);
+    }
+    let subjects = document.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
+        subject["namespace"] = json!(namespace);
+    }
+}
+
+/// The configuration of the provider's account.
+async fn with_token(mut config: Config, admin: &Client, namespace: &str) -> Config {
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec::default(),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request("akash-provider", &PostParams::default(), &request)
+        .await;
+    let token = answer.unwrap().status.unwrap().token;
+    config.auth_info = kube::config::AuthInfo {
+        token: Some(token.into()),
+        ..kube::config::AuthInfo::default()
+    };
+    config
+}
+
+/// A client whose calls are counted and break where a test wants it.
+fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Option<Fault>>>) -> Client {
+    let (calls, fault) = (Arc::clone(calls), Arc::clone(fault));
+    let layer = tower::layer::layer_fn(move |inner| Wire {
+        inner,
+        calls: Arc::clone(&calls),
+        fault: Arc::clone(&fault),
+    });
+    ClientBuilder::try_from(config)
+        .unwrap()
+        .with_layer(&layer)
+        .build()
+}
+
+/// Where the line to the API server breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// So many writes pass; the next does not arrive.
+    Lost(usize),
+    /// So many writes pass; the answer to the next does not arrive.
+    Unanswered(usize),
+}
+
+/// Counts and breaks.
+#[derive(Clone)]
+struct Wire<S> {
+    inner: S,
+    calls: Arc<Mutex<Vec<Call>>>,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
+impl<S, B> tower::Service<http::Request<B>> for Wire<S>
+where
+    S: tower::Service<http::Request<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+    S::Response: Send,
+{
+    type Response = S::Response;
+    type Error = tower::BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, tower::BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let call = Call {
+            method: request.method().to_string(),
+            path: request
+                .uri()
+                .path_and_query()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        };
+        let is_write = call.method != "GET";
+        self.calls.lock().unwrap().push(call);
+        let (mut lost, mut unanswered) = (false, false);
+        if is_write && let Some(fault) = &mut *self.fault.lock().unwrap() {
+            match fault {
+                Fault::Lost(0) => lost = true,
+                Fault::Unanswered(0) => {
+                    unanswered = true;
+                    *fault = Fault::Lost(0);
+                }
+                Fault::Lost(passing) | Fault::Unanswered(passing) => *passing -= 1,
+            }
+        }
+        let broken = || tower::BoxError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        if lost {
+            return async move { Err(broken()) }.boxed();
+        }
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await.map_err(Into::into);
+            if unanswered { Err(broken()) } else { answer }
+        }
+        .boxed()
+    }
+}
+
+/// A service with port 80 for HTTP and port 9000 on the host.
+pub(crate) fn service(name: &str) -> Service {
+    Service {
+        name: name.to_owned(),
+        image: "nginx:1.27".to_owned(),
+        command: Some(vec!["sh".to_owned()]),
+        args: None,
+        env: Some(vec!["A=1".to_owned(), "B=2".to_owned()]),
+        resources: resources(),
+        count: 1,
+        expose: vec![expose(80), expose(9000)],
+        params: None,
+        credentials: None,
+    }
+}
+
+pub(crate) fn resources() -> Resources {
+    let cpu = Cpu {
+        units: 100,
+        attributes: Vec::new(),
+    };
+    let memory = Memory {
+        bytes: 64 << 20,
+        attributes: Vec::new(),
+    };
+    let volume = Storage {
+        name: "default".to_owned(),
+        bytes: 64 << 20,
+        attributes: Vec::new(),
+    };
+    Resources {
+        id: 1,
+        cpu,
+        memory,
+        storage: vec![volume],
+        gpu: Gpu::default(),
+        endpoints: Vec::new(),
+    }
+}
+
+pub(crate) fn expose(port: u16) -> ServiceExpose {
+    ServiceExpose {
+        port,
+        external_port: 0,
+        proto: Proto::Tcp,
+        service: String::new(),
+        global: true,
+        hosts: None,
+        http_options: HttpOptions::default(),
+        ip: String::new(),
+        endpoint_sequence_number: 0,
+    }
+}
+
+/// A deployment of some services.
+pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> Deployment {
+    Deployment {
+        lease: lease.clone(),
+        group: Arc::new(Group {
+            name: "dc".to_owned(),
+            services,
+        }),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 1,
+    }
+}

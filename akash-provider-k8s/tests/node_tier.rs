@@ -1,0 +1,15 @@
+//! The backend on a real node: pods run, write, listen and end.
+//!
+//! `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state folder of one; without them every
+//! test says that it is skipped.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+
+#[path = "node_tier/access.rs"]
+mod access;
+#[path = "node_tier/tenant.rs"]
+mod tenant;

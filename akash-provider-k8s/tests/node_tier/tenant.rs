@@ -1,0 +1,287 @@
+//! A tenant's lease on a real node, gone when its test is over.
+
+use akash_provider_core::cluster::{
+    Cluster, ClusterChange, Deployment, ExecIo, ExecRequest, Health, LogLine, Teardown,
+};
+use akash_provider_core::error::Error;
+use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
+use akash_provider_core::types::{
+    Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
+};
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::settings::Settings;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest wait for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const IMAGE: &str = "localhost/busybox:1";
+
+/// A tenant with one lease.
+pub(crate) struct Tenant {
+    pub(crate) cluster: Arc<KubeCluster>,
+    pub(crate) lease: LeaseId,
+}
+
+/// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.
+pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
+    let Some(path) = kubeconfig() else {
+        println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let tenant = Tenant::new(&path).await;
+        let story = async {
+            tenant.deploy(script, 1).await;
+            test(&tenant).await;
+        };
+        let outcome = AssertUnwindSafe(story).catch_unwind().await;
+        tenant.remove().await;
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    });
+}
+
+fn kubeconfig() -> Option<PathBuf> {
+    let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
+    let in_testbed = || Some(PathBuf::from(std::env::var_os("AKASH_TESTBED_DIR")?).join("kubeconfig"));
+    named.or_else(in_testbed)
+}
+
+async fn put(client: &Client, object: &Value) {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let (group, version) = version.split_once('/').unwrap_or(("", &version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let name = text(&object["metadata"]["name"]);
+    let params = PatchParams::apply("node-tier").force();
+    api.patch(&name, &params, &Patch::Apply(object)).await.unwrap();
+}
+
+impl Tenant {
+    async fn new(path: &Path) -> Self {
+        let config = Kubeconfig::read_from(path).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(config, &options).await.unwrap();
+        let client = Client::try_from(config).unwrap();
+        for kind in ["manifests", "providerhosts", "providerleasedips"] {
+            let file = format!("{}/../deploy/crds/{kind}.yaml", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(file).unwrap();
+            let document = Value::deserialize(serde_norway::Deserializer::from_str(&text)).unwrap();
+            put(&client, &document).await;
+        }
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lease-state"}});
+        put(&client, &namespace).await;
+        let number = std::collections::hash_map::RandomState::new().hash_one(std::time::SystemTime::now());
+        let mut bytes = [7; 20];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
+        settings.manifest_namespace = "lease-state".to_owned();
+        settings.chain_id = "node-tier".to_owned();
+        settings.public_hostname = "provider.localhost".to_owned();
+        let provider = settings.provider.clone();
+        let cluster = KubeCluster::connect(client, settings).unwrap();
+        let ready = timeout(PATIENCE, cluster.state().ready()).await;
+        ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
+        let owner = Address::from_bytes(&[1; 20]).unwrap();
+        let group = GroupId {
+            deployment: DeploymentId { owner, dseq: 1 },
+            gseq: 1,
+        };
+        let lease = LeaseId {
+            order: OrderId { group, oseq: 1 },
+            provider,
+        };
+        Self { cluster, lease }
+    }
+
+    /// Deploys a version that runs `script` and waits until it is healthy.
+    pub(crate) async fn deploy(&self, script: &str, replicas: u32) {
+        let deployment = deployment(&self.lease, script, replicas);
+        self.cluster.deploy(&deployment).await.unwrap();
+        let mut changes = self.cluster.changes();
+        let good = async {
+            while let Some(change) = changes.next().await {
+                let health = match change.unwrap() {
+                    ClusterChange::Snapshot { health } => health.get(&self.lease).copied(),
+                    ClusterChange::Health { lease, health } if lease == self.lease => Some(health),
+                    _ => None,
+                };
+                if health == Some(Health::Good) {
+                    return;
+                }
+            }
+        };
+        let met = timeout(PATIENCE, good).await;
+        assert!(
+            met.is_ok(),
+            "not healthy: {:?}",
+            self.cluster.state().lease_status(&self.lease)
+        );
+    }
+
+    pub(crate) async fn remove(&self) {
+        let gone = async {
+            loop {
+                match self.cluster.teardown_lease(&self.lease).await {
+                    Ok(Teardown::Done) => return,
+                    Ok(Teardown::InProgress) => {}
+                    Err(e) => println!("teardown: {e}"),
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(PATIENCE, gone).await.unwrap();
+    }
+
+    /// Runs a command with input to its end: exit code, output, errors.
+    pub(crate) async fn exec(
+        &self,
+        command: &[&str],
+        stdin: Option<Vec<u8>>,
+        tty: bool,
+        sizes: BoxStream<'static, (u16, u16)>,
+    ) -> (Result<i32, Error>, Vec<u8>, Vec<u8>) {
+        let (stdout, stderr) = (Sink::default(), Sink::default());
+        let io = ExecIo {
+            stdin: stdin.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _),
+            stdout: Box::new(stdout.clone()),
+            stderr: Box::new(stderr.clone()),
+            resize: sizes,
+        };
+        let request = ExecRequest {
+            service: "web".to_owned(),
+            replica: 0,
+            command: command.iter().map(|&s| s.to_owned()).collect(),
+            tty,
+        };
+        let shell = self.cluster.shell().unwrap();
+        let code = timeout(PATIENCE, shell.exec(&self.lease, request, io))
+            .await
+            .unwrap();
+        (code, stdout.take(), stderr.take())
+    }
+
+    /// As [`Tenant::exec`], without input and terminal; the output as text.
+    pub(crate) async fn sh(&self, script: &str) -> (i32, String, String) {
+        let none = futures::stream::pending().boxed();
+        let (code, stdout, stderr) = self.exec(&["sh", "-c", script], None, false, none).await;
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (code.unwrap(), text(stdout), text(stderr))
+    }
+}
+
+/// Bytes that were written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Sink {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl tokio::io::AsyncWrite for Sink {
+    fn poll_write(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        std::task::Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+/// The next line of a stream.
+pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>) -> LogLine {
+    let next = timeout(PATIENCE, lines.next()).await;
+    next.expect("a line in time").expect("no end").expect("no error")
+}
+
+fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> Deployment {
+    let resources = Resources {
+        id: 1,
+        cpu: Cpu {
+            units: 50,
+            attributes: Vec::new(),
+        },
+        memory: Memory {
+            bytes: 64 << 20,
+            attributes: Vec::new(),
+        },
+        storage: vec![Storage {
+            name: "default".to_owned(),
+            bytes: 64 << 20,
+            attributes: Vec::new(),
+        }],
+        gpu: Gpu::default(),
+        endpoints: Vec::new(),
+    };
+    let expose = ServiceExpose {
+        port: 9000,
+        external_port: 9000,
+        proto: Proto::Tcp,
+        service: String::new(),
+        global: true,
+        hosts: None,
+        http_options: HttpOptions::default(),
+        ip: String::new(),
+        endpoint_sequence_number: 0,
+    };
+    let service = Service {
+        name: "web".to_owned(),
+        image: IMAGE.to_owned(),
+        command: Some(vec!["sh".to_owned(), "-c".to_owned()]),
+        args: Some(vec![script.to_owned()]),
+        env: None,
+        resources,
+        count: replicas,
+        expose: vec![expose],
+        params: None,
+        credentials: None,
+    };
+    Deployment {
+        lease: lease.clone(),
+        group: Arc::new(Group {
+            name: "dc".to_owned(),
+            services: vec![service],
+        }),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 1,
+    }
+}
