@@ -1,7 +1,8 @@
 //! What is rendered is taken by a real API server, and stored as it was rendered.
 //!
-//! `AKASH_TEST_KUBECONFIG` names the cluster; without it every test says that it is skipped. Nothing is left there
-//! but the definitions of our kinds: objects are sent as a trial (`dryRun`) into a namespace that goes again.
+//! `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state folder of one; without them every
+//! test says that it is skipped. Nothing is left there but the definitions of our kinds: objects are sent as a
+//! trial (`dryRun`) into a namespace that goes again.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +12,9 @@
 
 #[path = "accepted/cluster.rs"]
 mod cluster;
+#[expect(dead_code, reason = "their objects are compared in another test")]
+#[path = "peer/recordings.rs"]
+mod recordings;
 #[path = "objects/sdl.rs"]
 mod sdl;
 
@@ -183,6 +187,35 @@ async fn records_are_stored_as_written_and_keep_what_we_do_not_know() {
     }
 }
 
+#[tokio::test]
+async fn recorded_objects_of_the_other_provider_are_taken_as_they_are() {
+    let Some(cluster) = Cluster::from_env().await else {
+        return;
+    };
+    cluster.install(crd::definitions()).await;
+    let trial = cluster
+        .trial(&rendered(&sdl::web(|_| {}), Isolation::Legacy).namespace)
+        .await;
+    for recording in recordings::all() {
+        let hosts = recording
+            .list("providerhosts")
+            .into_iter()
+            .map(|host| ("ProviderHost", host));
+        for (kind, recorded) in [("Manifest", recording.manifest())].into_iter().chain(hosts) {
+            let mut sent = recorded.clone();
+            let name = recorded["metadata"]["name"].clone();
+            sent["metadata"] = serde_json::json!({ "name": name });
+            let stored = trial.value(kind, &sent).await;
+            assert_eq!(
+                stored["spec"], recorded["spec"],
+                "{}: {kind} {name}",
+                recording.name
+            );
+        }
+    }
+    trial.end().await;
+}
+
 /// The limits of names are the API server's: one less is taken, and what is refused here is refused there.
 #[tokio::test]
 async fn what_is_refused_here_is_refused_there() {
@@ -217,4 +250,38 @@ async fn what_is_refused_here_is_refused_there() {
         Some("/a/0".to_owned())
     );
     trial.end().await;
+}
+
+/// The quota lets controllers make every pod, and make all of them anew, whatever a runtime class adds.
+#[tokio::test]
+async fn an_update_finds_room_in_the_quota() {
+    let Some(cluster) = Cluster::from_env().await else {
+        return;
+    };
+    let runtime = cluster.runtime_class("900m", "900Mi").await;
+    let settings = Settings {
+        runtime_class: runtime.clone(),
+        ..sdl::settings()
+    };
+    let prior = |version: &str| Prior {
+        manifest_version: version.to_owned(),
+        isolation: Isolation::Baseline,
+        unchanged: BTreeMap::new(),
+    };
+    let deployment = sdl::web(|service| service.count = 4);
+    let objects = objects::render(&deployment, &settings, &prior("1")).unwrap();
+    let trial = cluster.trial(&objects.namespace).await;
+    trial.kept(objects.quota.as_ref().unwrap()).await;
+    trial.quota_counts().await;
+    trial.kept(&objects.deployments[0]).await;
+    trial.pods_of("1", 4).await;
+    let objects = objects::render(&deployment, &settings, &prior("2")).unwrap();
+    trial.kept(&objects.deployments[0]).await;
+    trial.pods_of("2", 4).await;
+    let too_many = sdl::web(|service| service.count = 20);
+    let objects = objects::render(&too_many, &settings, &prior("2")).unwrap();
+    trial.kept(&objects.deployments[0]).await;
+    trial.event("exceeded quota").await;
+    trial.end().await;
+    cluster.remove_runtime_class(&runtime).await;
 }

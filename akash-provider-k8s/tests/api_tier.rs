@@ -22,6 +22,8 @@ mod faults;
 mod foreign;
 #[path = "api_tier/records.rs"]
 mod records;
+#[path = "api_tier/state.rs"]
+mod state;
 #[path = "api_tier/suite.rs"]
 mod suite;
 #[path = "api_tier/teardown.rs"]

@@ -1,6 +1,6 @@
 //! Watches against an API server that misbehaves: what is seen, what is told, and how often it is asked.
 
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test says enough by failing")]
+#![expect(clippy::unwrap_used, reason = "a test says enough by failing")]
 
 #[path = "watches/logs.rs"]
 mod logs;

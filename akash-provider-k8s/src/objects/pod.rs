@@ -28,6 +28,11 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateS
 }
 
 fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
+    if service.params.as_ref().is_some_and(|params| params.tee.is_some()) {
+        let problem =
+            "this provider has no confidential computing, and runs nothing without it that asks for it";
+        return Err(Refusal::new(&service.name, "params.tee", problem));
+    }
     let reads = !permissions(service).is_empty();
     let seccomp = SeccompProfile {
         type_: "RuntimeDefault".to_owned(),

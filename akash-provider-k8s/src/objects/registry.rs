@@ -11,6 +11,9 @@ use serde_json::json;
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
 
+/// Longest text of a login.
+const MAX_TEXT: usize = 64 * 1024;
+
 /// Name of the Secret with the registry login of a service.
 #[must_use]
 pub fn registry_secret_name(service: &str) -> String {
@@ -37,6 +40,14 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
             "it is empty; name the registry, for example `ghcr.io`",
         ));
     }
+    let longest = [host, user, password, login.email.trim()]
+        .map(str::len)
+        .into_iter()
+        .max();
+    if longest > Some(MAX_TEXT) {
+        let problem = format!("a text of it has more than {MAX_TEXT} bytes; no registry takes such a login");
+        return Err(Refusal::new(name, "credentials", problem));
+    }
     let entry = json!({
         "username": user,
         "password": password,
@@ -55,7 +66,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
 /// The Secrets a pod of the service pulls with.
 pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
     let own = credentials(service).map(|_| registry_secret_name(&service.name));
-    let general = Some(cx.settings.pull_secret.trim().to_owned()).filter(|name| !name.is_empty());
+    let general = Some(cx.settings.pull_secret.trim().to_owned());
+    let general = general.filter(|name| !name.is_empty() && own.as_ref() != Some(name));
     let names = own.into_iter().chain(general);
     let references: Vec<_> = names.map(|name| LocalObjectReference { name }).collect();
     (!references.is_empty()).then_some(references)

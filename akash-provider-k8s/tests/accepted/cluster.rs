@@ -1,9 +1,11 @@
 //! A real API server, and trials on it.
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ResourceQuota};
+use k8s_openapi::api::node::v1::{Overhead, RuntimeClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
@@ -11,12 +13,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const MANAGER: &str = "akash-provider";
 
-/// The cluster of `AKASH_TEST_KUBECONFIG`.
+/// The cluster of `AKASH_TEST_KUBECONFIG`, or of the testbed in `AKASH_TESTBED_DIR`.
 pub(crate) struct Cluster {
     client: Client,
 }
@@ -32,8 +35,10 @@ static TRIALS: AtomicUsize = AtomicUsize::new(0);
 impl Cluster {
     /// `None`, and a line that says so, where there is none.
     pub(crate) async fn from_env() -> Option<Self> {
-        let Some(path) = std::env::var_os("AKASH_TEST_KUBECONFIG") else {
-            println!("skipped: AKASH_TEST_KUBECONFIG names no cluster");
+        let testbed = || std::env::var_os("AKASH_TESTBED_DIR").map(|dir| Path::new(&dir).join("kubeconfig"));
+        let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
+        let Some(path) = named.or_else(testbed) else {
+            println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
             return None;
         };
         let file = Kubeconfig::read_from(path).unwrap();
@@ -61,6 +66,33 @@ impl Cluster {
                 .unwrap()
                 .unwrap();
         }
+    }
+
+    /// A runtime class that adds so much to each pod.
+    pub(crate) async fn runtime_class(&self, cpu: &str, memory: &str) -> String {
+        let name = format!("trial-{}", std::process::id());
+        let overhead = [("cpu", cpu), ("memory", memory)];
+        let overhead = overhead.map(|(key, amount)| (key.to_owned(), Quantity(amount.to_owned())));
+        let class = RuntimeClass {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            handler: "runc".to_owned(),
+            overhead: Some(Overhead {
+                pod_fixed: Some(overhead.into()),
+            }),
+            ..RuntimeClass::default()
+        };
+        let api: Api<RuntimeClass> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &class).await.unwrap();
+        name
+    }
+
+    /// Removes it.
+    pub(crate) async fn remove_runtime_class(&self, name: &str) {
+        let api: Api<RuntimeClass> = Api::all(self.client.clone());
+        api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// A namespace as rendered, under a name of its own and without our label, so that nobody takes it for a lease.
@@ -155,10 +187,92 @@ impl Trial {
         serde_json::to_value(api.create(&params, &object).await.unwrap()).unwrap()
     }
 
+    /// Applies an object for good.
+    pub(crate) async fn kept<K>(&self, object: &K)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut object = object.clone();
+        object.meta_mut().namespace = Some(self.namespace.clone());
+        object.meta_mut().labels = None;
+        let params = PatchParams::apply(MANAGER);
+        api.patch(&object.name_any(), &params, &Patch::Apply(&object))
+            .await
+            .unwrap();
+    }
+
+    /// Waits until the quota is enforced.
+    pub(crate) async fn quota_counts(&self) {
+        let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.until("a quota that counts", async || {
+            let quotas = api.list(&ListParams::default()).await.unwrap();
+            let counted = quotas
+                .items
+                .iter()
+                .filter_map(|quota| quota.status.as_ref()?.used.as_ref());
+            counted.count() == 1
+        })
+        .await;
+    }
+
+    /// Waits until there are so many pods of a version and none of another, and says of each that it is ready, as
+    /// a node would.
+    pub(crate) async fn pods_of(&self, version: &str, count: usize) {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.until("pods of a version", async || {
+            let pods = api.list(&ListParams::default()).await.unwrap().items;
+            let wanted = |pod: &&Pod| {
+                let label = akash_provider_k8s::labels::MANIFEST_VERSION;
+                pod.labels().get(label).map(String::as_str) == Some(version)
+            };
+            for pod in &pods {
+                let ready = serde_json::json!({ "type": "Ready", "status": "True" });
+                let status = serde_json::json!({ "status": { "phase": "Running", "conditions": [ready] } });
+                let patch = Patch::Merge(status);
+                match api
+                    .patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+                    .await
+                {
+                    Ok(_) => {}
+                    Err(kube::Error::Api(error)) if error.code == 404 => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            pods.len() == count && pods.iter().filter(wanted).count() == count
+        })
+        .await;
+    }
+
+    /// Waits for an event with some words.
+    pub(crate) async fn event(&self, words: &str) {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.until(words, async || {
+            let events = api.list(&ListParams::default()).await.unwrap().items;
+            let mut messages = events.iter().filter_map(|event| event.message.as_deref());
+            messages.any(|message| message.contains(words))
+        })
+        .await;
+    }
+
+    async fn until(&self, what: &str, mut done: impl AsyncFnMut() -> bool) {
+        for _ in 0..300 {
+            if done().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{what}: not within 30 seconds in {}", self.namespace);
+    }
+
     /// Removes the namespace.
     pub(crate) async fn end(self) {
         let api: Api<Namespace> = Api::all(self.client);
-        api.delete(&self.namespace, &kube::api::DeleteParams::default())
+        api.delete(&self.namespace, &DeleteParams::default())
             .await
             .unwrap();
     }

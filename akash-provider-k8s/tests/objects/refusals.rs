@@ -3,7 +3,7 @@
 use crate::sdl;
 use akash_provider_core::cluster::Deployment;
 use akash_provider_core::manifest::{
-    Credentials, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams, StorageParams,
+    Credentials, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams, StorageParams, Tee,
 };
 use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_k8s::objects::{self, MAX_PORTS, MAX_REPLICAS, Refusal};
@@ -380,4 +380,26 @@ fn a_login_names_its_registry() {
         "credentials.host"
     );
     accepted(|service| service.credentials = Some(login("ghcr.io")));
+    let password = |length: usize| Credentials {
+        password: "a".repeat(length),
+        ..login("ghcr.io")
+    };
+    accepted(|service| service.credentials = Some(password(64 * 1024)));
+    assert_eq!(
+        refused(|service| service.credentials = Some(password(64 * 1024 + 1))).0,
+        "credentials"
+    );
+}
+
+#[test]
+fn nothing_runs_unprotected_that_asked_for_protection() {
+    let tee = Tee {
+        kind: "cpu".to_owned(),
+        attestation: true,
+    };
+    let params = ServiceParams {
+        tee: Some(tee),
+        ..ServiceParams::default()
+    };
+    assert_eq!(refused(|service| service.params = Some(params)).0, "params.tee");
 }
