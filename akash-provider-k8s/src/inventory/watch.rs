@@ -33,13 +33,25 @@ impl<T: kube::Resource> Intake<T> {
     fn change(&self, object: &T) -> Change {
         let meta = object.meta();
         match (self.read)(object) {
-            Some(fact) => Change::Set(key(meta), fact),
+            Some(fact) => Change::Set(self.key(meta), fact),
             None => self.gone(meta),
         }
     }
 
     fn gone(&self, meta: &ObjectMeta) -> Change {
-        Change::Gone(self.kind, key(meta), meta.uid.as_deref().map(Into::into))
+        Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
+    }
+
+    /// Manifests are all in one namespace; their name is the namespace of their lease.
+    fn key(&self, meta: &ObjectMeta) -> Key {
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        Key {
+            namespace: match self.kind {
+                Kind::Lease => Arc::default(),
+                _ => text(&meta.namespace),
+            },
+            name: text(&meta.name),
+        }
     }
 }
 
@@ -72,14 +84,6 @@ impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
 
     fn deleted(&mut self, object: T) {
         self.shared.apply([self.gone(object.meta())]);
-    }
-}
-
-fn key(meta: &ObjectMeta) -> Key {
-    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    Key {
-        namespace: text(&meta.namespace),
-        name: text(&meta.name),
     }
 }
 

@@ -91,7 +91,7 @@ fn requests_of_the_pod_replace_those_of_its_containers() {
 }
 
 #[test]
-fn w22_a_volume_in_memory_counts_once_for_the_pod() {
+fn a_volume_in_memory_counts_once_for_the_pod() {
     let mount = json!([{"name": "shm", "mountPath": "/dev/shm"}]);
     let spec = json!({
         "containers": [

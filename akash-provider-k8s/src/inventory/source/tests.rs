@@ -1,6 +1,6 @@
 use super::*;
 use crate::inventory::facts::Key;
-use crate::state::follow::Report;
+use crate::state::follow::{Report, Sink};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ async fn a_burst_is_one_update_and_it_comes_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w24_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
+async fn w25_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
     for kind in ESSENTIAL {
         let mut world = World::new();
         world.node("n1");
@@ -188,4 +188,56 @@ async fn the_pool_of_leased_ips_is_what_the_operator_says() {
     world.listed(&Kind::ALL);
     let update = world.updates.next().await.unwrap().unwrap();
     assert_eq!(update.leased_ips.unwrap().total, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
+    let mut world = World::new();
+    let lease: akash_provider_core::types::LeaseId = format!("{PROVIDER}/1/1/1/{PROVIDER}").parse().unwrap();
+    let space = lease.namespace();
+    let manifest: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "Manifest",
+        "metadata": {"name": space, "namespace": "lease"},
+        "spec": {
+            "lease_id": {"owner": PROVIDER, "dseq": "1", "gseq": 1, "oseq": 1, "provider": PROVIDER},
+            "group": {"name": "g", "services": [{
+                "name": "web", "image": "i", "count": 1,
+                "resources": {"id": 7, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "1"}},
+            }]},
+        },
+    }))
+    .unwrap();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "web-0", "namespace": space, "labels": {
+            "akash.network": "true", "akash.network/namespace": space, "akash.network/manifest-service": "web",
+        }},
+        "spec": {"nodeName": "n1", "containers": []},
+    }))
+    .unwrap();
+    let settings = Settings::new(PROVIDER.parse().unwrap());
+    let read = move |m: &DynamicObject| LeaseFacts::of(m, &settings).unwrap().map(Fact::Lease);
+    let mut leases = Intake::new(Kind::Lease, &world.shared, Box::new(read));
+    let mut pods = Intake::new(
+        Kind::Pod,
+        &world.shared,
+        Box::new(|p| PodFacts::of(p).map(Fact::Pod)),
+    );
+    for times in 0..2 {
+        leases.begin();
+        leases.page(vec![manifest.clone()]);
+        leases.complete(Instant::now());
+        pods.begin();
+        pods.page(vec![pod.clone()]);
+        pods.complete(Instant::now());
+        world.listed(&Kind::ALL);
+        if times == 0 {
+            let update = world.updates.next().await.unwrap().unwrap();
+            assert_eq!(update.placements[0].places[0].unit, 7);
+        }
+    }
+    assert_eq!(world.told().await, None, "the same again is no news");
+    pods.begin();
+    pods.complete(Instant::now());
+    let update = world.updates.next().await.unwrap().unwrap();
+    assert!(update.placements.is_empty());
 }

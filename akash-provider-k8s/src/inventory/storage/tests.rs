@@ -141,7 +141,7 @@ fn free_capacity_of_a_driver_is_counted_without_our_volumes_twice() {
 }
 
 #[test]
-fn w25_ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
+fn ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
     let total = 300 * GIB;
     let class = |world: World| world.class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
     let three = class(World::default().ceph(total, 0, &json!({"replicated": {"size": 3}})));
@@ -163,7 +163,7 @@ fn w25_ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
 }
 
 #[test]
-fn w25_what_ceph_has_written_beyond_our_volumes_is_in_use() {
+fn what_ceph_has_written_beyond_our_volumes_is_in_use() {
     let world = World::default()
         .ceph(300 * GIB, 150 * GIB, &json!({"replicated": {"size": 3}}))
         .class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
@@ -185,7 +185,7 @@ fn two_classes_of_one_ceph_do_not_sell_it_twice() {
 }
 
 #[test]
-fn w25_ceph_that_is_not_there_or_says_nothing_is_named() {
+fn ceph_that_is_not_there_or_says_nothing_is_named() {
     let world = World::default().class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
     assert!(world.pools().1[0].contains("no CephCluster in namespace `rook-ceph`"));
     let world = world.ceph(0, 0, &json!({}));
@@ -193,7 +193,7 @@ fn w25_ceph_that_is_not_there_or_says_nothing_is_named() {
 }
 
 #[test]
-fn w25_local_paths_are_the_disks_of_their_nodes() {
+fn local_paths_are_the_disks_of_their_nodes() {
     let mut world = World::default()
         .class("local", "rancher.io/local-path", &json!({}))
         .volume("local", 10, "ours")
@@ -213,7 +213,7 @@ fn volumes_made_by_hand_are_their_sum() {
 }
 
 #[test]
-fn w25_a_volume_of_a_class_that_is_gone_is_harmless() {
+fn a_volume_of_a_class_that_is_gone_is_harmless() {
     let world = World::default()
         .volume("gone", 10, "others")
         .volume("", 10, "others");

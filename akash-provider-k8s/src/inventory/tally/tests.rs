@@ -123,7 +123,7 @@ fn cpu_used(tally: &Tally, name: &str) -> i64 {
 }
 
 #[test]
-fn w22_pods_of_one_name_in_two_namespaces_both_count() {
+fn pods_of_one_name_in_two_namespaces_both_count() {
     let mut tally = tally([
         node("n1", |_| ()),
         pod("a", "web-0", "n1", "1500m", |_| ()),
@@ -137,7 +137,7 @@ fn w22_pods_of_one_name_in_two_namespaces_both_count() {
 }
 
 #[test]
-fn w22_finished_pods_count_nothing_and_a_pod_that_ends_counts_until_it_is_gone() {
+fn finished_pods_count_nothing_and_a_pod_that_ends_counts_until_it_is_gone() {
     let running = || pod("a", "job", "n1", "1", |_| ());
     let mut tally = tally([node("n1", |_| ()), running()]);
     tally.apply(pod("a", "job", "n1", "1", |p| {
@@ -262,7 +262,7 @@ fn a_node_that_holds_all_its_pods_is_full() {
 }
 
 #[test]
-fn w25_local_paths_take_from_the_disk_of_their_node() {
+fn local_paths_take_from_the_disk_of_their_node() {
     let namespace = lease_id(1).namespace();
     let tally = tally([
         node("n1", |_| ()),

@@ -1,0 +1,292 @@
+//! Capacity of a large cluster, as figures: one JSON object a line, `{"name", "value", "unit"}`.
+//!
+//! Without arguments the objects of 5,000 nodes and 10,000 pods are made here and read page by page as answers
+//! of an API server. With `--kubeconfig FILE` a real API server is followed: the time to the first update, the
+//! time until a change of a pod is told, and memory.
+
+use akash_provider_core::inventory::{Inventory, InventorySource};
+use akash_provider_k8s::inventory::{
+    Change, Fact, Key, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
+};
+use akash_provider_k8s::settings::Settings;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{DynamicObject, ObjectList};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const NODES: usize = 5_000;
+const PODS: usize = 10_000;
+/// Every second pod is of a lease; a lease has so many.
+const PODS_PER_LEASE: usize = 4;
+/// Objects of one answer, as the source asks for them.
+const PAGE: usize = 250;
+/// Samples of each figure.
+const SAMPLES: usize = 500;
+/// How long a large API server may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
+const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+
+type Failed = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failed> {
+    let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
+    match arguments.next() {
+        Some(file) => {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(real(Path::new(&file)))
+        }
+        None => made_here(),
+    }
+}
+
+fn made_here() -> Result<(), Failed> {
+    let mut tally = Tally::new(StorageOptions::default());
+    let began = Instant::now();
+    load(&mut tally)?;
+    let first = tally.snapshot();
+    print(
+        "inventory_load_5000_ms",
+        began.elapsed().as_secs_f64() * 1e3,
+        "ms",
+    );
+    let nodes = first.inventory.metrics().nodes.len();
+    let leases = first.placements.len();
+    if (nodes, leases) != (NODES, PODS / 2 / PODS_PER_LEASE) {
+        return Err(format!("{nodes} nodes and {leases} leases were counted").into());
+    }
+    print("inventory_rss_mib", peak_mib()?, "MiB");
+    print("inventory_update_us", update_us(&mut tally)?, "us");
+    print("inventory_snapshot_5000_ms", rebuild_ms(&mut tally)?, "ms");
+    Ok(())
+}
+
+/// From the event of a pod, as JSON, to the whole update that tells of it: the median of pods of others and of
+/// ours, wherever they are.
+fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for sample in 0..SAMPLES {
+        let number = (sample * 7_919) % PODS;
+        let event = serde_json::to_vec(&pod(number, if sample % 4 < 2 { "350m" } else { "250m" }))?;
+        let began = Instant::now();
+        let object: Pod = serde_json::from_slice(&event)?;
+        let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
+        tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
+        black_box(tally.snapshot());
+        samples.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(median(samples))
+}
+
+/// A snapshot made anew, as after a node came or went.
+fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
+    let mut samples = Vec::new();
+    for sample in 0..40 {
+        let extra = node_change(&serde_json::from_value(node(NODES))?)?;
+        let change = match extra {
+            Change::Set(key, _) if sample % 2 == 1 => {
+                Change::Gone(akash_provider_k8s::inventory::Kind::Node, key, None)
+            }
+            there => there,
+        };
+        let began = Instant::now();
+        tally.apply(change);
+        black_box(tally.snapshot());
+        samples.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(samples))
+}
+
+fn load(tally: &mut Tally) -> Result<(), Failed> {
+    let settings = Settings::new(PROVIDER.parse()?);
+    for first in (0..NODES).step_by(PAGE) {
+        for object in page::<Node>("NodeList", (first..first + PAGE).map(node))? {
+            tally.apply(node_change(&object)?);
+        }
+    }
+    for lease in 0..PODS / 2 / PODS_PER_LEASE {
+        let object: DynamicObject = serde_json::from_value(manifest(lease))?;
+        let facts = LeaseFacts::of(&object, &settings)?.ok_or("a lease of another")?;
+        tally.apply(Change::Set(Key::new("", &namespace(lease)), Fact::Lease(facts)));
+    }
+    for first in (0..PODS).step_by(PAGE) {
+        let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| pod(n, "250m")))?;
+        for (number, object) in (first..).zip(objects) {
+            let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
+            tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
+        }
+    }
+    Ok(())
+}
+
+/// An answer to a list: as text, and read from it.
+fn page<T>(kind: &str, objects: impl Iterator<Item = Value>) -> Result<Vec<T>, Failed>
+where
+    T: DeserializeOwned + Clone + Debug,
+{
+    let list = json!({
+        "apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": "1"},
+        "items": objects.collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_vec(&list)?;
+    drop(list);
+    let list: ObjectList<T> = serde_json::from_slice(&text)?;
+    Ok(list.items)
+}
+
+fn node_change(node: &Node) -> Result<Change, Failed> {
+    let facts = NodeFacts::of(node, false).ok_or("a node without a name")?;
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    Ok(Change::Set(Key::new("", name), Fact::Node(facts)))
+}
+
+/// A node as they are: many labels, fifty images, every tenth with GPUs.
+fn node(number: usize) -> Value {
+    let mut labels = json!({
+        "akash.network": "true", "kubernetes.io/hostname": node_name(number),
+        "akash.network/capabilities.storage.class.beta3": "1",
+    });
+    for n in 0..30 {
+        labels[format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{n}")] = json!("true");
+    }
+    let mut amounts = json!({"cpu": "32", "memory": "128Gi", "ephemeral-storage": "1Ti", "pods": "110"});
+    if number.is_multiple_of(10) {
+        labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100"] = json!("8");
+        labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100.ram.80Gi"] = json!("8");
+        amounts["nvidia.com/gpu"] = json!("8");
+    }
+    let images: Vec<_> = (0..50)
+        .map(|n| json!({"names": [format!("registry.example.com/team/image-{n}@sha256:{n:064}")], "sizeBytes": n}))
+        .collect();
+    json!({
+        "metadata": {"name": node_name(number), "labels": labels, "managedFields": managed()},
+        "status": {
+            "allocatable": amounts, "capacity": amounts, "images": images,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    })
+}
+
+fn pod(number: usize, cpu: &str) -> Value {
+    let environment: Vec<_> = (0..20)
+        .map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "value"}))
+        .collect();
+    let namespace = space_of(number);
+    json!({
+        "metadata": {
+            "name": format!("web-{number}"), "namespace": namespace, "uid": format!("uid-{number}"),
+            "labels": {
+                "akash.network": "true", "akash.network/namespace": namespace,
+                "akash.network/manifest-service": "web",
+            },
+            "managedFields": managed(),
+        },
+        "spec": {"nodeName": node_name(number % NODES), "containers": [{
+            "name": "web", "image": "registry.example.com/image:1", "env": environment,
+            "resources": {"requests": {"cpu": cpu, "memory": "512Mi", "ephemeral-storage": "1Gi"}},
+        }]},
+        "status": {"phase": "Running"},
+    })
+}
+
+/// Two kilobytes that nobody reads.
+fn managed() -> Value {
+    let fields: serde_json::Map<_, _> = (0..60)
+        .map(|n| (format!("f:field-of-an-object-{n}"), json!({})))
+        .collect();
+    json!([{"manager": "kubelet", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}])
+}
+
+fn manifest(lease: usize) -> Value {
+    json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "Manifest", "metadata": {"name": namespace(lease)},
+        "spec": {
+            "lease_id": {
+                "owner": OWNER, "dseq": (lease + 1).to_string(), "gseq": 1, "oseq": 1, "provider": PROVIDER,
+            },
+            "group": {"name": "g", "services": [{
+                "name": "web", "image": "i", "count": PODS_PER_LEASE,
+                "resources": {"id": 1, "cpu": {"units": 250}, "gpu": {"units": 0}, "memory": {"size": "1"}},
+            }]},
+        },
+    })
+}
+
+fn node_name(number: usize) -> String {
+    format!("node-{number:05}.example.com")
+}
+
+fn namespace(lease: usize) -> String {
+    let id = format!("{OWNER}/{}/1/1/{PROVIDER}", lease + 1);
+    let id: Result<akash_provider_core::types::LeaseId, _> = id.parse();
+    id.map(|id| id.namespace()).unwrap_or_default()
+}
+
+fn space_of(pod: usize) -> String {
+    if pod.is_multiple_of(2) {
+        namespace(pod / 2 / PODS_PER_LEASE)
+    } else {
+        format!("team-{}", pod % 100)
+    }
+}
+
+fn pod_key(pod: usize) -> Key {
+    Key::new(&space_of(pod), &format!("web-{pod}"))
+}
+
+/// The same on a real API server, as the scale tier has it.
+async fn real(file: &Path) -> Result<(), Failed> {
+    let kubeconfig = Kubeconfig::read_from(file)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    let settings = Settings::new(PROVIDER.parse()?);
+    let began = Instant::now();
+    let source = KubeInventory::start(&client, &settings, &Options::default());
+    let mut updates = source.watch();
+    let first = async {
+        loop {
+            match updates.next().await {
+                Some(Ok(update)) => return Ok(update),
+                Some(Err(error)) => eprintln!("{error}"),
+                None => return Err("the source ended"),
+            }
+        }
+    };
+    let update = tokio::time::timeout(PATIENCE, first).await??;
+    let nodes = update.inventory.metrics().nodes.len();
+    eprintln!("{nodes} nodes are offered");
+    print(
+        "inventory_first_update_ms",
+        began.elapsed().as_secs_f64() * 1e3,
+        "ms",
+    );
+    print("inventory_rss_mib", peak_mib()?, "MiB");
+    Ok(())
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+/// Most memory this process ever had.
+fn peak_mib() -> Result<f64, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib: f64 = line.ok_or("no VmHWM")?.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
+}
+
+fn print(name: &str, value: f64, unit: &str) {
+    println!("{}", json!({"name": name, "value": value, "unit": unit}));
+}
