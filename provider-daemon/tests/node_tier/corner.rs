@@ -16,8 +16,11 @@ use testbed::{Cluster, Hold, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait for anything that no outage delays.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest wait for anything: what an outage has stopped takes a while to come back.
+pub(crate) fn patience() -> Duration {
+    Duration::from_secs(90) + outage() * 2
+}
+
 const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
 
 /// A cluster that nobody else uses.
@@ -153,7 +156,7 @@ impl Corner {
     async fn close(self) {
         let began = Instant::now();
         let mut left = self.world.leftovers().await;
-        while !left.is_empty() && began.elapsed() < PATIENCE {
+        while !left.is_empty() && began.elapsed() < patience() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             left = self.world.leftovers().await;
         }
@@ -199,7 +202,7 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is: {what}");
+        assert!(began.elapsed() < patience(), "it never is: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -211,7 +214,7 @@ where
 {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < PATIENCE, "it never is: {what}");
+        assert!(began.elapsed() < patience(), "it never is: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

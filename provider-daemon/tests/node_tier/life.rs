@@ -1,6 +1,7 @@
 //! Leases from their order to their end, and capacity as it was before them, to the byte.
 
 use crate::corner::{Corner, eventually, get, run};
+use crate::refusals;
 use crate::tenant::{Leased, Tenant, web};
 use akash_provider_core::manifest::{Manifest, Proto, Service};
 use futures::FutureExt;
@@ -84,7 +85,12 @@ fn a_lease_lives_and_leaves_nothing() {
     run(&[&pair(), ROOT], |corner| {
         async move {
             let before = corner.capacity().await;
-            tokio::join!(web_tenant(corner), root_tenant(corner));
+            tokio::join!(
+                web_tenant(corner),
+                root_tenant(corner),
+                refusals::stuck(corner),
+                refusals::refused(corner)
+            );
             let same = || async { corner.capacity().await == before };
             eventually("capacity as before, to the byte", same).await;
         }
@@ -117,6 +123,21 @@ async fn web_tenant(corner: &Corner) {
     answers(&web, "second").await;
     let paused = || async { images(&web, "side") == ["localhost/pause:1"; 2] };
     eventually("two pods of the other image", paused).await;
+    let ns = web.lease.namespace();
+    let selector = "akash.network/manifest-service=side";
+    // It ignores being asked to end, for half a minute.
+    let ends = || {
+        corner.kubectl(&[
+            "delete",
+            "pods",
+            "--namespace",
+            &ns,
+            "--selector",
+            selector,
+            "--grace-period=1",
+            "--wait=false",
+        ]);
+    };
 
     // The group on the chain stays as it is: the two services change places in it.
     web.update(|manifest| {
@@ -134,6 +155,7 @@ async fn web_tenant(corner: &Corner) {
     let pods = || async { (images(&web, "web").len(), images(&web, "side").len()) == (2, 1) };
     eventually("two pods of web, one of side", pods).await;
     web.close();
+    ends();
     web.gone().await;
 }
 

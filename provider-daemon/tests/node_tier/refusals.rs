@@ -1,26 +1,15 @@
 //! The cluster will not let go of something, or will not take it.
 
-use crate::corner::{Corner, PATIENCE, eventually, run};
+use crate::corner::{Corner, eventually, patience};
 use crate::tenant::{Leased, Tenant, web};
-use futures::FutureExt;
 use serde_json::json;
 use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-#[test]
-fn what_is_stuck_holds_its_capacity_and_what_is_refused_is_tried_again() {
-    run(&[&web("all")], |corner| {
-        async move {
-            tokio::join!(stuck(corner), refused(corner));
-        }
-        .boxed()
-    });
-}
-
 /// A namespace that cannot end keeps its lease, its record and its capacity until it can.
-async fn stuck(corner: &Corner) {
-    let tenant = Tenant::new(corner, 1, &web("stuck")).run().await;
+pub(crate) async fn stuck(corner: &Corner) {
+    let tenant = Tenant::new(corner, 3, &web("stuck")).run().await;
     let ns = tenant.lease.namespace();
     corner.kubectl(&["create", "configmap", "held", "--namespace", &ns]);
     let finalizers = |value: &str| {
@@ -56,8 +45,8 @@ fn is_held(tenant: &Leased<'_>) -> bool {
 }
 
 /// A manifest that was accepted and that admission refuses is tried until it is let through.
-async fn refused(corner: &Corner) {
-    let tenant = Tenant::new(corner, 2, &web("refused")).lease().await;
+pub(crate) async fn refused(corner: &Corner) {
+    let tenant = Tenant::new(corner, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
@@ -101,7 +90,7 @@ async fn refused(corner: &Corner) {
     assert_eq!(corner.kubectl(&made), "");
     let kinds = "validatingadmissionpolicybindings,validatingadmissionpolicies";
     corner.kubectl(&["delete", kinds, "node-tier"]);
-    let running = tokio::time::timeout(PATIENCE * 2, tenant.runs());
+    let running = tokio::time::timeout(patience() * 2, tenant.runs());
     running.await.expect("it runs once it is let through");
     tenant.close();
     tenant.gone().await;

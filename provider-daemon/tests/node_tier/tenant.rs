@@ -1,6 +1,6 @@
 //! A tenant who does one thing at a time.
 
-use crate::corner::{Corner, PATIENCE, eventually};
+use crate::corner::{Corner, eventually, patience};
 use akash_provider_core::cluster::{ExecIo, ExecRequest, Health, LogOptions};
 use akash_provider_core::engine::Refusal;
 use akash_provider_core::manifest::{self, Manifest, Proto};
@@ -269,7 +269,7 @@ impl Leased<'_> {
             .lease_logs(&self.lease, options)
             .await
             .unwrap();
-        let lines: Vec<_> = timeout(PATIENCE, lines.collect()).await.unwrap();
+        let lines: Vec<_> = timeout(patience(), lines.collect()).await.unwrap();
         lines.into_iter().map(|line| line.unwrap().message).collect()
     }
 
@@ -297,7 +297,7 @@ impl Leased<'_> {
             text
         };
         let both = async { tokio::join!(shell.exec(&self.lease, request, io), read) };
-        let (code, text) = timeout(PATIENCE, both).await.unwrap();
+        let (code, text) = timeout(patience(), both).await.unwrap();
         (code.unwrap(), text)
     }
 }
