@@ -69,7 +69,8 @@ async fn control_plane<'a>(
     second(&mut updated.manifest);
     updated.tell_chain();
     let (first, second) = tokio::join!(deployed.send(), updated.send());
-    (first.unwrap(), second.unwrap());
+    first.unwrap();
+    second.unwrap();
     closed.close();
     corner.fail(part);
     let began = Instant::now();
