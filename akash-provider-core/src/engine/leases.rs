@@ -344,14 +344,17 @@ impl Engine {
     /// The cluster has this from before. What it may be for is known from the chain.
     pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>) {
         let id = &deployment.lease;
-        if !self.workloads.contains_key(id) {
+        let unknown = !self.workloads.contains_key(id);
+        if unknown {
             self.workloads.insert(id.clone(), Slot::new(Workload::orphan(id)));
-            self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
-            self.lease_over(id, HeardBy::Scan, None);
-            return;
+        } else {
+            self.reservations.set_params(&id.order, &deployment.params);
         }
-        self.reservations.set_params(&id.order, &deployment.params);
-        self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+        let adopted = self.with_held_names(deployment);
+        self.drive_workload(id, Input::Adopt(adopted));
+        if unknown {
+            return self.lease_over(id, HeardBy::Scan, None);
+        }
         let lease = id.clone();
         let known = deployment::Input::LeaseAdded {
             lease,

@@ -203,14 +203,23 @@ impl Engine {
             }
         }
         for deployment in &deployments {
+            if !self.has_manifest(&deployment.lease) {
+                self.adopt_names(deployment);
+            }
+        }
+        for deployment in &deployments {
             self.workload_found(deployment);
         }
-        if !self.cluster_known {
-            deployments.iter().for_each(|d| self.adopt_names(d));
-        }
+        self.hand_out_names();
         self.cluster_known = true;
+        let shown = self.scan.shows_all();
         for id in sorted(self.deployments.keys()) {
-            self.drive_deployment(&id, deployment::Input::Wake);
+            let input = if shown {
+                deployment::Input::Listed
+            } else {
+                deployment::Input::Wake
+            };
+            self.drive_deployment(&id, input);
         }
     }
 

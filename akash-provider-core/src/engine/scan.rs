@@ -32,6 +32,8 @@ pub(super) struct Scan {
     running: Option<Running>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
+    /// A write to the cluster failed, and no list that was asked for since is here.
+    doubted: bool,
     pub(super) findings: Vec<String>,
 }
 
@@ -44,6 +46,17 @@ impl Scan {
     /// The chain's present was given; the cluster's is asked for.
     pub(super) fn after_resync(&mut self) {
         self.cluster_wanted = true;
+    }
+
+    /// Nobody knows what a failed write has left in the cluster: it is asked.
+    pub(super) fn doubt_cluster(&mut self) {
+        self.cluster_wanted = true;
+        self.doubted = true;
+    }
+
+    /// True when the list at hand shows what every write that ended has left.
+    pub(super) const fn shows_all(&self) -> bool {
+        !self.doubted
     }
 
     /// When the next one is due.
@@ -86,8 +99,9 @@ impl Engine {
             snapshot: None,
             workloads: None,
         });
-        self.scan.cluster_wanted = false;
         if !dry_run {
+            self.scan.cluster_wanted = false;
+            self.scan.doubted = false;
             self.scan.next = Some(self.now.mono.plus(self.config.scan_interval));
         }
         self.call(Target::Scan, Call::ListWorkloads);

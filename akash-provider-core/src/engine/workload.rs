@@ -89,6 +89,8 @@ pub enum Input {
     },
     /// The circuit breaker lets its close or teardown pass.
     Granted,
+    /// This reason to end it is gone.
+    Spare(CloseReason),
     /// The chain said it is over, or no longer lists it.
     Heard(Heard),
     /// Reclamation has started.
@@ -293,6 +295,7 @@ impl Workload {
             Input::Health(health) => self.health_seen(cx, health, out),
             Input::End { reason, granted } => self.end(reason, granted, out),
             Input::Granted => self.granted(out),
+            Input::Spare(reason) => self.call_off(reason, out),
             Input::Heard(heard) => self.hear(heard),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
