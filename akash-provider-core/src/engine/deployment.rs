@@ -373,12 +373,14 @@ impl Deployment {
             };
             return self.answer(Err(Refusal { kind, message }), out);
         }
+        // Another leader may not have seen it, and then what it wrote counts.
+        let outdated = |d: &Arc<cluster::Deployment>| d.epoch != cx.epoch();
+        if cx.is_standby() || accepted.deployments.iter().any(outdated) {
+            self.not_kept(cx, &accepted, at + 1);
+            out.push(Action::Undo(accepted));
+            return self.answer(Err(not_leader()), out);
+        }
         if let Some(next) = accepted.deployments.get(at + 1) {
-            if cx.is_standby() {
-                self.not_kept(cx, &accepted, at + 1);
-                out.push(Action::Undo(accepted));
-                return self.answer(Err(not_leader()), out);
-            }
             out.push(Action::Call(Call::Record(Arc::clone(next))));
             self.phase = Phase::Recording { accepted, at: at + 1 };
             return self;

@@ -64,6 +64,12 @@ impl Hostnames {
         ledger
     }
 
+    /// Forgets who holds what; what is blocked stays so.
+    pub fn clear(&mut self) {
+        self.by_name.clear();
+        self.by_group.clear();
+    }
+
     /// Says whether a tenant may have all of these names.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ impl Call {
             Self::Record(deployment) | Self::Deploy { deployment, .. } => Some(&deployment.lease),
             Self::Teardown(lease) => Some(lease),
             Self::FetchOrder(_)
+            | Self::CountBids(_)
             | Self::FetchProvider
             | Self::FetchAudit(_)
             | Self::FetchBid(_)

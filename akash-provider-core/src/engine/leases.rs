@@ -207,6 +207,10 @@ impl Engine {
                 Action::AskBreaker => self.ask_breaker(id),
                 Action::CancelBreaker => self.breaker.cancel(id),
                 Action::Publish(event) => self.publish(event),
+                Action::Found(record) => {
+                    let at = self.now.block_time;
+                    self.lease_found(&record, None, at, true);
+                }
                 Action::Forget(reason) => self.lease_forget(id, reason),
                 Action::Unexpected => self.unexpected += 1,
             }
@@ -258,7 +262,7 @@ impl Engine {
             !waiting.is_empty()
         });
         self.reservations.unreserve(&id.order);
-        self.orders.capacity_freed();
+        self.orders.retries.capacity_freed();
         let freed = self.hostnames.release(id);
         self.hostnames_freed(&freed);
         let lease = id.clone();
@@ -341,8 +345,9 @@ impl Engine {
         }
     }
 
-    /// The cluster has this from before. What it may be for is known from the chain.
-    pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>) {
+    /// The cluster has this from before, or from another leader (`fresh`: then it counts, whatever was to run).
+    /// What it may be for is known from the chain.
+    pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.workloads.contains_key(id);
         if unknown {
@@ -351,7 +356,12 @@ impl Engine {
             self.reservations.set_params(&id.order, &deployment.params);
         }
         let adopted = self.with_held_names(deployment);
-        self.drive_workload(id, Input::Adopt(adopted));
+        let input = if fresh {
+            Input::Relearn(adopted)
+        } else {
+            Input::Adopt(adopted)
+        };
+        self.drive_workload(id, input);
         if unknown {
             return self.lease_over(id, HeardBy::Scan, None);
         }

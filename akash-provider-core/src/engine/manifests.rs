@@ -62,12 +62,7 @@ impl Engine {
                 }
                 Action::Reply(request, result) => self.reply(request, result.map(|()| Reply::Done)),
                 Action::Deliver { deployment, purge } => {
-                    let lease = deployment.lease.clone();
-                    // Names may have moved since they were claimed.
-                    self.claim_more(&lease, &deployment.group);
-                    let deployment = Arc::new(self.deployment_of(&lease, Arc::clone(&deployment.group)));
-                    self.drive_workload(&lease, workload::Input::Desire(deployment, purge.clone()));
-                    self.hostnames_freed(&purge);
+                    self.deliver(&deployment, purge);
                 }
                 Action::Spare(lease) => {
                     self.drive_workload(&lease, workload::Input::Spare(CloseReason::ManifestTimeout));
@@ -226,7 +221,12 @@ impl Engine {
             lease: lease.clone(),
             payment: None,
         };
+        let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
         self.lease_found(&known, Some(record), self.now.block_time, false);
+        if is_new {
+            // Its own event may have been overtaken by a resync: the clock starts with the next block.
+            self.won.push(lease.id.clone());
+        }
     }
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
@@ -280,6 +280,17 @@ impl Engine {
             group,
             epoch: self.cx(&config).epoch(),
         }
+    }
+
+    /// Hands an accepted manifest to its workload. Names may have moved since they were claimed.
+    fn deliver(&mut self, accepted: &Deployment, mut gone: Vec<String>) {
+        let lease = &accepted.lease;
+        if self.has_lease(lease) {
+            gone.extend(self.claim_possible(lease, hosts::custom_hosts(&accepted.group)));
+        }
+        let deployment = Arc::new(self.deployment_of(lease, Arc::clone(&accepted.group)));
+        self.drive_workload(lease, workload::Input::Desire(deployment, gone.clone()));
+        self.hostnames_freed(&gone);
     }
 
     /// Gives claims back to what runs: nothing of the new manifest was kept. Who waits for them gets them.
@@ -384,7 +395,7 @@ impl Engine {
     }
 
     /// Deploys what a lease runs anew, with the hostnames it holds now.
-    fn redeploy(&mut self, lease: &LeaseId) {
+    pub(super) fn redeploy(&mut self, lease: &LeaseId) {
         let running = self.workload(lease).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
             return;

@@ -67,18 +67,7 @@ impl Scan {
 
 impl Engine {
     pub(super) fn scan_requested(&mut self, id: RequestId, dry_run: bool) {
-        if self.chain_known {
-            self.scan.requests.push((id, dry_run));
-        } else {
-            let message = "the chain is not known yet; ask again when the provider is ready".to_owned();
-            self.reply(
-                id,
-                Err(Refusal {
-                    kind: RefusalKind::Unavailable,
-                    message,
-                }),
-            );
-        }
+        self.scan.requests.push((id, dry_run));
     }
 
     /// Starts a scan that is due.

@@ -12,13 +12,13 @@
 //! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
 //! because an error of `Broadcast` says that it was certainly not sent.
 
-use crate::chain::ChainClient;
+use crate::chain::{BidFilter, ChainClient, PageRequest};
 use crate::cluster::{Cluster, Deployment};
 use crate::config::Config;
 use crate::engine::{Call, Completion, EffectId, Workloads};
 use crate::error::{Error, ErrorKind, Failure};
 use crate::pricing::PricingStrategy;
-use crate::types::{Address, BlockTime, LeaseId, Msg, TxOutcome};
+use crate::types::{Address, Bid, BidState, BlockTime, LeaseId, Msg, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ const RECORDS: usize = 16;
 /// Prices at once: a strategy bounds its own processes; this bounds how many calls wait at it, so that
 /// waiting there stays far below the limit of a calculation.
 const PRICES: usize = 32;
+/// Bids of an order that are counted at most: the chain's own limit is never above 500.
+const BIDS_COUNTED: u32 = 1000;
 /// What a transaction's own timeout in block time may be; the chain writer uses the same.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
@@ -158,6 +160,7 @@ impl Executor {
 pub(crate) const fn name(call: &Call) -> &'static str {
     match call {
         Call::FetchOrder(_) => "fetch order",
+        Call::CountBids(_) => "count bids",
         Call::FetchProvider => "fetch provider",
         Call::FetchAudit(_) => "fetch audit",
         Call::FetchBid(_) => "fetch bid",
@@ -179,6 +182,7 @@ fn changed_lease(call: &Call) -> Option<&LeaseId> {
         Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),
         Call::Teardown(lease) => Some(lease),
         Call::FetchOrder(_)
+        | Call::CountBids(_)
         | Call::FetchProvider
         | Call::FetchAudit(_)
         | Call::FetchBid(_)
@@ -195,6 +199,7 @@ fn changed_lease(call: &Call) -> Option<&LeaseId> {
 fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),
@@ -257,6 +262,7 @@ impl Room {
     fn class(&self, call: &Call) -> (Option<&Semaphore>, Duration) {
         match call {
             Call::FetchOrder(_)
+            | Call::CountBids(_)
             | Call::FetchProvider
             | Call::FetchAudit(_)
             | Call::FetchBid(_)
@@ -281,6 +287,9 @@ impl Room {
         } = &self.ports;
         Ok(match call {
             Call::FetchOrder(id) => Completion::Order(chain.order(id).await.map_err(failure)),
+            Call::CountBids(id) => {
+                Completion::BidCount(count_bids(chain.as_ref(), id).await.map_err(failure))
+            }
             Call::FetchProvider => {
                 Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
             }
@@ -329,6 +338,35 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),
         answer => Ok(Completion::Tx(answer.map_err(failure))),
+    }
+}
+
+/// Bids on an order that count against the chain's limit: lost ones do not. Nobody needs more than
+/// [`BIDS_COUNTED`] of them, whatever a node sends.
+async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
+    let filter = BidFilter {
+        order: Some(order.clone()),
+        ..BidFilter::default()
+    };
+    let mut counted = 0u32;
+    let mut page = PageRequest::default();
+    loop {
+        let answer = chain.bids(&filter, page).await?;
+        let counts = |bid: &&Bid| bid.id.order == *order && bid.state != BidState::Lost;
+        let some = answer.items.iter().filter(counts).count();
+        counted = counted.saturating_add(u32::try_from(some).unwrap_or(u32::MAX));
+        match answer
+            .next
+            .filter(|_| counted < BIDS_COUNTED && !answer.items.is_empty())
+        {
+            Some(key) => {
+                page = PageRequest {
+                    key: Some(key),
+                    limit: 0,
+                }
+            }
+            None => return Ok(counted),
+        }
     }
 }
 

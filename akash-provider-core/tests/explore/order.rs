@@ -17,6 +17,7 @@ const EXPIRY: i64 = 60_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owed {
     Order,
+    Count,
     Price,
     Bid,
     Create,
@@ -118,6 +119,7 @@ impl OrderWorld {
         self.standby_wrote |= call.is_write() && !self.clock.leader;
         self.owed = Some(match call {
             Call::FetchOrder(_) => Owed::Order,
+            Call::CountBids(_) => Owed::Count,
             Call::CalculatePrice(_) => Owed::Price,
             Call::FetchBid(_) => Owed::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,
@@ -227,6 +229,19 @@ impl OrderWorld {
                     ));
                     let gone = Input::Fetched(Err(permanent()));
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
+                }
+            }
+            Some(Owed::Count) => {
+                let counted = Input::Counted(Ok(Ok(())));
+                all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
+                let full = Decline::OrderFull { bids: 21, limit: 20 };
+                let full = Input::Counted(Ok(Err(full)));
+                all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
+                if self.budget > 0 {
+                    let away = Input::Counted(Err(transient()));
+                    all.push(("bids not counted".to_owned(), self.complete(away, fail)));
+                    let never = Input::Counted(Err(permanent()));
+                    all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
                 }
             }
             Some(Owed::Price) => {

@@ -8,7 +8,7 @@ use crate::world::World;
 use akash_provider_core::engine::{Call, Completion, EffectId};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::pricing::PriceRequest;
-use akash_provider_core::types::{Agreement, Dec, DecCoin, Msg, Observed, TxOutcome};
+use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, Msg, Observed, TxOutcome};
 
 /// A call on its way.
 #[derive(Debug, Clone)]
@@ -124,6 +124,10 @@ impl World {
         let (random, faults) = (&mut self.random, &self.faults);
         match call {
             Call::FetchOrder(id) => Completion::Order(Ok(view.market.order(id).cloned())),
+            Call::CountBids(id) => {
+                let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);
+                Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))
+            }
             Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&OURS).cloned())),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(Ok(view.market.auditor_attributes(auditor, &OURS)))
@@ -170,6 +174,7 @@ const fn is_cluster(call: &Call) -> bool {
 fn failed(call: &Call, failure: Failure) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),

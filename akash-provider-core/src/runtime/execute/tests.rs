@@ -90,8 +90,9 @@ fn all_calls() -> Vec<(Call, &'static str)> {
         (Call::Broadcast(close), "broadcast"),
         (Call::Record(deployment()), "record"),
         (deploy, "deploy"),
-        (Call::Teardown(bid), "teardown"),
+        (Call::Teardown(bid.clone()), "teardown"),
         (Call::ListWorkloads, "deployments"),
+        (Call::CountBids(bid.order), "bids"),
     ]
 }
 
@@ -99,6 +100,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
 fn fits(call: &Call, completion: &Completion) -> Option<bool> {
     Some(match (call, completion) {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),
+        (Call::CountBids(_), Completion::BidCount(r)) => r.is_err(),
         (Call::FetchProvider, Completion::Provider(r)) => r.is_err(),
         (Call::FetchAudit(_), Completion::Audit(r)) => r.is_err(),
         (Call::FetchBid(_), Completion::Bid(r)) => r.is_err(),
