@@ -117,6 +117,8 @@ pub struct Engine {
     closes_from: Mono,
     now: Now,
     height: Height,
+    /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
+    snapshot_height: Height,
     /// Facts of the block after that were told.
     within_block: bool,
     chain_known: bool,
@@ -161,6 +163,7 @@ impl Engine {
             closes_from: Mono(0),
             now: Now::default(),
             height: 0,
+            snapshot_height: 0,
             within_block: false,
             chain_known: false,
             cluster_known: false,

@@ -145,6 +145,21 @@ impl Engine {
         );
     }
 
+    /// The record of a lease says when it began.
+    pub(super) fn manifest_clock(&mut self, id: &LeaseId, began: BlockTime) {
+        if self.has_manifest(id) {
+            return;
+        }
+        let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
+        let lease = id.clone();
+        let known = deployment::Input::LeaseAdded {
+            lease,
+            deadline,
+            has_manifest: false,
+        };
+        self.drive_deployment(id.deployment(), known);
+    }
+
     pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
         self.workload(id).is_some_and(|w| w.deployment().is_some())
     }

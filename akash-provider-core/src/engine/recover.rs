@@ -37,12 +37,22 @@ impl Engine {
             self.facts.audits_stale();
             self.orders.forget_declines();
         }
+        let fresh = snapshot.height >= self.snapshot_height;
         self.chain_known = true;
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }
-        self.start_manifest_clocks();
-        self.apply_snapshot(snapshot);
+        if fresh {
+            // Leases in it have their clocks from their records.
+            let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
+            self.won.retain(|id| !shown(id));
+            self.start_manifest_clocks();
+            self.apply_snapshot(snapshot);
+        } else {
+            // A full scan has shown more already; what is not in this one is not over.
+            self.start_manifest_clocks();
+            self.scan.soon();
+        }
         self.scan.after_resync();
     }
 
@@ -54,6 +64,7 @@ impl Engine {
 
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
     pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
+        self.snapshot_height = snapshot.height;
         self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
         let taken = bidding::deposit(&self.config, Some(&snapshot.params));
         self.deposit = taken.map_or(0, |taken| {
@@ -103,6 +114,7 @@ impl Engine {
                 true,
             );
             self.reservations.mark_active(&id.order);
+            self.manifest_clock(id, snapshot.block_time(record.lease.created_at));
             self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
         }
         for id in self.live_leases() {

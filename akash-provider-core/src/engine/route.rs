@@ -24,6 +24,9 @@ impl Engine {
                 self.drive_order(&id, order::Input::OrderClosed);
                 self.orders.forget_ended(&id);
             }
+            // A snapshot ahead of the stream has that already, and perhaps the group's next order.
+            ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
+                if self.height < self.snapshot_height => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
                 if let Some(order) = self.order_of_group.get(&id).cloned() {
                     self.drive_order(&order, order::Input::OrderClosed);

@@ -155,11 +155,10 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        self.is_past(snapshot.height).then(|| {
-            format!(
-                "the node is at height {}, {} is processed",
-                snapshot.height, self.height
-            )
+        let past = self.is_past(snapshot.height) || snapshot.height < self.snapshot_height;
+        past.then(|| {
+            let known = self.height.max(self.snapshot_height);
+            format!("the node is at height {}, {known} is known", snapshot.height)
         })
     }
 

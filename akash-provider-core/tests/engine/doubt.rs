@@ -8,6 +8,7 @@ use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
     BidState, ChainEvent, DeploymentId, GroupId, LeaseId, LeaseState, Msg, OrderId,
 };
+use std::slice::from_ref;
 use std::sync::Arc;
 
 fn is_list(call: &Call) -> bool {
@@ -294,4 +295,37 @@ fn a_request_before_the_chain_is_known_has_one_answer() {
     let mut world = World::unstarted(settings());
     world.feed(Input::Request(RequestId(77), Request::Scan { dry_run: true }));
     assert_eq!(kind(world.replies[&77].clone()), Some(RefusalKind::Unavailable));
+}
+
+#[test]
+fn a_stream_that_starts_anew_behind_a_scan_ends_nothing_the_scan_has_shown() {
+    let mut world = World::new();
+    let behind = Arc::new(world.market.snapshot(&us()));
+    world.deaf = true;
+    world.order(1, &web());
+    world.request(Request::Scan { dry_run: false });
+    assert_eq!(world.pending(), [order_id(1)], "the scan has found it");
+    world.deaf = false;
+    world.feed(Input::Chain(ChainEvent::Resync(behind)));
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!((world.closes(), world.pending()), (vec![], vec![order_id(1)]));
+}
+
+#[test]
+fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
+    world.tenant(TenantMsg::StartGroup { id: group_id(1, 1) });
+    world.request(Request::Scan { dry_run: false });
+    let order = OrderId {
+        oseq: 2,
+        ..lease.order.clone()
+    };
+    assert_eq!(world.pending(), from_ref(&order));
+    world.feed(Input::Chain(ChainEvent::GroupPaused { id: group_id(1, 1) }));
+    world.settle();
+    assert_eq!((world.closes(), world.pending()), (vec![], vec![order]));
 }
