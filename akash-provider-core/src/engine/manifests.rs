@@ -122,6 +122,20 @@ impl Engine {
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
+        let unknown = |(lease, _): &&(&Lease, &Group)| {
+            let units = self.reservations.units(&lease.id.order);
+            units.is_none_or(|units| units.is_empty())
+        };
+        if let Some((lease, _)) = parts.iter().find(unknown) {
+            let message = format!(
+                "what was promised to lease {} is being looked up; submit again",
+                lease.id
+            );
+            self.lease_seen(lease, record);
+            self.scan.soon();
+            let kind = RefusalKind::Unavailable;
+            return Err(Refusal { kind, message });
+        }
         let mut accepted = Accepted {
             deployments: Vec::new(),
             purge: Vec::new(),
@@ -209,14 +223,6 @@ impl Engine {
 
     /// A manifest may come before the lease's own event.
     fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
-        let spec = record
-            .groups
-            .iter()
-            .find(|g| g.id == lease.id.order.group)
-            .map(|g| &*g.spec);
-        if !self.reservations.contains(&lease.id.order) {
-            self.reservations.adopt(&lease.id.order, &[], spec);
-        }
         let known = LeaseRecord {
             lease: lease.clone(),
             payment: None,
@@ -252,6 +258,9 @@ impl Engine {
     }
 
     fn wait_for(&mut self, name: String, lease: &LeaseId) {
+        if self.hostnames.is_blocked(&name) {
+            return;
+        }
         let waiting = self.withheld.entry(name).or_default();
         if !waiting.contains(lease) {
             waiting.push(lease.clone());
@@ -307,16 +316,21 @@ impl Engine {
 
     /// Makes these the names of a lease, without those that were blocked, or taken by another tenant, meanwhile:
     /// they are not worth losing the others for. Returns the names given up.
-    fn claim_possible(&mut self, lease: &LeaseId, mut names: Vec<String>) -> Vec<String> {
+    fn claim_possible(&mut self, lease: &LeaseId, names: Vec<String>) -> Vec<String> {
         let free = |n: &String| {
             let one = std::slice::from_ref(n);
             self.hostnames.can_reserve(one, lease.owner()).is_ok()
         };
-        names.retain(|n| self.holds_name(lease, n) || free(n));
-        self.claim_names(lease, &names).unwrap_or_else(|_| {
+        let possible = |n: &String| self.holds_name(lease, n) || free(n);
+        let (possible, others): (Vec<_>, Vec<_>) = names.into_iter().partition(possible);
+        let released = self.claim_names(lease, &possible).unwrap_or_else(|_| {
             self.unexpected += 1;
             Vec::new()
-        })
+        });
+        for name in others {
+            self.wait_for(name, lease);
+        }
+        released
     }
 
     /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
@@ -376,11 +390,7 @@ impl Engine {
         }
         for name in hosts::custom_hosts(group) {
             let free = self.hostnames.holder(&name).is_none() && self.has_lease(lease);
-            let allowed = || {
-                self.hostnames
-                    .can_reserve(std::slice::from_ref(&name), lease.owner())
-            };
-            if free && allowed().is_ok() {
+            if free && !self.hostnames.is_blocked(&name) {
                 self.hostnames.adopt(&name, lease);
             }
             if !self.holds_name(lease, &name) {

@@ -215,6 +215,21 @@ impl OrderWorld {
         all.push((format!("{name} not sent"), unsent));
     }
 
+    fn counted(&self, all: &mut Vec<(String, Self)>) {
+        let fail = |w: &mut Self| w.budget -= 1;
+        let counted = Input::Counted(Ok(Ok(())));
+        all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
+        let full = Decline::OrderFull { bids: 21, limit: 20 };
+        let full = Input::Counted(Ok(Err(full)));
+        all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
+        if self.budget > 0 {
+            let away = Input::Counted(Err(transient()));
+            all.push(("bids not counted".to_owned(), self.complete(away, fail)));
+            let never = Input::Counted(Err(permanent()));
+            all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
+        }
+    }
+
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let fail = |w: &mut Self| w.budget -= 1;
         match &self.owed {
@@ -231,19 +246,7 @@ impl OrderWorld {
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
                 }
             }
-            Some(Owed::Count) => {
-                let counted = Input::Counted(Ok(Ok(())));
-                all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
-                let full = Decline::OrderFull { bids: 21, limit: 20 };
-                let full = Input::Counted(Ok(Err(full)));
-                all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
-                if self.budget > 0 {
-                    let away = Input::Counted(Err(transient()));
-                    all.push(("bids not counted".to_owned(), self.complete(away, fail)));
-                    let never = Input::Counted(Err(permanent()));
-                    all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
-                }
-            }
+            Some(Owed::Count) => self.counted(all),
             Some(Owed::Price) => {
                 all.push((
                     "priced".to_owned(),

@@ -94,17 +94,24 @@ impl World {
     /// The sender stops waiting: the outcome is unknown, and the transaction stays where it is.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];
-        if tx.told || tx.life != self.life {
+        if tx.told {
             return;
         }
         tx.told = true;
-        let (effect, expires) = (tx.effect, tx.expires);
-        self.told_of_tx(effect, TxOutcome::Unknown { expires });
+        let (life, effect, expires) = (tx.life, tx.effect, tx.expires);
+        self.told_of_tx(life, effect, TxOutcome::Unknown { expires });
     }
 
-    /// The outcome of a transaction is on its way to the engine.
-    pub(crate) fn told_of_tx(&mut self, effect: EffectId, outcome: TxOutcome) {
-        if let Some(pending) = self.pending.iter_mut().find(|p| p.id == effect && p.sent) {
+    /// The outcome of a transaction is on its way to the engine that sent it, if that is still there.
+    pub(crate) fn told_of_tx(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
+        let sender = if life == self.life {
+            Some(&mut self.pending)
+        } else {
+            let other = self.other.as_mut().filter(|o| o.life == life);
+            other.map(|o| &mut o.pending)
+        };
+        let mut calls = sender.into_iter().flatten();
+        if let Some(pending) = calls.find(|p| p.id == effect && p.sent) {
             pending.answer = Some(Completion::Tx(Ok(outcome)));
         }
     }
@@ -143,17 +150,11 @@ impl World {
             Call::FetchDeployment(id) => Completion::Deployment(Ok(view.market.deployment(id))),
             Call::FetchSnapshot => Completion::Snapshot(Ok(view.snapshot())),
             Call::CalculatePrice(request) => Completion::Price(price(request)),
-            Call::Record(deployment) => {
-                self.rack.record(deployment);
-                Completion::Cluster(Ok(()))
-            }
+            Call::Record(deployment) => Completion::Cluster(self.rack.record(deployment)),
             Call::Deploy {
                 deployment,
                 purge_hostnames,
-            } => {
-                self.rack.deploy(deployment, purge_hostnames);
-                Completion::Cluster(Ok(()))
-            }
+            } => Completion::Cluster(self.rack.deploy(deployment, purge_hostnames)),
             Call::Teardown(lease) => {
                 let patience = random.below(3);
                 Completion::Teardown(Ok(self.rack.teardown(lease, patience)))

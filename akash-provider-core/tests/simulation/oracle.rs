@@ -3,7 +3,7 @@
 use crate::ids::OURS;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{
-    Call, Completion, EffectId, Input, Leadership, Request, RequestId, Workloads,
+    Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
     BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, OrderId, TxOutcome,
@@ -62,6 +62,9 @@ pub(crate) struct Told {
     pub(crate) block_time: BlockTime,
     /// Orders it knows to have a bid of ours.
     pub(crate) bids: BTreeSet<OrderId>,
+    /// Orders of which it knows what our bid promises. An event says that there is one, and no more: that is for
+    /// the scan which follows.
+    pub(crate) offers: BTreeSet<OrderId>,
     /// Leases it has heard of.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
@@ -88,6 +91,7 @@ impl Told {
             height: 0,
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
+            offers: BTreeSet::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -117,12 +121,22 @@ impl Told {
         }
     }
 
+    /// Takes note of a call it makes.
+    pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
+        if let Call::Broadcast(Msg::CreateBid { id, .. }) = call {
+            self.offers.insert(id.order.clone());
+        }
+        self.calls.insert(id, call.clone());
+    }
+
     fn event(&mut self, event: &ChainEvent) {
         match event {
             ChainEvent::Resync(snapshot) if snapshot.height >= self.height => {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                self.offers
+                    .extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
                 let leases = snapshot.leases.iter();
                 self.leases.extend(leases.map(|r| r.lease.id.clone()));
             }
@@ -196,4 +210,16 @@ impl Told {
 pub(crate) struct Memory {
     /// Payouts that landed, by engine and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
+    /// Manifests under way, and the newest version that was accepted.
+    pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,
+    pub(crate) accepted: BTreeMap<DeploymentId, u64>,
+}
+
+impl Memory {
+    pub(crate) fn answered(&mut self, request: RequestId, response: &Response) {
+        if let (Some((id, version)), Ok(_)) = (self.submitted.remove(&request), response) {
+            let accepted = self.accepted.entry(id).or_default();
+            *accepted = version.max(*accepted);
+        }
+    }
 }
