@@ -171,6 +171,8 @@ pub enum Action {
     Judge,
     /// Reserve; answer `Reserved`, at once or when capacity is known.
     Reserve,
+    /// Reserve what the bid on the chain promises, should it be another thing.
+    Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
     Unreserve,
     /// Tell the world.

@@ -252,6 +252,7 @@ impl Engine {
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
+                Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
                     self.orders.retries.capacity_freed();

@@ -105,6 +105,8 @@ impl Engine {
                 self.reservations.unreserve(&id.order);
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
                 self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
+            } else if let Some(bid) = bids.get(&id.order) {
+                self.reservations.keep_promise(&id.order, &bid.resources_offer);
             }
             self.drive_order(&id.order, order::Input::Won);
             self.lease_found(
@@ -157,7 +159,10 @@ impl Engine {
     fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
         let id = &bid.id.order;
         match (bid.state, self.orders.get(id).is_some()) {
-            (BidState::Open, true) => self.drive_order(id, order::Input::BidSeen),
+            (BidState::Open, true) => {
+                self.reservations.keep_promise(id, &bid.resources_offer);
+                self.drive_order(id, order::Input::BidSeen);
+            }
             (BidState::Open, false) => {
                 let created = snapshot.block_time(bid.created_at);
                 let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));

@@ -208,6 +208,23 @@ impl Reservations {
         }
     }
 
+    /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
+    /// land after the order was reserved anew.
+    pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
+        let Some(held) = self.held.get(order) else {
+            return;
+        };
+        if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
+            return;
+        }
+        let active = held.active;
+        self.unreserve(order);
+        self.adopt(order, offer, None);
+        if active {
+            self.mark_active(order);
+        }
+    }
+
     /// Gives a reservation back; its capacity is free at once. False when there was none.
     pub fn unreserve(&mut self, order: &OrderId) -> bool {
         let Some(held) = self.held.remove(order) else {

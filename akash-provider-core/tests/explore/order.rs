@@ -108,6 +108,7 @@ impl OrderWorld {
                     self.reserved = true;
                     *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
                 }
+                Action::Promised(_) => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
             }

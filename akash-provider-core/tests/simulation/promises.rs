@@ -9,7 +9,7 @@ use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
 use akash_provider_core::types::group::distinct_leased_ips;
-use akash_provider_core::types::{Bid, BidState, LeaseId, Msg, ResourceUnit};
+use akash_provider_core::types::{Bid, BidState, LeaseId, Msg, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by node: model and how many there are when all are well.
@@ -82,7 +82,7 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
 }
 
 impl Deed<'_> {
-    pub(crate) fn promises(&self, _: &Hardware) -> Checked {
+    pub(crate) fn promises(&self) -> Checked {
         match self.call {
             Call::Broadcast(Msg::CreateBid {
                 id, resources_offer, ..
@@ -108,12 +108,14 @@ impl Deed<'_> {
             self.market.bid(&bid).filter(stands)
         });
         let landed: BTreeSet<_> = bids.clone().map(|b| b.id.clone()).collect();
+        let may_land =
+            |bid: &LeaseId| self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
         let flying = self.told.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid {
                 id: other,
                 resources_offer,
                 ..
-            }) if other != id && !landed.contains(other) => Some(resources_offer.clone()),
+            }) if other != id && !landed.contains(other) && may_land(other) => Some(resources_offer.clone()),
             _ => None,
         });
         let mut all: Vec<_> = bids.map(|b| b.resources_offer.clone()).collect();

@@ -173,7 +173,7 @@ impl World {
                         call: &call,
                     };
                     deed.check()?;
-                    deed.promises(&self.hardware)?;
+                    deed.promises()?;
                     self.told.called(id, &call);
                     self.pending.push(Pending {
                         id,

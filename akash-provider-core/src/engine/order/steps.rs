@@ -380,7 +380,10 @@ impl Order {
         self.landed |= bid.is_some();
         match (bid.as_ref().map(|b| b.state), ending) {
             (Some(BidState::Open), None) => {
-                self.price = bid.map(|b| b.price);
+                if let Some(bid) = bid {
+                    self.price = Some(bid.price);
+                    out.push(Action::Promised(bid.resources_offer));
+                }
                 self.opened(cx, height, out)
             }
             // It may have ended with its order since; the node has not seen that yet.
