@@ -6,8 +6,8 @@
 //!                                                  │ limit passed │ panic
 //!                                                  └──────────────┴─► `unanswered`: what is then known
 //! ```
-//! Changes of one lease's workload are made one at a time, as the cluster port promises its backends: a manifest
-//! is recorded for a new version while the one before may still be deployed.
+//! That changes of one lease's workload are made one at a time, as the cluster port promises its backends, is the
+//! engine's doing: it asks for the next one when the one before has ended.
 //!
 //! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
 //! because an error of `Broadcast` says that it was certainly not sent.
@@ -56,11 +56,7 @@ pub(crate) struct Executor {
     room: Arc<Room>,
     tasks: JoinSet<Result<Completion, Failure>>,
     calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
-    /// Leases whose workloads are being changed; the holder of the lock makes its call.
-    turns: FxHashMap<LeaseId, Turn>,
 }
-
-type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// What every call's task shares.
 #[derive(Debug)]
@@ -95,15 +91,13 @@ impl Executor {
             room: Arc::new(room),
             tasks: JoinSet::new(),
             calls: FxHashMap::default(),
-            turns: FxHashMap::default(),
         }
     }
 
     /// Starts a call; never waits.
     pub(crate) fn start(&mut self, id: EffectId, call: Call) {
         let call = Arc::new(call);
-        let turn = changed_lease(&call).map(|lease| Arc::clone(self.turns.entry(lease.clone()).or_default()));
-        let task = limited(Arc::clone(&self.room), Arc::clone(&call), turn);
+        let task = limited(Arc::clone(&self.room), Arc::clone(&call));
         let handle = self.tasks.spawn(task);
         self.calls.insert(handle.id(), (id, call));
     }
@@ -141,12 +135,6 @@ impl Executor {
             Err(error) => (error.id(), Err(defect(error))),
         };
         let (id, call) = self.calls.remove(&task)?;
-        if let Some(lease) = changed_lease(&call)
-            // The task is over and has given its share back: nobody else is in line.
-            && self.turns.get(lease).is_some_and(|turn| Arc::strong_count(turn) == 1)
-        {
-            self.turns.remove(lease);
-        }
         let completion = answer.unwrap_or_else(|failure| {
             tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call did not answer");
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
@@ -173,25 +161,6 @@ pub(crate) const fn name(call: &Call) -> &'static str {
         Call::Deploy { .. } => "deploy",
         Call::Teardown(_) => "teardown",
         Call::ListWorkloads => "list workloads",
-    }
-}
-
-/// The lease whose workload a call changes.
-fn changed_lease(call: &Call) -> Option<&LeaseId> {
-    match call {
-        Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),
-        Call::Teardown(lease) => Some(lease),
-        Call::FetchOrder(_)
-        | Call::CountBids(_)
-        | Call::FetchProvider
-        | Call::FetchAudit(_)
-        | Call::FetchBid(_)
-        | Call::FetchLease(_)
-        | Call::FetchDeployment(_)
-        | Call::FetchSnapshot
-        | Call::CalculatePrice(_)
-        | Call::Broadcast(_)
-        | Call::ListWorkloads => None,
     }
 }
 
@@ -237,13 +206,9 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// One call in its class and within its limit; `Err` when it did not answer.
-async fn limited(room: Arc<Room>, call: Arc<Call>, turn: Option<Turn>) -> Result<Completion, Failure> {
+async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure> {
     let (class, limit) = room.class(&call);
     // Waiting in line does not count against the limit: the line is of our own making.
-    let _turn = match &turn {
-        Some(turn) => Some(turn.lock().await),
-        None => None,
-    };
     let _permit: Option<SemaphorePermit<'_>> = match class {
         Some(class) => class.acquire().await.ok(),
         None => None,
