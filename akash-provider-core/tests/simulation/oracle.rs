@@ -6,7 +6,8 @@ use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
-    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, OrderId, TxOutcome,
+    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, Observed, OrderId, ResourceUnit,
+    TxOutcome,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,9 +63,9 @@ pub(crate) struct Told {
     pub(crate) block_time: BlockTime,
     /// Orders it knows to have a bid of ours.
     pub(crate) bids: BTreeSet<OrderId>,
-    /// Orders of which it knows what our bid promises. An event says that there is one, and no more: that is for
-    /// the scan which follows.
-    pub(crate) offers: BTreeSet<OrderId>,
+    /// What our bids promise, as far as it knows. An event says that there is a bid, and no more: that is for the
+    /// scan which follows. One from before a crash may land, and show only when the bid is read.
+    pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
     /// Leases it has heard of.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
@@ -91,7 +92,7 @@ impl Told {
             height: 0,
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
-            offers: BTreeSet::new(),
+            offers: BTreeMap::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -123,8 +124,11 @@ impl Told {
 
     /// Takes note of a call it makes.
     pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
-        if let Call::Broadcast(Msg::CreateBid { id, .. }) = call {
-            self.offers.insert(id.order.clone());
+        if let Call::Broadcast(Msg::CreateBid {
+            id, resources_offer, ..
+        }) = call
+        {
+            self.offers.insert(id.order.clone(), resources_offer.clone());
         }
         self.calls.insert(id, call.clone());
     }
@@ -135,8 +139,9 @@ impl Told {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                let bids = snapshot.bids.iter();
                 self.offers
-                    .extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                    .extend(bids.map(|b| (b.id.order.clone(), b.resources_offer.clone())));
                 let leases = snapshot.leases.iter();
                 self.leases.extend(leases.map(|r| r.lease.id.clone()));
             }
@@ -190,6 +195,9 @@ impl Told {
         match (call, completion) {
             (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
                 self.bids.insert(id.order);
+            }
+            (Call::FetchBid(id), Completion::Bid(Ok(Observed { value: Some(bid), .. }))) => {
+                self.offers.insert(id.order, bid.resources_offer.clone());
             }
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());

@@ -9,7 +9,7 @@ use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
 use akash_provider_core::types::group::distinct_leased_ips;
-use akash_provider_core::types::{Bid, BidState, LeaseId, Msg, OrderState, ResourceUnit};
+use akash_provider_core::types::{BidState, LeaseId, Msg, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by node: model and how many there are when all are well.
@@ -98,28 +98,25 @@ impl Deed<'_> {
 
     /// What this engine knows to be promised, this bid included.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
-        let stands = |b: &&Bid| matches!(b.state, BidState::Open | BidState::Active);
-        let known = self.told.offers.iter().filter(|o| **o != id.order);
-        let bids = known.filter_map(|order| {
+        let stands = |bid: &LeaseId| {
+            let state = self.market.bid(bid).map(|b| b.state);
+            matches!(state, Some(BidState::Open | BidState::Active))
+        };
+        let flies = |bid: &LeaseId| {
+            let open = self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
+            let is_bid =
+                |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == bid);
+            open && self.market.bid(bid).is_none() && self.told.calls.values().any(is_bid)
+        };
+        let known = self.told.offers.iter().filter(|(order, _)| **order != id.order);
+        let known = known.filter(|(order, _)| {
             let bid = LeaseId {
-                order: order.clone(),
+                order: (*order).clone(),
                 provider: OURS.clone(),
             };
-            self.market.bid(&bid).filter(stands)
+            stands(&bid) || flies(&bid)
         });
-        let landed: BTreeSet<_> = bids.clone().map(|b| b.id.clone()).collect();
-        let may_land =
-            |bid: &LeaseId| self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
-        let flying = self.told.calls.values().filter_map(|call| match call {
-            Call::Broadcast(Msg::CreateBid {
-                id: other,
-                resources_offer,
-                ..
-            }) if other != id && !landed.contains(other) && may_land(other) => Some(resources_offer.clone()),
-            _ => None,
-        });
-        let mut all: Vec<_> = bids.map(|b| b.resources_offer.clone()).collect();
-        all.extend(flying);
+        let mut all: Vec<_> = known.map(|(_, units)| units.clone()).collect();
         all.push(offer.to_vec());
         all
     }
