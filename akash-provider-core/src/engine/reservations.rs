@@ -133,11 +133,6 @@ impl Reservations {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
         }
-        let Some(known) = &mut self.known else {
-            return Err(Decline::Unknown {
-                message: "the capacity of the cluster is not known yet".to_owned(),
-            });
-        };
         if spec.resources.is_empty() {
             return Err(Decline::InvalidGroup {
                 problem: "it asks for no resources".to_owned(),
@@ -145,7 +140,21 @@ impl Reservations {
         }
         let claim = claim(&spec.resources);
         self.pools.check(claim)?;
+        let gpus = |units: &[ResourceUnit]| units.iter().any(|u| u.resources.gpu.units > 0);
+        let owed = |order: &&OrderId| self.held.get(*order).is_some_and(|held| gpus(&held.units));
+        if gpus(&spec.resources)
+            && let Some(order) = self.homeless.iter().find(owed)
+        {
+            return Err(Decline::InsufficientCapacity {
+                message: format!("GPUs are owed to {order}, which finds no place for all its replicas"),
+            });
+        }
         let units = committed_units(&self.config, spec);
+        let Some(known) = &mut self.known else {
+            return Err(Decline::Unknown {
+                message: "the capacity of the cluster is not known yet".to_owned(),
+            });
+        };
         let fits = known.left.adjust(&units, AdjustOptions::default());
         let allocation = fits.map_err(|misfit| Decline::InsufficientCapacity {
             message: misfit.to_string(),
@@ -196,6 +205,23 @@ impl Reservations {
         if incomplete && self.known.is_some() {
             self.homeless.insert(order.clone());
             self.find_home(order);
+        }
+    }
+
+    /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
+    /// land after the order was reserved anew.
+    pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
+        let Some(held) = self.held.get(order) else {
+            return;
+        };
+        if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
+            return;
+        }
+        let active = held.active;
+        self.unreserve(order);
+        self.adopt(order, offer, None);
+        if active {
+            self.mark_active(order);
         }
     }
 

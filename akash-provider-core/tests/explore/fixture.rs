@@ -106,6 +106,9 @@ impl Clock {
                 block_time: self.block_time,
             },
             height: self.height,
+            within_block: false,
+            facts: 0,
+            deposit: &CONFIG.bid_deposit,
             leadership: if self.leader {
                 Leadership::Leader { epoch: 1 }
             } else {

@@ -17,6 +17,7 @@ const EXPIRY: i64 = 60_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owed {
     Order,
+    Count,
     Price,
     Bid,
     Create,
@@ -107,6 +108,7 @@ impl OrderWorld {
                     self.reserved = true;
                     *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
                 }
+                Action::Promised(_) => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
             }
@@ -118,6 +120,7 @@ impl OrderWorld {
         self.standby_wrote |= call.is_write() && !self.clock.leader;
         self.owed = Some(match call {
             Call::FetchOrder(_) => Owed::Order,
+            Call::CountBids(_) => Owed::Count,
             Call::CalculatePrice(_) => Owed::Price,
             Call::FetchBid(_) => Owed::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,
@@ -213,6 +216,21 @@ impl OrderWorld {
         all.push((format!("{name} not sent"), unsent));
     }
 
+    fn counted(&self, all: &mut Vec<(String, Self)>) {
+        let fail = |w: &mut Self| w.budget -= 1;
+        let counted = Input::Counted(Ok(Ok(())));
+        all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
+        let full = Decline::OrderFull { bids: 21, limit: 20 };
+        let full = Input::Counted(Ok(Err(full)));
+        all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
+        if self.budget > 0 {
+            let away = Input::Counted(Err(transient()));
+            all.push(("bids not counted".to_owned(), self.complete(away, fail)));
+            let never = Input::Counted(Err(permanent()));
+            all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
+        }
+    }
+
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let fail = |w: &mut Self| w.budget -= 1;
         match &self.owed {
@@ -229,6 +247,7 @@ impl OrderWorld {
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
                 }
             }
+            Some(Owed::Count) => self.counted(all),
             Some(Owed::Price) => {
                 all.push((
                     "priced".to_owned(),
