@@ -86,7 +86,7 @@ fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
     world.feed(Input::Chain(ChainEvent::Resync(before)));
     world.settle();
     world.wait(MINUTE);
-    assert_eq!(world.active(), [lease.order.clone()]);
+    assert_eq!(world.active(), std::slice::from_ref(&lease.order));
     let reserved = world.status().inventory.active[0].cpu;
     assert_eq!(reserved, 100, "what the bid promised");
     let phases: Vec<_> = world.status().leases.iter().map(|l| l.phase.clone()).collect();
