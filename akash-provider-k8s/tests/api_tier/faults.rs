@@ -4,6 +4,8 @@ use crate::apply::decided;
 use crate::world::{Fault, deployment, expose, run, service};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
+use akash_provider_core::manifest::Credentials;
+use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
 use futures::FutureExt;
 use serde_json::json;
@@ -17,7 +19,7 @@ fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
         async move {
             let cluster = world.connect().await;
             let wanted = world.lease(1, 90_000);
-            let updated = |lease: &akash_provider_core::types::LeaseId| {
+            let updated = |lease: &LeaseId| {
                 let mut db = service("db");
                 db.expose = vec![expose(80)];
                 db.image = "redis:8".to_owned();
@@ -59,6 +61,50 @@ fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
                 }
             }
             println!("{tried} places");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_way_back_after_half_an_update_leads_back_whole() {
+    run("back", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let with = |lease: &LeaseId, password: &str| {
+                let mut web = service("web");
+                web.credentials = Some(Credentials {
+                    host: "registry.example".to_owned(),
+                    email: String::new(),
+                    username: "me".to_owned(),
+                    password: password.to_owned(),
+                });
+                // The update opens a port of the nodes too.
+                web.expose.truncate(if password == "first" { 1 } else { 2 });
+                deployment(lease, vec![web])
+            };
+            for passing in 0..11 {
+                let lease = world.lease(1, 1 + passing as u64);
+                cluster.deploy(&with(&lease, "first")).await.unwrap();
+                let before = world
+                    .get("Secret", &lease.namespace(), "docker-creds-web")
+                    .await
+                    .unwrap();
+                world.break_line(Some(Fault::Unanswered(passing)));
+                let _ = cluster.deploy(&with(&lease, "second")).await;
+                world.break_line(None);
+                let restarted = world.connect().await;
+                restarted.deploy(&with(&lease, "first")).await.unwrap();
+                let after = world
+                    .get("Secret", &lease.namespace(), "docker-creds-web")
+                    .await
+                    .unwrap();
+                assert_eq!(after["data"], before["data"], "after {passing} writes");
+                let services = world.names("Service", &lease.namespace()).await;
+                assert_eq!(services, ["web"], "after {passing} writes");
+                let listed = restarted.deployments().await.unwrap();
+                assert!(listed.contains(&with(&lease, "first")));
+            }
         }
         .boxed()
     });
