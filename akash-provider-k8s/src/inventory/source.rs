@@ -38,6 +38,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// Pods that can take something: bound and not over.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
+/// Most clusters have no Rook: whether one came is asked so seldom.
+const WITHOUT_ROOK: Duration = Duration::from_secs(300);
+
 /// What an operator chooses about capacity. [`Options::default`] is right where the network's labels are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -300,10 +303,13 @@ impl Starter<'_> {
     }
 
     fn rook(&mut self, kind: Kind, name: &str, read: Read<DynamicObject>) {
+        let pace = self.pace;
+        self.pace.wait_absent = pace.wait_absent.max(WITHOUT_ROOK);
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
         self.follow(kind, api, "", "", read);
+        self.pace = pace;
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)

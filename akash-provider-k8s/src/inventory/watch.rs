@@ -126,11 +126,18 @@ impl Report for Reporter {
 
     fn expired(&self) {}
 
-    fn absent(&self, error: String) {
+    fn may_be_absent(&self) -> bool {
+        !self.kind.is_essential()
+    }
+
+    fn absent(&self, error: String) -> bool {
+        let mut news = false;
         self.shared.fares(self.kind, |watch| {
+            news = !watch.absent;
             watch.absent = true;
             watch.down = Some(error);
         });
+        news
     }
 
     fn failed(&self, error: String, _: Instant) {

@@ -90,8 +90,11 @@ pub(crate) trait Report: Send {
     /// The version was too old; everything is listed again.
     fn expired(&self);
 
-    /// The cluster has no such kind.
-    fn absent(&self, error: String);
+    /// True for a kind that a cluster may go without.
+    fn may_be_absent(&self) -> bool;
+
+    /// The cluster has no such kind. True when that is news.
+    fn absent(&self, error: String) -> bool;
 
     /// It does not work, and that since `since` at the latest.
     fn failed(&self, error: String, since: Instant);
@@ -174,8 +177,12 @@ where
         let mut least = Duration::ZERO;
         match end {
             End::Absent(error) => {
-                tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
-                report.absent(error);
+                let news = report.absent(error.clone());
+                if news && report.may_be_absent() {
+                    tracing::info!(kind, error, "the cluster has no such kind");
+                } else if news {
+                    tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
+                }
                 least = pace.wait_absent;
             }
             End::Failed(error, asked) => {

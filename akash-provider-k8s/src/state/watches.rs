@@ -146,8 +146,15 @@ impl Report for Place {
         });
     }
 
-    fn absent(&self, error: String) {
+    fn may_be_absent(&self) -> bool {
+        self.kind.may_be_absent()
+    }
+
+    fn absent(&self, error: String) -> bool {
+        let known = |all: &Watches| all.get(&self.kind).is_some_and(|s| s.awaited.is_some());
+        let news = !self.board.read(known);
         self.board.absent(self.kind, error);
+        news
     }
 
     fn failed(&self, error: String, since: Instant) {
