@@ -1,0 +1,1 @@
+//! The Akash chain as a provider sees it: events, queries, transactions, keys, certificates.
