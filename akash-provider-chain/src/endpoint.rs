@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::method::Method;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
 use crate::rpc::Rpc;
-use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, is_about_height};
+use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, height_fault};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
@@ -258,8 +258,8 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
         });
     }
     let text = shown(&response.log);
-    if is_about_height(&response.log) {
-        return Err(Fault::HeightUnavailable(text));
+    if let Some(fault) = height_fault(&response.log) {
+        return Err(fault);
     }
     let code = (response.codespace.as_str(), response.code);
     if code == NOT_FOUND && response.log.contains("not found") {

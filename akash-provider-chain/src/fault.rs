@@ -46,9 +46,12 @@ pub enum Fault {
     /// There is no such record.
     #[error("knows no such record: {0}")]
     NotFound(String),
-    /// The height is not, or no longer, or not yet, on that node.
+    /// The height is not, or not yet, on that node.
     #[error("cannot answer for that height: {0}")]
     HeightUnavailable(String),
+    /// The node has dropped that height.
+    #[error("no longer knows that height: {0}")]
+    Pruned(String),
     /// The node refuses the question.
     #[error("refuses: {text} ({codespace}/{code})")]
     Refused {
@@ -131,7 +134,7 @@ impl Fault {
             | Self::Behind { .. }
             | Self::Version { .. } => Blame::Endpoint,
             Self::NotFound(_) | Self::Refused { .. } => Blame::Question,
-            Self::HeightUnavailable(_) => Blame::Height,
+            Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }
     }
 }
@@ -149,6 +152,7 @@ impl NodeError {
             | Fault::Http { .. }
             | Fault::Malformed(_)
             | Fault::HeightUnavailable(_)
+            | Fault::Pruned(_)
             | Fault::OtherChain { .. }
             | Fault::WrongHeight { .. }
             | Fault::CatchingUp { .. }
@@ -156,6 +160,12 @@ impl NodeError {
             | Fault::Version { .. } => ErrorKind::Unavailable,
         };
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
+    }
+
+    /// True when the height asked for is not, no longer or not yet, there.
+    #[must_use]
+    pub const fn is_about_height(&self) -> bool {
+        matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))
     }
 
     /// True when the record does not exist.

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::limits::Limits;
-use crate::rpc::types::is_about_height;
+use crate::rpc::types::height_fault;
 use crate::{convert::shown, fault::causes};
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -88,8 +88,8 @@ impl Grpc {
 
     fn fault(&self, status: &Status) -> Fault {
         let text = shown(status.message());
-        if is_about_height(status.message()) {
-            return Fault::HeightUnavailable(text);
+        if let Some(fault) = height_fault(status.message()) {
+            return fault;
         }
         match status.code() {
             Code::NotFound => Fault::NotFound(text),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// When the system has no usable root certificates; the text says what is wrong.
-pub fn client_config() -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client_config() -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);

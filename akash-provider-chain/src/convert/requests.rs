@@ -12,8 +12,9 @@ use akash_provider_core::types::{
 /// Most records of a page that is asked for.
 const PAGE_MAX: u32 = 1000;
 
+/// The first page of the node's own size is asked for by saying nothing.
 fn wire_page(page: PageRequest) -> Option<WirePage> {
-    Some(WirePage {
+    (page != PageRequest::default()).then(|| WirePage {
         key: page.key.unwrap_or_default(),
         limit: u64::from(page.limit.min(PAGE_MAX)),
         ..WirePage::default()

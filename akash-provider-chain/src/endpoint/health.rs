@@ -24,6 +24,8 @@ pub(crate) struct Health {
     pub(crate) failures: u32,
     /// Not asked before.
     pub(crate) retry_at: Option<Instant>,
+    /// It answered badly; to be asked about itself before long.
+    pub(crate) is_doubted: bool,
     /// Why it is not asked.
     pub(crate) fault: Option<Fault>,
     /// What it serves; asked again after every outage.
@@ -40,6 +42,7 @@ impl Health {
     /// It is well.
     pub(crate) fn is_well(&mut self, now: Instant) {
         self.checked = Some(now);
+        self.is_doubted = false;
         self.failures = 0;
         self.retry_at = None;
         self.fault = None;
@@ -48,6 +51,7 @@ impl Health {
     /// It failed; the wait grows with each failure and is shifted by `spread` so that several endpoints do not
     /// come back at the same moment.
     pub(crate) fn failed(&mut self, now: Instant, fault: Fault, spread: u32) {
+        self.is_doubted = false;
         let doubled = COOL_DOWN_MIN.saturating_mul(1 << self.failures.min(6));
         let wait = doubled.min(COOL_DOWN_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -67,7 +71,7 @@ impl Health {
         match (self.checked, self.retry_at) {
             (None, _) => true,
             (Some(_), Some(retry_at)) => now >= retry_at,
-            (Some(checked), None) => now.duration_since(checked) >= age,
+            (Some(checked), None) => self.is_doubted || now.duration_since(checked) >= age,
         }
     }
 }

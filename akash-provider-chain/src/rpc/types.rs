@@ -12,8 +12,6 @@ use std::fmt;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Envelope<'a> {
     #[serde(borrow, default)]
-    pub(crate) id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     pub(crate) result: Option<&'a RawValue>,
     #[serde(default)]
     pub(crate) error: Option<RpcError>,
@@ -34,8 +32,8 @@ impl RpcError {
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
         let text = if data.is_empty() { self.message } else { data };
-        if is_about_height(&text) {
-            return Fault::HeightUnavailable(shown(&text));
+        if let Some(fault) = height_fault(&text) {
+            return fault;
         }
         Fault::Refused {
             codespace: "json-rpc".to_owned(),
@@ -45,18 +43,25 @@ impl RpcError {
     }
 }
 
-/// True for the texts by which nodes say that they do not have a height: not yet, or no longer.
-pub(crate) fn is_about_height(text: &str) -> bool {
-    const TEXTS: [&str; 7] = [
+/// The fault in the texts by which nodes say that they do not have a height: not yet, or no longer.
+pub(crate) fn height_fault(text: &str) -> Option<Fault> {
+    const LATER: [&str; 2] = [
         "must be less than or equal to the current blockchain height",
+        "height in the future",
+    ];
+    const GONE: [&str; 6] = [
         "is not available, lowest height is",
         "could not find results for height",
         "node is not persisting",
         "failed to load state at height",
-        "height in the future",
         "version does not exist",
+        "version mismatch on immutable",
     ];
-    TEXTS.iter().any(|part| text.contains(part))
+    if LATER.iter().any(|part| text.contains(part)) {
+        return Some(Fault::HeightUnavailable(shown(text)));
+    }
+    let is_gone = GONE.iter().any(|part| text.contains(part));
+    is_gone.then(|| Fault::Pruned(shown(text)))
 }
 
 /// A whole number that JSON carries as text (or, from some proxies, as a number).
