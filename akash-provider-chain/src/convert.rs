@@ -4,6 +4,7 @@
 //! state we have a name for. What goes out is written as the network's own tools write it, down to the empty
 //! parts they always send, so that the bytes are theirs.
 
+pub mod answers;
 mod ids;
 mod messages;
 mod money;

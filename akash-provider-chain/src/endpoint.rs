@@ -38,7 +38,7 @@ pub(crate) struct Answer {
 
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Rpc(Rpc),
+    Rpc(Box<Rpc>),
     Grpc(Grpc),
 }
 
@@ -91,7 +91,7 @@ impl Endpoint {
             return Err(bad("names no host".to_owned()));
         }
         let transport = match url.scheme() {
-            "http" | "https" => Transport::Rpc(Rpc::new(&url, limits).map_err(&bad)?),
+            "http" | "https" => Transport::Rpc(Box::new(Rpc::new(&url, limits).map_err(&bad)?)),
             "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits).map_err(&bad)?),
             other => return Err(bad(format!("`{}` is no way to speak to a node", shown(other)))),
         };

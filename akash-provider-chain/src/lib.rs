@@ -14,6 +14,8 @@ pub mod proto;
 mod query;
 mod reader;
 mod rpc;
+#[cfg(test)]
+mod testing;
 mod tls;
 
 pub use endpoint::{BadEndpoint, Versions};

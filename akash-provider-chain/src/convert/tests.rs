@@ -60,6 +60,7 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
     (dseq != 0).then_some(DeploymentId { owner, dseq })
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, one arm a question")]
 /// The question as our own types build it; `None` where our types have no such question.
 fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
@@ -228,6 +229,7 @@ fn market(recording: &Recording) -> bool {
     true
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, one arm a question")]
 fn accounts(recording: &Recording) -> bool {
     let name = &recording.name;
     match recording.path.as_str() {
