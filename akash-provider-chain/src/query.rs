@@ -1,6 +1,8 @@
 //! Questions to the chain: [`ChainQuery`] over a set of endpoints.
 
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use crate::convert::{self, Malformed};
 use crate::endpoints::Need;

@@ -1,12 +1,13 @@
 //! Nodes on loopback, for tests: one that answers whatever a test says, and one with a whole market behind it.
 
 pub(crate) mod chain;
+pub(crate) mod grpc;
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -73,7 +74,7 @@ impl Node {
         answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let at = at.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        let listener = TcpListener::bind(at).await.unwrap();
+        let listener = listen(at).await;
         let (frames, _) = broadcast::channel(1024);
         let serving = Serving {
             answer: Arc::new(answer),
@@ -217,6 +218,17 @@ impl Serving {
     }
 }
 
+/// Listens; a listener that was there a moment ago needs a moment to go.
+pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
+    for _ in 0..200 {
+        match TcpListener::bind(at).await {
+            Ok(listener) => return listener,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+    TcpListener::bind(at).await.unwrap()
+}
+
 /// The body of the next request of a connection.
 async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
@@ -235,19 +247,5 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u8>
         if stream.read_buf(buffer).await.ok()? == 0 {
             return None;
         }
-    }
-}
-
-/// A slot that a test changes while a node answers from it.
-#[derive(Debug, Default)]
-pub(crate) struct Slot<T>(Mutex<Option<T>>);
-
-impl<T: Clone> Slot<T> {
-    pub(crate) fn set(&self, value: Option<T>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
-    }
-
-    pub(crate) fn get(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,5 +1,8 @@
 //! Recorded blocks, and what no honest node would send.
 
+mod follow;
+mod same_state;
+
 use super::block::Block;
 use super::decode::{Facts, facts};
 use super::websocket::frame;

@@ -146,6 +146,24 @@ impl Chain {
         Node::start(move |method, params| chain.reply(&habits, method, params)).await
     }
 
+    /// The answer of a query service about a height; the newest where none is named.
+    pub(crate) fn serve(
+        &self,
+        path: &str,
+        data: &[u8],
+        asked: Option<Height>,
+    ) -> Result<(Vec<u8>, Height), Height> {
+        let state = self.lock();
+        let at = asked.unwrap_or_else(|| state.market.height());
+        let market = state.past.get(&at).ok_or(state.market.height())?;
+        Ok((answer(market, path, data).unwrap_or_default(), at))
+    }
+
+    /// The facts of a block.
+    pub(crate) fn facts(&self, height: Height) -> Vec<ChainEvent> {
+        self.lock().blocks[&height].1.clone()
+    }
+
     /// The block as a `NewBlock` event.
     pub(crate) fn frame(&self, height: Height) -> String {
         let state = self.lock();
@@ -330,22 +348,27 @@ fn refused(codespace: &str, code: u32, log: &str, height: Height) -> Reply {
     )
 }
 
-/// A page of what was found; the key is the number of the first record.
-fn page<T>(found: Vec<T>, request: Option<PageRequest>) -> (Vec<T>, Option<PageResponse>) {
+/// A page of what was found, in the order of the ids; the key is the id of the last one, so that records which
+/// come and go between two pages shift nothing.
+fn page<T, W>(
+    found: impl Iterator<Item = T>,
+    id: impl Fn(&T) -> BidId,
+    wire: impl Fn(&T) -> W,
+    request: Option<PageRequest>,
+) -> (Vec<W>, Option<PageResponse>) {
     let request = request.unwrap_or_default();
-    let from: usize = String::from_utf8(request.key).unwrap().parse().unwrap_or(0);
+    let after: Option<BidId> = String::from_utf8(request.key).unwrap().parse().ok();
     let limit = if request.limit == 0 {
         100
     } else {
         usize::try_from(request.limit).unwrap()
     };
-    let more = found.len() > from + limit;
-    let next_key = if more {
-        (from + limit).to_string().into_bytes()
-    } else {
-        Vec::new()
-    };
-    let items = found.into_iter().skip(from).take(limit).collect();
+    let rest: Vec<T> = found
+        .filter(|t| after.as_ref().is_none_or(|a| id(t) > *a))
+        .collect();
+    let last = rest.get(limit - 1).filter(|_| rest.len() > limit);
+    let next_key = last.map(|t| id(t).to_string().into_bytes()).unwrap_or_default();
+    let items = rest.iter().take(limit).map(wire).collect();
     (items, Some(PageResponse { next_key, total: 0 }))
 }
 
@@ -365,7 +388,11 @@ fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
             let wanted = market
                 .orders()
                 .filter(|o| is_like(&filters.state, &state_name(o.state)));
-            let (orders, pagination) = page(wanted.map(answers::order).collect(), request.pagination);
+            let id = |o: &&akash_provider_core::types::Order| BidId {
+                order: o.id.clone(),
+                provider: account(0),
+            };
+            let (orders, pagination) = page(wanted, id, |o| answers::order(o), request.pagination);
             Some(mkt::QueryOrdersResponse { orders, pagination }.encode_to_vec())
         }
         mkt::QueryBidsRequest::PATH => {
@@ -375,7 +402,7 @@ fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
                 is_like(&filters.state, &state_name(b.state))
                     && is_like(&filters.provider, b.id.provider.as_str())
             });
-            let (bids, pagination) = page(wanted.map(answers::bid).collect(), request.pagination);
+            let (bids, pagination) = page(wanted, |b| b.id.clone(), |b| answers::bid(b), request.pagination);
             Some(mkt::QueryBidsResponse { bids, pagination }.encode_to_vec())
         }
         mkt::QueryLeasesRequest::PATH => {
@@ -388,8 +415,12 @@ fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
                     && is_like(&filters.owner, id.owner().as_str())
                     && (filters.dseq == 0 || filters.dseq == id.deployment().dseq)
             });
-            let leases = wanted.map(|l| answers::lease_record(&l)).collect();
-            let (leases, pagination) = page(leases, request.pagination);
+            let (leases, pagination) = page(
+                wanted,
+                |l| l.lease.id.clone(),
+                answers::lease_record,
+                request.pagination,
+            );
             Some(mkt::QueryLeasesResponse { leases, pagination }.encode_to_vec())
         }
         mkt::QueryParamsRequest::PATH => {
