@@ -245,7 +245,8 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
         height: pin.unwrap_or_default().to_string(),
         prove: false,
     };
-    let answer: AbciQuery = rpc.call("abci_query", params).await?;
+    let answer = rpc.call::<AbciQuery>("abci_query", params).await;
+    let answer = answer.map_err(Fault::blaming_the_node)?;
     abci_answer(answer.response)
 }
 
@@ -263,7 +264,8 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
     }
     let code = (response.codespace.as_str(), response.code);
     if code == NOT_FOUND && response.log.contains("not found") {
-        return Err(Fault::NotFound(text));
+        let height = Some(response.height.0).filter(|height| *height > 0);
+        return Err(Fault::NotFound { text, height });
     }
     Err(Fault::Refused {
         codespace: shown(&response.codespace),

@@ -202,7 +202,7 @@ impl Endpoints {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
             async move {
-                let info = endpoint?.sync_info().await?;
+                let info = endpoint?.sync_info().await.map_err(NodeError::blaming_the_node)?;
                 let height = info.height;
                 Ok((info, Some(height)))
             }

@@ -44,8 +44,13 @@ pub enum Fault {
     #[error("answered what the protocol does not allow: {0}")]
     Malformed(String),
     /// There is no such record.
-    #[error("knows no such record: {0}")]
-    NotFound(String),
+    #[error("knows no such record: {text}")]
+    NotFound {
+        /// The node's text, shortened.
+        text: String,
+        /// The height it looked at, where it says so.
+        height: Option<u64>,
+    },
     /// The height is not, or not yet, on that node.
     #[error("cannot answer for that height: {0}")]
     HeightUnavailable(String),
@@ -119,6 +124,14 @@ pub enum Blame {
 }
 
 impl Fault {
+    /// See [`NodeError::blaming_the_node`].
+    pub(crate) fn blaming_the_node(self) -> Self {
+        match self {
+            Self::Refused { .. } => Self::Malformed(format!("a node must answer this, and it {self}")),
+            other => other,
+        }
+    }
+
     /// Whose fault it is.
     #[must_use]
     pub const fn blame(&self) -> Blame {
@@ -133,7 +146,7 @@ impl Fault {
             | Self::CatchingUp { .. }
             | Self::Behind { .. }
             | Self::Version { .. } => Blame::Endpoint,
-            Self::NotFound(_) | Self::Refused { .. } => Blame::Question,
+            Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
             Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }
     }
@@ -145,7 +158,7 @@ impl NodeError {
     pub fn into_port(self, operation: &'static str) -> Error {
         let kind = match &self.fault {
             Fault::Timeout(_) => ErrorKind::Timeout,
-            Fault::NotFound(_) => ErrorKind::NotFound,
+            Fault::NotFound { .. } => ErrorKind::NotFound,
             Fault::Refused { .. } => ErrorKind::Invalid,
             Fault::Unreachable(_)
             | Fault::TooLarge { .. }
@@ -162,6 +175,13 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
+    /// A refusal of a question that every node must answer says something about the node.
+    #[must_use]
+    pub(crate) fn blaming_the_node(mut self) -> Self {
+        self.fault = self.fault.blaming_the_node();
+        self
+    }
+
     /// True when the height asked for is not, no longer or not yet, there.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
@@ -171,7 +191,7 @@ impl NodeError {
     /// True when the record does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
-        matches!(self.fault, Fault::NotFound(_))
+        matches!(self.fault, Fault::NotFound { .. })
     }
 }
 

@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use std::time::Duration;
 use tonic::client::Grpc as Caller;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::metadata::AsciiMetadataValue;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use url::Url;
@@ -81,8 +81,7 @@ impl Grpc {
         let path = PathAndQuery::from_static(path);
         let answer = caller.unary(request, path, Raw).await;
         let answer = answer.map_err(|status| self.fault(&status))?;
-        let height = answer.metadata().get(HEIGHT);
-        let height = height.and_then(|h| h.to_str().ok()).and_then(|h| h.parse().ok());
+        let height = height_in(answer.metadata());
         Ok((answer.into_inner(), height))
     }
 
@@ -92,7 +91,10 @@ impl Grpc {
             return fault;
         }
         match status.code() {
-            Code::NotFound => Fault::NotFound(text),
+            Code::NotFound => Fault::NotFound {
+                text,
+                height: height_in(status.metadata()),
+            },
             Code::DeadlineExceeded => Fault::Timeout(self.limits.answer_time),
             Code::OutOfRange => Fault::TooLarge {
                 limit: self.limits.answer_bytes,
@@ -117,6 +119,11 @@ impl Grpc {
             },
         }
     }
+}
+
+fn height_in(metadata: &MetadataMap) -> Option<u64> {
+    let height = metadata.get(HEIGHT)?;
+    height.to_str().ok()?.parse().ok()
 }
 
 /// Passes bytes as they are.

@@ -1,6 +1,7 @@
 //! Nodes on loopback, for tests: one that answers whatever a test says, and one with a whole market behind it.
 
 pub(crate) mod chain;
+mod event;
 pub(crate) mod grpc;
 
 use futures::{SinkExt, StreamExt};

@@ -3,6 +3,7 @@
 //! Both are compared at one height: where the two answers are from different heights, the one that is ahead is
 //! asked again about the height of the other. The reading is from that height.
 
+use super::flights::Landed;
 use super::{Endpoints, Need, lock};
 use crate::convert::Malformed;
 use crate::endpoint::{Answer, Endpoint, Transport};
@@ -26,16 +27,19 @@ impl Endpoints {
         T: PartialEq,
         C: Fn(M::Response) -> Result<T, Malformed>,
     {
-        let first = self.attempt(Need::Queries, |at| {
-            let endpoint = self.endpoint(at);
-            let convert = &convert;
-            async move {
-                let (value, height) = self.read(at, &*endpoint?, request, None, convert).await?;
-                let known = value.is_some().then_some(height);
-                Ok(((value, height), known))
+        let malformed = |at, why: String| self.error_at(at, M::PATH, Fault::Malformed(why));
+        let (at, value, height) = match self.fly::<M>(request, None).await {
+            Ok(Landed { by, answer }) => {
+                let decoded = M::Response::decode(answer.bytes).map_err(|e| malformed(by, e.to_string()))?;
+                let value = convert(decoded).map_err(|e| malformed(by, e.to_string()))?;
+                (by, Some(value), answer.height)
             }
-        });
-        let (at, (value, height)) = first.await?;
+            Err(error) if error.is_not_found() => {
+                let at = self.position(&error.endpoint);
+                (at, None, self.height_of_absence(at, &error.fault))
+            }
+            Err(error) => return Err(error),
+        };
         let alone = |agreement| (None, height, agreement);
         let (instead, height, agreement) = if self.witnesses(at).is_empty() {
             alone(Agreement::Single)
@@ -122,6 +126,23 @@ impl Endpoints {
         let decoded = M::Response::decode(bytes).map_err(|e| malformed(e.to_string()))?;
         let value = convert(decoded).map_err(|e| malformed(e.to_string()))?;
         Ok((Some(value), height))
+    }
+
+    /// The height at which a record was not found: what the node says, else the newest that is known of it.
+    fn height_of_absence(&self, at: usize, fault: &Fault) -> Height {
+        let said = match fault {
+            Fault::NotFound { height, .. } => *height,
+            _ => None,
+        };
+        let known = || self.shared.members.get(at).map(|m| lock(&m.health).height);
+        said.or_else(known).unwrap_or_default()
+    }
+
+    fn position(&self, name: &str) -> usize {
+        let mut members = self.shared.members.iter();
+        members
+            .position(|m| *m.endpoint.name == *name)
+            .unwrap_or_default()
     }
 
     /// Endpoints of other nodes than that one.

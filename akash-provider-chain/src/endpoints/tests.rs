@@ -58,8 +58,11 @@ fn addresses_are_judged() {
     assert!(!secret.to_string().contains("secret"), "{secret}");
 }
 
+type IsRight = fn(&Fault) -> bool;
+type Change = fn(&mut Habits);
+
 /// What a node may answer that is no answer, and how it is called.
-fn nonsense() -> Vec<(&'static str, Reply, fn(&Fault) -> bool)> {
+fn nonsense() -> Vec<(&'static str, Reply, IsRight)> {
     let raw = |text: &str| Reply::Raw(200, text.as_bytes().to_vec());
     let status = |height: &str| {
         json!({"jsonrpc": "2.0", "id": 1, "result": {"node_info": {"network": "local"},
@@ -160,7 +163,7 @@ async fn nodes_of_other_chains_catching_up_or_behind_are_not_asked() {
     let (ours, odd) = (habits(), habits());
     let (good, bad) = (chain.node(ours).await, chain.node(Arc::clone(&odd)).await);
     let set = |change: fn(&mut Habits)| change(&mut odd.lock().unwrap());
-    let cases: [(&str, fn(&mut Habits), fn(&Fault) -> bool); 3] = [
+    let cases: [(&str, Change, IsRight); 3] = [
         (
             "chain",
             |h| h.chain_id = Some("other".to_owned()),

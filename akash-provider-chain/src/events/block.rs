@@ -68,7 +68,8 @@ impl Endpoints {
             let endpoint = self.endpoint(at);
             async move {
                 let endpoint = endpoint?;
-                let block = block_of_results(&endpoint, height, self.chain_id()).await?;
+                let block = block_of_results(&endpoint, height, self.chain_id()).await;
+                let block = block.map_err(NodeError::blaming_the_node)?;
                 Ok((block, None))
             }
         };

@@ -5,7 +5,7 @@ use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
 use crate::endpoints::Need;
-use crate::fault::NodeError;
+use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+/// Times nodes that answer may fail to give one block before the whole present is told instead.
+const REFUSALS_MAX: u32 = 10;
 
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
@@ -53,6 +56,8 @@ pub(super) struct Follower {
     /// When the last new block came.
     advanced: Instant,
     wait: Duration,
+    /// How often nodes that answer have not given the next block.
+    refusals: u32,
 }
 
 impl Follower {
@@ -67,6 +72,7 @@ impl Follower {
             heard: Instant::now(),
             advanced: Instant::now(),
             wait: settings.wait_min,
+            refusals: 0,
         }
     }
 
@@ -139,9 +145,23 @@ impl Follower {
         }
     }
 
-    /// Notes that a node did not answer; an outage when none has for too long.
-    fn trouble(&self, error: &NodeError) -> Result<(), End> {
+    /// Notes that a node did not answer; an outage when none has for too long, a gap when nodes answer and again
+    /// and again do not give the next block.
+    fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
         self.fail(&error.to_string());
+        let answered = matches!(
+            error.fault,
+            Fault::Malformed(_)
+                | Fault::TooLarge { .. }
+                | Fault::WrongHeight { .. }
+                | Fault::NotFound { .. }
+                | Fault::Refused { .. }
+                | Fault::HeightUnavailable(_)
+        );
+        self.refusals += u32::from(answered);
+        if self.refusals >= REFUSALS_MAX {
+            return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
+        }
         if self.is_outage() {
             return Err(End::Outage(error.to_string()));
         }
@@ -186,6 +206,7 @@ impl Follower {
     fn told(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
         (self.heard, self.advanced, self.wait) = (now, now, self.settings.wait_min);
+        self.refusals = 0;
         self.reader.endpoints.raise_floor(height);
         self.reader.remember_time(height, time);
         self.reader.note(|s| {
@@ -336,7 +357,7 @@ impl Follower {
                     self.reader.note(|s| s.fetched += 1);
                     self.tell_block(block).await?;
                 }
-                Err(error) if matches!(error.fault, crate::fault::Fault::Pruned(_)) => {
+                Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
                     return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
                 }
                 Err(error) => return Ok(Err(error)),

@@ -56,89 +56,77 @@ async fn both_ways_say_what_the_market_says() {
     let rpc = chain.node(Arc::default()).await;
     let grpc = GrpcNode::of(&chain).await;
     for url in [&rpc.url, &grpc.url] {
-        let reader = reader(&[url]);
-        let us = account(2);
-        let open = OrderFilter {
-            state: Some(OrderState::Open),
-            deployment: None,
-        };
-        let page = PageRequest { key: None, limit: 4 };
-        let first = reader.orders(&open, page).await.unwrap();
-        assert_eq!(first.items.len(), 4, "{url}");
-        let page = PageRequest {
-            key: first.next,
-            limit: 100,
-        };
-        assert_eq!(reader.orders(&open, page).await.unwrap().items.len(), 9, "{url}");
-        let ours = BidFilter {
-            provider: Some(us.clone()),
-            state: None,
-        };
-        assert_eq!(
-            reader
-                .bids(&ours, PageRequest::default())
-                .await
-                .unwrap()
-                .items
-                .len(),
-            14,
-            "{url}"
-        );
-        let live = LeaseFilter {
-            provider: Some(us.clone()),
-            deployment: Some(won.deployment().clone()),
-            state: Some(LeaseState::Active),
-        };
-        let leases = reader.leases(&live, PageRequest::default()).await.unwrap().items;
-        let market = chain.lock().market.clone();
-        assert_eq!(leases, [market.lease(&won).unwrap()], "{url}");
-        assert_eq!(
-            reader.lease(&won).await.unwrap().value,
-            market.lease(&won),
-            "{url}"
-        );
-        assert_eq!(
-            reader.bid(&won).await.unwrap().value.as_ref(),
-            market.bid(&won),
-            "{url}"
-        );
-        assert_eq!(
-            reader.order(&won.order).await.unwrap().as_ref(),
-            market.order(&won.order),
-            "{url}"
-        );
-        let group = &won.order.group;
-        assert_eq!(
-            reader.group(group).await.unwrap().as_ref(),
-            market.group(group),
-            "{url}"
-        );
-        let deployment = reader.deployment(won.deployment()).await.unwrap();
-        assert_eq!(deployment, market.deployment(won.deployment()), "{url}");
-        assert_eq!(reader.params().await.unwrap(), *market.params(), "{url}");
-        let nobody = BidId {
-            order: won.order.clone(),
-            provider: account(9),
-        };
-        let missing = reader.bid(&nobody).await.unwrap();
-        assert_eq!(
-            (missing.value, missing.agreement),
-            (None, Agreement::Single),
-            "{url}"
-        );
-        assert_eq!(reader.provider(&account(9)).await.unwrap(), None, "{url}");
-        let info = reader.sync_info().await.unwrap();
-        assert_eq!(
-            (info.height, info.chain_id.as_str()),
-            (market.height(), "local"),
-            "{url}"
-        );
+        listings(&reader(&[url]), &won).await;
+        records(&reader(&[url]), &chain, &won).await;
     }
     // gRPC for queries, JSON-RPC for the times of blocks: one node, so no second opinion.
     let both = reader(&[&grpc.url, &rpc.url]);
     let snapshot = both.snapshot(&account(2)).await.unwrap();
-    assert_eq!(snapshot, chain.lock().market.snapshot(&account(2)));
+    let market = chain.lock().market.snapshot(&account(2));
+    assert_eq!(snapshot.block_times, market.block_times);
+    assert_eq!(snapshot, market);
     assert_eq!(both.lease(&won).await.unwrap().agreement, Agreement::Single);
+}
+
+async fn listings(reader: &Reader, won: &BidId) {
+    let us = account(2);
+    let open = OrderFilter {
+        state: Some(OrderState::Open),
+        deployment: None,
+    };
+    let page = PageRequest { key: None, limit: 4 };
+    let first = reader.orders(&open, page).await.unwrap();
+    assert_eq!(first.items.len(), 4);
+    let page = PageRequest {
+        key: first.next,
+        limit: 100,
+    };
+    assert_eq!(reader.orders(&open, page).await.unwrap().items.len(), 9);
+    let ours = BidFilter {
+        provider: Some(us.clone()),
+        state: None,
+    };
+    assert_eq!(
+        reader
+            .bids(&ours, PageRequest::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        14
+    );
+    let live = LeaseFilter {
+        provider: Some(us.clone()),
+        deployment: Some(won.deployment().clone()),
+        state: Some(LeaseState::Active),
+    };
+    let leases = reader.leases(&live, PageRequest::default()).await.unwrap().items;
+    assert_eq!(leases.len(), 1);
+    assert_eq!(leases[0].lease.id, *won);
+}
+
+async fn records(reader: &Reader, chain: &Chain, won: &BidId) {
+    let market = chain.lock().market.clone();
+    assert_eq!(reader.lease(won).await.unwrap().value, market.lease(won));
+    assert_eq!(reader.bid(won).await.unwrap().value.as_ref(), market.bid(won));
+    assert_eq!(
+        reader.order(&won.order).await.unwrap().as_ref(),
+        market.order(&won.order)
+    );
+    let group = &won.order.group;
+    assert_eq!(reader.group(group).await.unwrap().as_ref(), market.group(group));
+    let deployment = reader.deployment(won.deployment()).await.unwrap();
+    assert_eq!(deployment, market.deployment(won.deployment()));
+    assert_eq!(reader.params().await.unwrap(), *market.params());
+    let nobody = BidId {
+        order: won.order.clone(),
+        provider: account(9),
+    };
+    let missing = reader.bid(&nobody).await.unwrap();
+    assert_eq!((missing.value, missing.agreement), (None, Agreement::Single));
+    assert_eq!(reader.provider(&account(9)).await.unwrap(), None);
+    let info = reader.sync_info().await.unwrap();
+    assert_eq!((info.height, info.chain_id.as_str()), (market.height(), "local"));
 }
 
 #[tokio::test]
@@ -152,7 +140,7 @@ async fn heights_are_pinned_both_ways() {
         let request = crate::convert::lease_request(&won);
         let missing = reader.get(&request, Some(before)).await.unwrap_err();
         assert!(missing.is_not_found(), "{url}: {missing}");
-        assert!(reader.get(&request, Some(before + 1)).await.is_ok(), "{url}");
+        assert!(reader.get(&request, Some(before + 1)).await.is_ok());
         let later = reader.get(&request, Some(before + 2)).await.unwrap_err();
         assert!(
             matches!(later.fault, Fault::HeightUnavailable(_)),
@@ -241,7 +229,7 @@ async fn a_recorded_node_is_read_both_ways() {
         .await;
         let tip = crate::testing::chain::Chain::new();
         let grpc = GrpcNode::start(move |path, data, _| {
-            if let Some(itself) = crate::testing::grpc::of_node(&tip, path) {
+            if let Some(itself) = crate::testing::grpc::of_node(&tip, path, data) {
                 return itself;
             }
             let answer = &by_grpc[&(path.to_owned(), data.to_vec())];
@@ -259,20 +247,25 @@ async fn a_recorded_node_is_read_both_ways() {
     }
 }
 
-/// Asks all that is recorded of a state; as text.
-async fn everything(reader: &Reader, state: &str) -> String {
-    let folder = fixtures().unwrap().join("chain/grpc").join(state);
-    let lease = &json(&folder.join("market-Lease.json"))["request_json"]["id"];
-    let text = |key: &str| lease[key].as_str().unwrap().to_owned();
-    let path = format!(
+/// The lease a recording is about.
+fn lease_id(path: &std::path::Path) -> BidId {
+    let id = &json(path)["request_json"]["id"];
+    let text = |key: &str| id[key].as_str().unwrap().to_owned();
+    let id = format!(
         "{}/{}/{}/{}/{}",
         text("owner"),
         text("dseq"),
-        lease["gseq"],
-        lease["oseq"],
+        id["gseq"],
+        id["oseq"],
         text("provider")
     );
-    let id: BidId = path.parse().unwrap();
+    id.parse().unwrap()
+}
+
+/// Asks all that is recorded of a state; as text.
+async fn everything(reader: &Reader, state: &str) -> String {
+    let folder = fixtures().unwrap().join("chain/grpc").join(state);
+    let id = lease_id(&folder.join("market-Lease.json"));
     let observed = reader.lease(&id).await.unwrap();
     let record = observed.value.unwrap();
     let expected = match state {
@@ -282,7 +275,7 @@ async fn everything(reader: &Reader, state: &str) -> String {
         _ => LeaseState::Closed,
     };
     assert_eq!(record.lease.state, expected, "{state}");
-    let us: Address = text("provider").parse().unwrap();
+    let us: Address = id.provider.clone();
     let bid = reader.bid(&id).await.unwrap().value;
     let provider = reader.provider(&us).await.unwrap();
     let group = reader.group(&id.order.group).await.unwrap();
@@ -291,19 +284,7 @@ async fn everything(reader: &Reader, state: &str) -> String {
     assert_eq!(account.pubkey.as_ref().map(Vec::len), Some(33));
     let balance = reader.balance(&us, "uakt").await.unwrap();
     assert!(balance.amount > 0);
-    let nobody = BidId {
-        order: akash_provider_core::types::OrderId {
-            group: akash_provider_core::types::GroupId {
-                deployment: akash_provider_core::types::DeploymentId {
-                    owner: id.owner().clone(),
-                    dseq: id.deployment().dseq + 900_000,
-                },
-                gseq: 1,
-            },
-            oseq: 1,
-        },
-        provider: us,
-    };
+    let nobody = lease_id(&folder.join("market-Lease-notfound.json"));
     assert_eq!(reader.lease(&nobody).await.unwrap().value, None, "{state}");
     format!("{record:?} {bid:?} {provider:?} {group:?} {params:?} {account:?} {balance:?}")
 }

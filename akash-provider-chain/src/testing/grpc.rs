@@ -58,7 +58,7 @@ impl GrpcNode {
     pub(crate) async fn of(chain: &Chain) -> Self {
         let chain = chain.clone();
         Self::start(move |path, data, asked| {
-            of_node(&chain, path).unwrap_or_else(|| of_chain(&chain, path, data, asked))
+            of_node(&chain, path, data).unwrap_or_else(|| of_chain(&chain, path, data, asked))
         })
         .await
     }
@@ -78,27 +78,36 @@ fn of_chain(chain: &Chain, path: &str, data: &[u8], asked: Option<u64>) -> Serve
     }
 }
 
+fn block(chain: &Chain, height: u64) -> Option<Block> {
+    let millis = chain.lock().market.block_time(height)?.0;
+    let time = prost_types::Timestamp {
+        seconds: millis / 1000,
+        nanos: 0,
+    };
+    let header = Header {
+        chain_id: "local".to_owned(),
+        height: i64::try_from(height).unwrap(),
+        time: Some(time),
+    };
+    Some(Block {
+        header: Some(header),
+        data: None,
+    })
+}
+
 /// What a node says of itself.
-pub(crate) fn of_node(chain: &Chain, path: &str) -> Option<Served> {
+pub(crate) fn of_node(chain: &Chain, path: &str, data: &[u8]) -> Option<Served> {
     let height = chain.height();
     let bytes = match path {
         node::GetSyncingRequest::PATH => node::GetSyncingResponse { syncing: false }.encode_to_vec(),
         node::GetLatestBlockRequest::PATH => {
-            let millis = chain.lock().market.time().0;
-            let time = prost_types::Timestamp {
-                seconds: millis / 1000,
-                nanos: 0,
-            };
-            let header = Header {
-                chain_id: "local".to_owned(),
-                height: i64::try_from(height).unwrap(),
-                time: Some(time),
-            };
-            let block = Block {
-                header: Some(header),
-                data: None,
-            };
-            node::GetLatestBlockResponse { block: Some(block) }.encode_to_vec()
+            let block = block(chain, height);
+            node::GetLatestBlockResponse { block }.encode_to_vec()
+        }
+        node::GetBlockByHeightRequest::PATH => {
+            let asked = node::GetBlockByHeightRequest::decode(data).unwrap().height;
+            let block = block(chain, u64::try_from(asked).unwrap());
+            node::GetBlockByHeightResponse { block }.encode_to_vec()
         }
         discovery::GetInfoRequest::PATH => {
             let module = |(module, version): (&str, &str)| discovery::ModuleVersion {

@@ -353,6 +353,20 @@ async fn a_gap_that_is_too_large_is_answered_by_a_resync() {
 }
 
 #[tokio::test]
+async fn a_block_that_nobody_gives_does_not_hold_it_up_for_ever() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    scene.block(1);
+    let withheld = scene.block(2);
+    scene.block(3);
+    scene.habits(|h| h.withheld = Some(withheld));
+    scene.start_node().await;
+    scene.told_up_to(withheld - 1).await;
+    let snapshot = scene.resync().await;
+    assert_eq!((snapshot.height, snapshot.orders.len()), (withheld + 1, 3));
+}
+
+#[tokio::test]
 async fn nonsense_that_is_pushed_does_not_stop_it() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
