@@ -62,7 +62,7 @@ async fn both_ways_say_what_the_market_says() {
     // gRPC for queries, JSON-RPC for the times of blocks: one node, so no second opinion.
     let both = reader(&[&grpc.url, &rpc.url]);
     let snapshot = both.snapshot(&account(2)).await.unwrap();
-    let market = chain.lock().market.snapshot(&account(2));
+    let market = chain.snapshot(2);
     assert_eq!(snapshot.block_times, market.block_times);
     assert_eq!(snapshot, market);
     assert_eq!(both.lease(&won).await.unwrap().agreement, Agreement::Single);
@@ -147,6 +147,56 @@ async fn heights_are_pinned_both_ways() {
             "{url}: {later}"
         );
     }
+}
+
+#[tokio::test]
+async fn nonsense_over_grpc_is_named() {
+    let limits = Limits {
+        answer_bytes: 1 << 16,
+        answer_time: Duration::from_secs(1),
+        attempts: 1,
+        ..Limits::default()
+    };
+    let ask = |url: String| async move {
+        let endpoint = crate::endpoint::Endpoint::new(&url, limits).unwrap();
+        let path = <mkt::QueryParamsRequest as crate::method::Method>::PATH;
+        let answer = endpoint.query(path, bytes::Bytes::new(), None).await;
+        answer.map(|a| a.bytes.len()).map_err(|e| e.fault)
+    };
+    for (size, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {
+        let node = GrpcNode::start(move |_, _, _| Served::Bytes(vec![0; size], 5)).await;
+        let answer = ask(node.url.clone()).await;
+        match fits {
+            true => assert_eq!(answer, Ok(size)),
+            false => assert_eq!(answer, Err(Fault::TooLarge { limit: 1 << 16 })),
+        }
+    }
+    let cases: [(u32, &str, fn(&Fault) -> bool); 5] = [
+        (5, "not found", |f| matches!(f, Fault::NotFound { .. })),
+        (3, "invalid state value", |f| {
+            matches!(f, Fault::Refused { code: 3, .. })
+        }),
+        (14, "no connection", |f| matches!(f, Fault::Unreachable(_))),
+        (
+            5,
+            "codespace sdk code 38: failed to load state at height 5",
+            |f| matches!(f, Fault::Pruned(_)),
+        ),
+        (2, "account sequence mismatch", |f| {
+            matches!(f, Fault::Refused { code: 2, .. })
+        }),
+    ];
+    for (code, text, is_right) in cases {
+        let node = GrpcNode::start(move |_, _, _| Served::Status(code, text.to_owned())).await;
+        let fault = ask(node.url.clone()).await.unwrap_err();
+        assert!(is_right(&fault), "{text}: {fault:?}");
+    }
+    let html = Node::start(|_, _| Reply::Raw(200, b"<html>".to_vec())).await;
+    let fault = ask(html.url.replace("http://", "grpc://")).await.unwrap_err();
+    assert!(
+        matches!(fault, Fault::Unreachable(_) | Fault::Timeout(_)),
+        "{fault:?}"
+    );
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
-    Provider,
+    Provider, Snapshot,
 };
 use prost::Message;
 use serde_json::{Value, json};
@@ -159,6 +159,13 @@ impl Chain {
         let at = asked.unwrap_or_else(|| state.market.height());
         let market = state.past.get(&at).ok_or_else(|| state.market.height())?;
         Ok((answer(market, path, data).unwrap_or_default(), at))
+    }
+
+    /// What the market itself lists for a provider, in the order of the ids.
+    pub(crate) fn snapshot(&self, provider: u8) -> Snapshot {
+        let mut snapshot = self.lock().market.snapshot(&account(provider));
+        snapshot.bids.sort_by(|a, b| a.id.cmp(&b.id));
+        snapshot
     }
 
     /// The facts of a block.

@@ -194,7 +194,7 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     assert!(pinned.is_pinned);
     assert_eq!(
         pinned.snapshot,
-        chain.lock().market.snapshot(&account(2)),
+        chain.snapshot(2),
         "as the market itself lists it"
     );
     // The chain moves on while the rest is listed.
