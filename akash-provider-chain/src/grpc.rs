@@ -90,6 +90,10 @@ impl Grpc {
         if let Some(fault) = height_fault(status.message()) {
             return fault;
         }
+        // A status with a cause was made on this side: the connection broke.
+        if std::error::Error::source(status).is_some() {
+            return Fault::Unreachable(causes(status));
+        }
         match status.code() {
             Code::NotFound => Fault::NotFound {
                 text,

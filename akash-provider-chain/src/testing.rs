@@ -237,7 +237,7 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u8>
         if let Some(end) = end {
             let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
             let length = head.lines().find_map(|l| l.strip_prefix("content-length: "));
-            let length: usize = length.unwrap().trim().parse().unwrap();
+            let length: usize = length?.trim().parse().unwrap();
             let whole = end + 4 + length;
             if buffer.len() >= whole {
                 let body = buffer[end + 4..whole].to_vec();

@@ -149,6 +149,8 @@ async fn heights_are_pinned_both_ways() {
     }
 }
 
+type IsRight = fn(&Fault) -> bool;
+
 #[tokio::test]
 async fn nonsense_over_grpc_is_named() {
     let limits = Limits {
@@ -171,7 +173,7 @@ async fn nonsense_over_grpc_is_named() {
             false => assert_eq!(answer, Err(Fault::TooLarge { limit: 1 << 16 })),
         }
     }
-    let cases: [(u32, &str, fn(&Fault) -> bool); 5] = [
+    let cases: [(u32, &str, IsRight); 5] = [
         (5, "not found", |f| matches!(f, Fault::NotFound { .. })),
         (3, "invalid state value", |f| {
             matches!(f, Fault::Refused { code: 3, .. })
@@ -196,6 +198,24 @@ async fn nonsense_over_grpc_is_named() {
     assert!(
         matches!(fault, Fault::Unreachable(_) | Fault::Timeout(_)),
         "{fault:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_grpc_endpoint_is_replaced() {
+    let (chain, won) = busy();
+    let grpc = GrpcNode::of(&chain).await;
+    let rpc = chain.node(Arc::default()).await;
+    let reader = reader(&[&grpc.url, &rpc.url]);
+    let request = crate::convert::lease_request(&won);
+    reader.get(&request, None).await.unwrap();
+    drop(grpc);
+    reader.get(&request, None).await.unwrap();
+    reader.get(&request, None).await.unwrap();
+    let status = reader.endpoints().status();
+    assert!(
+        status[1].answers_queries && status[1].fault.is_none(),
+        "{status:?}"
     );
 }
 
