@@ -149,3 +149,6 @@ impl TxApi for Reader {
         standing(self, msg).await
     }
 }
+
+#[cfg(test)]
+mod tests;

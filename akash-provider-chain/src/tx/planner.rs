@@ -13,8 +13,6 @@
 //! - A draft that may have reached a node is sent again as the same bytes or not at all, until it is found or
 //!   can no longer land. Only then is it replaced.
 //! - `Err` means that it was certainly not sent, or can certainly not land any more.
-//!
-//! Length: one state machine; its parts (what is under way, what to do next, what answers mean) are in the folder.
 
 mod answers;
 mod flight;
