@@ -33,3 +33,8 @@ pub(crate) fn json(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
+
+/// A folder of them.
+pub(crate) fn folder(name: &str) -> Option<PathBuf> {
+    fixtures().map(|all| all.join(name))
+}

@@ -6,6 +6,10 @@
 //! | [`convert`] | between them and the provider's own types; the one room that knows both |
 //! | [`endpoints`] | several nodes as one: health, fail-over, a second opinion |
 //! | [`Reader`] | queries and events over them: `ChainQuery` and `ChainEvents` of the core |
+//! | [`keyring`], [`private_key`] | keys as the Go tool keeps them, and what they sign |
+//! | [`signer`], [`gas`], [`sequence`] | a transaction from its parts: bytes, cost, nonce |
+//! | [`tx`] | each message sent once, with a known end: `ChainTx` of the core |
+//! | [`cert`] | certificates: made, read, published, rotated |
 //!
 //! ```no_run
 //! use akash_provider_chain::endpoints::Endpoints;
@@ -25,6 +29,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod cert;
 pub mod convert;
 mod endpoint;
 pub mod endpoints;
@@ -32,16 +37,22 @@ mod events;
 mod fault;
 #[cfg(test)]
 mod fixtures;
+pub mod gas;
 mod grpc;
+pub mod keyring;
 mod limits;
 pub mod method;
+pub mod private_key;
 pub mod proto;
 mod query;
 mod reader;
 mod rpc;
+pub mod sequence;
+pub mod signer;
 #[cfg(test)]
 mod testing;
 mod tls;
+pub mod tx;
 
 pub use endpoint::{BadEndpoint, Versions};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Settings, Source};
