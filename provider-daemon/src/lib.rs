@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// What the command could not do, for people, with its causes.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_new(&cli.log_level)
+    let filter = EnvFilter::try_new(levels(&cli.log_level))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -38,6 +38,16 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// The library behind the Kubernetes backend logs every failed call by itself, and we log what comes of it: it
+/// is heard only where it is named.
+fn levels(chosen: &str) -> String {
+    const TWICE: &str = "kube_client";
+    if chosen.contains(TWICE) {
+        return chosen.to_owned();
+    }
+    format!("{chosen},{TWICE}=off")
 }
 
 /// Writes to the standard output. A reader that has gone away (`… | head`) ends the output, not the program.

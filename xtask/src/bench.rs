@@ -1,8 +1,10 @@
 //! `cargo xtask bench`: speed and size, in release. Figures inform; no check fails because a machine was busy.
 
+mod k8s;
+
 use std::time::Instant;
 
-use clap::Args as Arguments;
+use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::{Error, Result};
 use crate::figures::{self, Figure};
@@ -12,9 +14,22 @@ use crate::workspace::Workspace;
 /// How to print.
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
+    /// What to measure.
+    #[arg(value_enum, default_value_t)]
+    what: What,
     /// One JSON object a line: name, value, unit.
     #[arg(long)]
     json: bool,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The core by itself.
+    #[default]
+    Core,
+    /// The Kubernetes backend, on clusters that come up for it.
+    K8s,
 }
 
 /// What a figure is held against.
@@ -26,8 +41,8 @@ enum Aim {
     Known,
 }
 
-/// Every figure that must be printed, and what it is held against.
-const FIGURES: [(&str, Aim); 10] = [
+/// Every figure of the core that must be printed, and what it is held against.
+const CORE: [(&str, Aim); 10] = [
     ("engine_inputs_per_s", Aim::AtLeast(2_000_000.0)),
     ("fit_1000_first_us", Aim::AtMost(20.0)),
     ("fit_1000_none_us", Aim::AtMost(20.0)),
@@ -41,11 +56,35 @@ const FIGURES: [(&str, Aim); 10] = [
     ("sim_histories_per_s", Aim::Known),
 ];
 
+/// The same of the Kubernetes backend.
+const K8S: [(&str, Aim); 9] = [
+    ("k8s_idle_calls_per_lease_min", Aim::AtMost(0.0)),
+    ("k8s_adopt_1000_ready_ms", Aim::AtMost(3_000.0)),
+    ("k8s_adopt_1000_writes", Aim::AtMost(0.0)),
+    ("k8s_deploy_calls", Aim::AtMost(12.0)),
+    ("k8s_deploy_p50_ms", Aim::AtMost(25.0)),
+    ("k8s_deploy_50_p50_ms", Aim::AtMost(500.0)),
+    ("inventory_snapshot_5000_ms", Aim::AtMost(50.0)),
+    ("inventory_update_us", Aim::AtMost(1_000.0)),
+    ("inventory_rss_mib", Aim::AtMost(150.0)),
+];
+
 /// Seeds enough for a steady rate.
 const SIM_SEEDS: u64 = 5_000;
 
 /// Measures, prints, and fails when a figure is missing.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    let (found, wanted) = match args.what {
+        What::Core => (core(workspace)?, &CORE[..]),
+        What::K8s => (k8s::figures(workspace)?, &K8S[..]),
+    };
+    for figure in &found {
+        println!("{}", if args.json { json(figure)? } else { row(figure) });
+    }
+    Error::from_findings("figures that nothing measured", &missing(&found, wanted))
+}
+
+fn core(workspace: &Workspace) -> Result<Vec<Figure>> {
     let mut found = benches(workspace)?;
     found.push(cold_build(workspace)?);
     found.extend(sim::seeds(
@@ -55,10 +94,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
             seed: 1,
         },
     )?);
-    for figure in &found {
-        println!("{}", if args.json { json(figure)? } else { row(figure) });
-    }
-    Error::from_findings("figures that nothing measured", &missing(&found))
+    Ok(found)
 }
 
 fn benches(workspace: &Workspace) -> Result<Vec<Figure>> {
@@ -98,9 +134,9 @@ fn cold_build(workspace: &Workspace) -> Result<Figure> {
     })
 }
 
-fn missing(found: &[Figure]) -> Vec<String> {
+fn missing(found: &[Figure], wanted: &[(&str, Aim)]) -> Vec<String> {
     let absent = |name: &str| !found.iter().any(|figure| figure.name == name);
-    FIGURES
+    wanted
         .iter()
         .filter(|(name, _)| absent(name))
         .map(|(name, _)| (*name).to_owned())
@@ -112,8 +148,9 @@ fn json(figure: &Figure) -> Result<String> {
 }
 
 fn row(figure: &Figure) -> String {
-    let aim = FIGURES
+    let aim = CORE
         .iter()
+        .chain(&K8S)
         .find(|(name, _)| *name == figure.name)
         .map_or(Aim::Known, |(_, aim)| *aim);
     let verdict = match aim {
@@ -155,10 +192,10 @@ mod tests {
 
     #[test]
     fn a_figure_that_nothing_measured_is_missed() {
-        let mut all: Vec<Figure> = FIGURES.iter().map(|(name, _)| figure(name, 1.0)).collect();
-        assert!(missing(&all).is_empty());
+        let mut all: Vec<Figure> = CORE.iter().map(|(name, _)| figure(name, 1.0)).collect();
+        assert!(missing(&all, &CORE).is_empty());
         all.remove(0);
-        assert_eq!(missing(&all), ["engine_inputs_per_s"]);
+        assert_eq!(missing(&all, &CORE), ["engine_inputs_per_s"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::Result;
 use crate::sim;
+use crate::tiers;
 use crate::workspace::Workspace;
 
 /// Which campaign.
@@ -19,6 +20,8 @@ pub(crate) struct Args {
 enum Name {
     /// A million simulated histories.
     Sim,
+    /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
+    K8s,
 }
 
 /// Runs the campaign.
@@ -31,5 +34,6 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
                 seed: args.seed,
             },
         ),
+        Name::K8s => tiers::campaign(workspace, args.seed),
     }
 }

@@ -52,6 +52,43 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     Ok(())
 }
 
+/// What makes a campaign of the tests of the node tier: seconds, and how often.
+const CAMPAIGN: [(&str, &str); 2] = [("K8S_OUTAGE_S", "60"), ("K8S_KILLS", "100")];
+
+/// The faults of the node tier in their long form; every test shows what it has to say.
+pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
+    let options = cluster::options(workspace, Tier::Node, "campaign", None);
+    with_cluster(&options, |cluster| {
+        let tests = workspace
+            .cargo(&["test", "--locked", "--workspace", "--all-features"])
+            .args([
+                "--test",
+                "node_tier",
+                "--no-fail-fast",
+                "--",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(VARIABLE, cluster.dir())
+            .env("K8S_SEED", seed.to_string());
+        let tests = CAMPAIGN
+            .iter()
+            .fold(tests, |tests, (name, value)| tests.env(name, value));
+        tests.follow().map(drop)
+    })
+}
+
+/// Does something with a cluster that is there for that alone.
+pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
+    let outcome = Cluster::up(options)
+        .map_err(Error::from)
+        .and_then(|cluster| work(&cluster));
+    let down = take_down(options);
+    let done = outcome?;
+    down?;
+    Ok(done)
+}
+
 fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
     // A name of its own: what a developer has up is left alone.
     let options = cluster::options(workspace, tier, &format!("test-{tier}"), None);
@@ -64,13 +101,7 @@ fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -
             "no test names this tier; the testbed was checked alone".to_owned(),
         ]);
     }
-    let outcome = Cluster::up(&options)
-        .map_err(Error::from)
-        .and_then(|cluster| tests(workspace, name, targets, &cluster));
-    let down = take_down(&options);
-    let notes = outcome?;
-    down?;
-    Ok(notes)
+    with_cluster(&options, |cluster| tests(workspace, name, targets, cluster))
 }
 
 fn take_down(options: &Options) -> Result<()> {

@@ -140,10 +140,13 @@ impl Report for Reporter {
         news
     }
 
-    fn failed(&self, error: String, _: Instant) {
+    fn failed(&self, error: String, _: Instant) -> bool {
+        let mut news = false;
         self.shared.fares(self.kind, |watch| {
+            news = watch.down.is_none();
             watch.absent = false;
             watch.down.get_or_insert(error);
         });
+        news
     }
 }

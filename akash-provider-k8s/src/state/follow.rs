@@ -96,8 +96,8 @@ pub(crate) trait Report: Send {
     /// The cluster has no such kind. True when that is news.
     fn absent(&self, error: String) -> bool;
 
-    /// It does not work, and that since `since` at the latest.
-    fn failed(&self, error: String, since: Instant);
+    /// It does not work, and that since `since` at the latest. True when that is news.
+    fn failed(&self, error: String, since: Instant) -> bool;
 }
 
 /// One watch.
@@ -186,8 +186,12 @@ where
                 least = pace.wait_absent;
             }
             End::Failed(error, asked) => {
-                tracing::warn!(kind, error, "a watch failed");
-                report.failed(error, since);
+                // An outage is said once; a hundred tries an hour tell nothing new.
+                if report.failed(error.clone(), since) {
+                    tracing::warn!(kind, error, "a watch failed");
+                } else {
+                    tracing::debug!(kind, error, "a watch failed again");
+                }
                 least = asked.unwrap_or_default();
             }
             End::Expired => {

@@ -81,13 +81,16 @@ impl Board {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// It does not work, and that since `since` at the latest.
-    pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) {
+    /// It does not work, and that since `since` at the latest. True when that is news.
+    pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
+        let mut news = false;
         self.change(kind, |state| {
+            news = state.down_since.is_none();
             state.failures += 1;
             state.last_error = Some(error);
             state.down_since.get_or_insert(since);
         });
+        news
     }
 
     /// The cluster has no such kind.
@@ -157,8 +160,8 @@ impl Report for Place {
         news
     }
 
-    fn failed(&self, error: String, since: Instant) {
-        self.board.failed(self.kind, error, since);
+    fn failed(&self, error: String, since: Instant) -> bool {
+        self.board.failed(self.kind, error, since)
     }
 }
 
@@ -205,14 +208,20 @@ mod tests {
         assert!(known(&board));
         assert!(!board.read(are_ready), "pods are missing");
         board.failed(Kind::Pods, "gone".to_owned(), Instant::now());
-        board.failed(Kind::Deployments, "gone".to_owned(), Instant::now());
+        assert!(
+            board.failed(Kind::Deployments, "gone".to_owned(), Instant::now()),
+            "it is news"
+        );
         assert_eq!(
             board.read(|all| known_until(all, GRACE)),
             Some(Instant::now() + GRACE)
         );
         tokio::time::advance(GRACE - Duration::from_millis(1)).await;
         assert!(known(&board), "within the grace");
-        board.failed(Kind::Deployments, "gone again".to_owned(), Instant::now());
+        assert!(
+            !board.failed(Kind::Deployments, "gone again".to_owned(), Instant::now()),
+            "it is none"
+        );
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!known(&board), "the first failure counts");
         board.works(Kind::Deployments);

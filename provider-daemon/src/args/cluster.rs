@@ -25,7 +25,8 @@ pub struct ClusterArgs {
     /// GPUs of each node: vendor/model[/memory[/interface]]=count; may be given several times.
     #[arg(long, value_parser = values::gpus)]
     pub node_gpus: Vec<GpuSpec>,
-    /// Persistent storage: class=size; may be given several times.
+    /// Persistent storage: class=size; may be given several times. With --kubeconfig for classes of which the
+    /// cluster does not say how much they hold.
     #[arg(long, value_parser = values::storage_class)]
     pub storage_class: Vec<(String, i64)>,
     /// Addresses that can be leased.

@@ -48,6 +48,7 @@ impl Kubernetes {
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
+        capacity: &Options,
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
         let mut settings = args.settings(provider, chain_id);
@@ -57,7 +58,7 @@ impl Kubernetes {
             .context("reading the addresses of nodes and API servers")?
             .close(&mut settings.egress);
         let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
-        let inventory = Arc::new(KubeInventory::start(&client, &settings, &Options::default()));
+        let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
         Ok(Self {
             client: Quiet(client),
             cluster,

@@ -7,6 +7,7 @@ use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
+use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
@@ -14,6 +15,7 @@ use akash_provider_core::types::{
     Attribute, AuditedAttributes, BidState, BlockTime, Coin, Event, GroupSpec, LeaseState, Msg, Topic,
 };
 use akash_provider_core::{Config, Error};
+use akash_provider_k8s::inventory::{Options, StorageOptions};
 use anyhow::{Context, anyhow};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -116,6 +118,12 @@ impl World {
         self.status.borrow().clone()
     }
 
+    /// The capacity of the cluster, as it changes.
+    #[must_use]
+    pub fn inventory(&self) -> Arc<dyn InventorySource> {
+        self.backend.inventory()
+    }
+
     /// What is left of leases, bids, reservations, hostnames and workloads, one line each.
     pub async fn leftovers(&self) -> Vec<String> {
         let status = self.handle.status().await;
@@ -206,7 +214,15 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
         return Ok(Backend::in_memory(hardware).await);
     };
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
-    let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id).await?;
+    let storage = StorageOptions {
+        capacity: args.cluster.storage_class.iter().cloned().collect(),
+        ..StorageOptions::default()
+    };
+    let options = Options {
+        storage,
+        ..Options::default()
+    };
+    let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     Ok(Backend::Kubernetes(Box::new(kubernetes)))
 }
 

@@ -1,0 +1,114 @@
+//! A thousand leases that another provider made are taken over.
+
+use crate::server::{Server, deployment, settings};
+use crate::{Failed, print};
+use akash_provider_core::cluster::Cluster;
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::crd::{Manifest, convert};
+use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::labels::{CHAIN_ID, EXTRA, ISOLATION};
+use akash_provider_k8s::objects::{Prior, render};
+use akash_provider_k8s::settings::{Isolation, Settings};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::PostParams;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+const LEASES: u64 = 1_000;
+/// The name by which the other provider's binary writes.
+const THEIR_MANAGER: &str = "provider-services";
+/// Objects are made by so many at a time.
+const MAKERS: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
+    let settings = settings(2)?;
+    let began = Instant::now();
+    stream::iter(0..LEASES)
+        .map(|dseq| make(&server.admin, &settings, dseq))
+        .buffer_unordered(MAKERS)
+        .try_collect::<Vec<()>>()
+        .await?;
+    eprintln!("{LEASES} leases made in {:?}", began.elapsed());
+    // Their ReplicaSets and pods are made meanwhile.
+    sleep(Duration::from_secs(20)).await;
+
+    let client = server.client()?;
+    let before = server.calls().await?;
+    let began = Instant::now();
+    let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
+    let _inventory = KubeInventory::start(&client, &settings, &Options::default());
+    timeout(PATIENCE, cluster.state().ready()).await?;
+    let synced = began.elapsed();
+    let found = cluster.deployments().await?;
+    let listed = began.elapsed();
+    let of_chain = found.len();
+    stream::iter(&found)
+        .map(|deployment| cluster.deploy(deployment))
+        .buffer_unordered(MAKERS)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let ready = began.elapsed();
+    if of_chain as u64 != LEASES {
+        return Err(format!("{of_chain} of {LEASES} leases were taken over").into());
+    }
+    let calls = server.since(before).await?;
+    eprintln!("synced {synced:?}, listed {listed:?}, every lease deployed as it is {ready:?}; {calls:?}");
+    print("k8s_adopt_1000_ready_ms", ready.as_secs_f64() * 1e3, "ms");
+    print("k8s_adopt_1000_writes", calls.writes, "writes");
+    Ok(())
+}
+
+/// A lease as the other provider writes it: no annotation of ours, nothing of our isolation.
+async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
+    let deployment = deployment(settings, 10_000 + dseq)?;
+    let mut manifest = convert::to_manifest(&deployment, settings)?;
+    strip(&mut manifest.metadata.annotations);
+    let params = PostParams {
+        field_manager: Some(THEIR_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let records: Api<Manifest> = Api::namespaced(client.clone(), &settings.manifest_namespace);
+    let made = records.create(&params, &manifest).await?;
+    let prior = Prior {
+        manifest_version: made.metadata.resource_version.unwrap_or_default(),
+        isolation: Isolation::Legacy,
+        unchanged: BTreeMap::new(),
+    };
+    let mut objects = render(&deployment, settings, &prior)?;
+    strip(&mut objects.namespace.metadata.annotations);
+    Api::all(client.clone())
+        .create(&params, &objects.namespace)
+        .await?;
+    let namespace = deployment.lease.namespace();
+    create(client, &namespace, &params, &objects.policies).await?;
+    create(client, &namespace, &params, &objects.deployments).await?;
+    create(client, &namespace, &params, &objects.services).await
+}
+
+fn strip(annotations: &mut Option<BTreeMap<String, String>>) {
+    if let Some(annotations) = annotations {
+        annotations.retain(|key, _| ![CHAIN_ID, EXTRA, ISOLATION].contains(&key.as_str()));
+    }
+}
+
+async fn create<K>(client: &Client, namespace: &str, params: &PostParams, objects: &[K]) -> Result<(), Failed>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    for object in objects {
+        api.create(params, object).await?;
+    }
+    Ok(())
+}

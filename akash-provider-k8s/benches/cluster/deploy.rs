@@ -1,0 +1,106 @@
+//! First deploys, one at a time and fifty at once, and what an idle provider asks.
+
+use crate::server::{Server, deployment, settings};
+use crate::{Failed, median, print};
+use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::inventory::{KubeInventory, Options};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment as Workload;
+use kube::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const ONE_BY_ONE: u64 = 40;
+const AT_ONCE: u64 = 50;
+/// How long nothing happens.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// When a watch of somebody else first showed the Deployment of a namespace.
+type Seen = Arc<Mutex<HashMap<String, Instant>>>;
+
+pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
+    let settings = settings(1)?;
+    let client = server.client()?;
+    let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
+    cluster.state().ready().await;
+    let _inventory = KubeInventory::start(&client, &settings, &Options::default());
+    let seen = watch(server);
+    // Connections are made and caches of the API server are warm.
+    deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;
+    sleep(Duration::from_secs(2)).await;
+
+    let before = server.calls().await?;
+    let mut took = Vec::new();
+    for dseq in 0..ONE_BY_ONE {
+        took.push(deploy(&cluster, deployment(&settings, 2_000 + dseq)?, &seen).await?);
+    }
+    let calls = server.since(before).await?;
+    print(
+        "k8s_deploy_calls",
+        (calls.writes + calls.reads) / ONE_BY_ONE as f64,
+        "calls",
+    );
+    print("k8s_deploy_p50_ms", median(took), "ms");
+
+    let mut tasks = tokio::task::JoinSet::new();
+    for dseq in 0..AT_ONCE {
+        let (cluster, seen) = (Arc::clone(&cluster), Arc::clone(&seen));
+        let deployment = deployment(&settings, 3_000 + dseq)?;
+        tasks.spawn(async move { deploy(&cluster, deployment, &seen).await });
+    }
+    let mut took = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        took.push(done??);
+    }
+    print("k8s_deploy_50_p50_ms", median(took), "ms");
+
+    sleep(Duration::from_secs(5)).await;
+    let leases = cluster.deployments().await?.len();
+    let before = server.calls().await?;
+    sleep(IDLE).await;
+    let calls = server.since(before).await?;
+    let minutes = IDLE.as_secs_f64() / 60.0;
+    print(
+        "k8s_idle_calls_per_lease_min",
+        (calls.writes + calls.reads) / leases as f64 / minutes,
+        "calls",
+    );
+    eprintln!("{leases} leases for {IDLE:?}: {calls:?}");
+    Ok(())
+}
+
+/// From the manifest to the Deployment object as others see it, in milliseconds.
+async fn deploy(cluster: &KubeCluster, deployment: Deployment, seen: &Seen) -> Result<f64, Failed> {
+    let namespace = deployment.lease.namespace();
+    let began = Instant::now();
+    cluster.record(&deployment).await?;
+    cluster.deploy(&deployment).await?;
+    loop {
+        let at = seen.lock().map_err(|e| e.to_string())?.get(&namespace).copied();
+        if let Some(at) = at {
+            return Ok((at - began).as_secs_f64() * 1e3);
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn watch(server: &Server) -> Seen {
+    let seen = Seen::default();
+    let (client, theirs) = (server.admin.clone(), Arc::clone(&seen));
+    tokio::spawn(async move {
+        let workloads: Api<Workload> = Api::all(client);
+        let config = watcher::Config::default().labels(akash_provider_k8s::labels::SELECTOR);
+        let mut all = watcher(workloads, config).applied_objects().boxed();
+        while let Some(found) = all.next().await {
+            let Ok(found) = found else { continue };
+            if let (Some(namespace), Ok(mut seen)) = (found.metadata.namespace, theirs.lock()) {
+                seen.entry(namespace).or_insert_with(Instant::now);
+            }
+        }
+    });
+    seen
+}

@@ -1,0 +1,256 @@
+//! `dev` on a cluster with leases of others: it goes without having written anything.
+//!
+//! `AKASH_TESTBED_DIR` names the state folder of a cluster of the api tier; without it every test says that it is
+//! skipped.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use testbed::{Cluster, Tier};
+
+/// The name by which the other provider's binary writes.
+const THEIR_MANAGER: &str = "--field-manager=provider-services";
+/// What it writes of a lease, in its order; the rest of a recording was made by controllers.
+const FILES: [&str; 11] = [
+    "namespace",
+    "manifest-cr",
+    "networkpolicies",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+    "secrets",
+    "deployments",
+    "statefulsets",
+    "services",
+    "providerhosts",
+];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn recordings() -> Option<PathBuf> {
+    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
+        PathBuf::from,
+    );
+    let folder = folder.join("peer/k8s");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: fixtures folder {} is absent", folder.display());
+    None
+}
+
+/// A recorded object as its writer sent it, without what the API server and the controllers filled in.
+fn bare(mut object: Value) -> Value {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
+        object["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    object.as_object_mut().unwrap().remove("status");
+    if object["kind"] == json!("Service") {
+        let spec = object["spec"].as_object_mut().unwrap();
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+        for port in spec["ports"].as_array_mut().unwrap() {
+            port.as_object_mut().unwrap().remove("nodePort");
+        }
+    }
+    object
+}
+
+/// The objects of one recorded lease.
+fn lease(folder: &Path) -> Vec<Value> {
+    let mut found = Vec::new();
+    for file in FILES {
+        let Ok(text) = std::fs::read_to_string(folder.join(format!("{file}.json"))) else {
+            continue;
+        };
+        let object: Value = serde_json::from_str(&text).unwrap();
+        let all = match object["items"].as_array() {
+            Some(items) => items.clone(),
+            None => vec![object],
+        };
+        let theirs = |o: &Value| o["metadata"]["labels"]["akash.network"] == json!("true");
+        found.extend(all.into_iter().filter(theirs).map(bare));
+    }
+    found
+}
+
+/// Kind, namespace, name and version of every object there is, but for what components write all the time.
+fn everything(cluster: &Cluster) -> Vec<String> {
+    let kinds = cluster
+        .kubectl(&["api-resources", "--verbs=list", "--output=name"])
+        .unwrap();
+    let told = |kind: &&str| !kind.starts_with("events") && !kind.starts_with("leases.coordination");
+    let kinds: Vec<&str> = kinds.lines().filter(told).collect();
+    let path = "jsonpath={range .items[*]}{.kind} {.metadata.namespace} {.metadata.name} \
+                {.metadata.resourceVersion}{\"\\n\"}{end}";
+    let args = ["get", &kinds.join(","), "--all-namespaces", "--output", path];
+    let mut all: Vec<String> = cluster
+        .kubectl(&args)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    all.sort();
+    assert!(all.len() > 50, "{all:?}");
+    all
+}
+
+/// Everything, once nothing changes any more.
+fn settled(cluster: &Cluster) -> Vec<String> {
+    let began = Instant::now();
+    let mut last = everything(cluster);
+    loop {
+        sleep(Duration::from_secs(3));
+        let now = everything(cluster);
+        if now == last {
+            return now;
+        }
+        assert!(began.elapsed() < PATIENCE, "it never settles");
+        last = now;
+    }
+}
+
+fn dev(cluster: &Cluster, more: &[&str]) -> (bool, String) {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+        .args(["dev", "--accept-any", "--once", "--kubeconfig"])
+        .arg(cluster.kubeconfig())
+        .args(more)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.success(),
+        text(&output.stdout) + &text(&output.stderr),
+    )
+}
+
+fn namespaces(objects: &[Value]) -> Vec<&str> {
+    let namespaces = objects.iter().filter(|o| o["kind"] == json!("Namespace"));
+    namespaces
+        .map(|o| o["metadata"]["name"].as_str().unwrap())
+        .collect()
+}
+
+/// Takes what a test made away.
+struct Made<'a>(&'a Cluster, String);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        let args = ["delete", "--ignore-not-found", "--wait=false", "--filename", "-"];
+        let _ = self.0.kubectl_input(&args, &self.1);
+    }
+}
+
+fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> Made<'a> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    let made = Made(cluster, list);
+    let args = ["create", manager, "--filename", "-"];
+    cluster.kubectl_input(&args, &made.1).unwrap();
+    made
+}
+
+/// Nobody else's leases are there.
+fn empty(cluster: &Cluster) {
+    let began = Instant::now();
+    let args = [
+        "get",
+        "namespaces",
+        "--selector=akash.network=true",
+        "--output=name",
+    ];
+    while !cluster.kubectl(&args).unwrap().is_empty() {
+        assert!(began.elapsed() < PATIENCE, "leases of other tests are there");
+        sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn live_leases_of_another_provider_are_refused_without_a_write() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let Some(folder) = recordings() else { return };
+    let _alone = cluster.exclusive().unwrap();
+    empty(&cluster);
+    let mut theirs = Vec::new();
+    for name in ["web", "storage", "ports", "tiny"] {
+        theirs.extend(lease(&folder.join(name)));
+    }
+    assert_eq!(namespaces(&theirs).len(), 4);
+    let _theirs = make(&cluster, &theirs, THEIR_MANAGER);
+    let before = settled(&cluster);
+
+    let (served, said) = dev(&cluster, &[]);
+    assert!(!served, "{said}");
+    assert!(
+        said.contains("leases that this embedded chain did not make"),
+        "{said}"
+    );
+    assert!(said.contains("Use a cluster without leases."), "{said}");
+    assert!(namespaces(&theirs).iter().any(|ns| said.contains(ns)), "{said}");
+    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "akashnet-2"]);
+    assert!(
+        !removed && said.contains("not the id of an embedded chain"),
+        "{said}"
+    );
+    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-1"]);
+    assert!(removed && said.contains("0 object(s) of dev-1 removed"), "{said}");
+    let after = everything(&cluster);
+    assert_eq!(before, after, "something was written");
+    println!("{} objects, none written", after.len());
+}
+
+#[test]
+fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let Some(folder) = recordings() else { return };
+    let _alone = cluster.exclusive().unwrap();
+    empty(&cluster);
+    let theirs = lease(&folder.join("web"));
+    let mut ours = lease(&folder.join("tiny"));
+    for object in &mut ours {
+        if !object["metadata"]["annotations"].is_object() {
+            object["metadata"]["annotations"] = json!({});
+        }
+        object["metadata"]["annotations"]["provider.akash.network/chain-id"] = json!("dev-7");
+    }
+    let _theirs = make(&cluster, &theirs, THEIR_MANAGER);
+    let _ours = make(&cluster, &ours, "--field-manager=akash-provider");
+    let is_theirs = |line: &String| namespaces(&theirs).iter().any(|ns| line.contains(ns));
+    let before: Vec<String> = settled(&cluster).into_iter().filter(is_theirs).collect();
+    assert!(before.len() > 5, "{before:?}");
+
+    let (served, said) = dev(&cluster, &[]);
+    assert!(!served && said.contains("--remove-leftovers-of dev-7"), "{said}");
+    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-7"]);
+    assert!(removed, "{said}");
+    for ns in namespaces(&ours) {
+        assert!(said.contains(&format!("removed Namespace {ns}")), "{said}");
+        assert!(said.contains(&format!("removed Manifest {ns}")), "{said}");
+        let gone = [
+            "wait",
+            "--for=delete",
+            &format!("namespace/{ns}"),
+            "--timeout=60s",
+        ];
+        cluster.kubectl(&gone).unwrap();
+    }
+    let after: Vec<String> = everything(&cluster).into_iter().filter(is_theirs).collect();
+    assert_eq!(before, after);
+}

@@ -1,0 +1,236 @@
+//! The cluster and the market of one test.
+
+use akash_provider_core::types::{BidState, CloseReason};
+use clap::Parser;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use provider_daemon::args::{Cli, Command, DevArgs, Output};
+use provider_daemon::dev::kubernetes::remove_leftovers;
+use provider_daemon::dev::{Printer, World};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use testbed::{Cluster, Hold, Tier};
+use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
+
+/// Longest wait for anything: what an outage has stopped takes a while to come back.
+pub(crate) fn patience() -> Duration {
+    Duration::from_secs(90) + outage() * 2
+}
+
+const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
+
+/// A cluster that nobody else uses.
+pub(crate) struct Stage {
+    pub(crate) testbed: Cluster,
+    _alone: Hold,
+}
+
+/// The market on it.
+pub(crate) struct Corner {
+    pub(crate) testbed: Cluster,
+    pub(crate) world: Arc<World>,
+    shutdown: CancellationToken,
+    _alone: Hold,
+}
+
+/// A number the environment may give, or the one of the small form.
+pub(crate) fn number(name: &str, small: u64) -> u64 {
+    std::env::var(name).map_or(small, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
+    })
+}
+
+/// How long outages last.
+pub(crate) fn outage() -> Duration {
+    Duration::from_secs(number("K8S_OUTAGE_S", 10))
+}
+
+impl Stage {
+    /// The cluster, without any lease on it; `None` where none runs.
+    pub(crate) fn take() -> Option<Self> {
+        let testbed = Cluster::from_env(Tier::Node).unwrap()?;
+        let alone = testbed.exclusive().unwrap();
+        let stage = Self {
+            testbed,
+            _alone: alone,
+        };
+        let class = "akash.network/capabilities.storage.class.beta2=1";
+        stage
+            .testbed
+            .kubectl(&["label", "node", "--all", "--overwrite", class])
+            .unwrap();
+        stage.clear();
+        Some(stage)
+    }
+
+    /// The namespaces that carry the network's label.
+    pub(crate) fn labelled(&self) -> String {
+        let names = ["--output", "jsonpath={.items[*].metadata.name}"];
+        self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
+    }
+
+    /// What a test that failed left behind goes; what others remove is waited for.
+    fn clear(&self) {
+        let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
+        let chains = self
+            .testbed
+            .kubectl(&[&LABELLED[..], &["--output", path]].concat())
+            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        for chain in chains.lines().filter(|chain| chain.starts_with("dev-")) {
+            let args = self.args(&[]);
+            let kubeconfig = self.testbed.kubeconfig();
+            let removed = remove_leftovers(&kubeconfig, &args.kubernetes, chain);
+            runtime.block_on(removed).unwrap();
+        }
+        until("no lease of others", || self.labelled().is_empty());
+    }
+
+    /// The settings of `dev` on this cluster.
+    pub(crate) fn args(&self, more: &[&str]) -> DevArgs {
+        let kubeconfig = self.testbed.kubeconfig();
+        let fixed = [
+            "provider-daemon",
+            "dev",
+            "--accept-any",
+            "--block-time=200ms",
+            "--storage-class=beta2=1Gi",
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+        ];
+        match Cli::parse_from(fixed.iter().chain(more)).command {
+            Command::Dev(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Runs a test in the market of a provider that sells what the SDLs ask for; then nothing may be left, and nothing
+/// may have been closed but by tenants.
+pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>) {
+    let Some(stage) = Stage::take() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let corner = Corner::open(stage, sdls).await;
+        let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
+        match outcome {
+            Ok(()) => corner.close().await,
+            Err(panic) => {
+                corner.shutdown.cancel();
+                resume_unwind(panic)
+            }
+        }
+    });
+}
+
+impl Corner {
+    async fn open(stage: Stage, sdls: &[&str]) -> Self {
+        let args = stage.args(&[]);
+        let sdls: Vec<_> = sdls
+            .iter()
+            .map(|text| (String::new(), akash_provider_core::sdl::parse(text).unwrap()))
+            .collect();
+        let printer = Arc::new(Printer::new(Output::Text));
+        let shutdown = CancellationToken::new();
+        let abort = CancellationToken::new();
+        let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort).await;
+        Self {
+            world: Arc::new(world.unwrap()),
+            testbed: stage.testbed,
+            shutdown,
+            _alone: stage._alone,
+        }
+    }
+
+    async fn close(self) {
+        let began = Instant::now();
+        let mut left = self.world.leftovers().await;
+        while !left.is_empty() && began.elapsed() < patience() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            left = self.world.leftovers().await;
+        }
+        assert_eq!(left, Vec::<String>::new());
+        self.world.chain.market(|market| closed_by_tenants(market));
+        self.shutdown.cancel();
+        let world = Arc::try_unwrap(self.world).unwrap();
+        world.stop().await.unwrap();
+    }
+
+    /// The capacity without our leases, and where they are, as text that shows every byte of it.
+    pub(crate) async fn capacity(&self) -> String {
+        let first = self.world.inventory().watch().next().await;
+        let update = first.unwrap().unwrap();
+        format!("{:?} {:?}", update.inventory, update.placements)
+    }
+
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+        block_in_place(|| self.testbed.kubectl(args)).unwrap()
+    }
+}
+
+/// Every lease that is over was ended by its tenant, and no bid was taken back.
+pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
+    let mut leases = 0;
+    for record in market.leases() {
+        let reason = record.lease.reason;
+        assert!(
+            matches!(reason, None | Some(CloseReason::Owner)),
+            "{}: {reason:?}",
+            record.lease.id
+        );
+        leases += 1;
+    }
+    let unsold = |id| !market.leases().any(|l| l.lease.id == id);
+    let closed = market.bids().filter(|b| b.state == BidState::Closed);
+    let ours: Vec<_> = closed.filter(|b| unsold(b.id.clone())).map(|b| &b.id).collect();
+    assert!(ours.is_empty(), "bids that were taken back: {ours:?}");
+    println!("{leases} lease(s), closed by us: 0, bids taken back: 0");
+}
+
+/// Waits on a thread that may block.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < patience(), "it never is: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits for something that is asked about asynchronously.
+pub(crate) async fn eventually<F>(what: &str, mut is_so: impl FnMut() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < patience(), "it never is: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The body a web server sends.
+pub(crate) fn get(address: &str, port: u16) -> std::io::Result<String> {
+    let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
+    let limit = Duration::from_secs(3);
+    let mut stream = TcpStream::connect_timeout(&to, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    if head.starts_with("HTTP/1.0 200") || head.starts_with("HTTP/1.1 200") {
+        return Ok(body.trim().to_owned());
+    }
+    Err(std::io::Error::other(head.to_owned()))
+}

@@ -1,0 +1,155 @@
+//! The program as a process, and what it takes while nobody answers it.
+
+use crate::corner::{Stage, outage, until};
+use crate::tenant::web;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::Duration;
+use testbed::Component;
+
+/// Clock ticks of a second, as the kernel shows them to programs.
+const TICKS: f64 = 100.0;
+/// Cores that an outage may cost beyond what the program takes anyway.
+const OUTAGE_CORES: f64 = 0.05;
+/// Lines that an outage may add to the log, however long it is: one or two for each kind that is watched.
+const OUTAGE_LINES: usize = 40;
+
+/// A folder for the files of one test, gone with it.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("node-tier-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `dev`.
+pub(crate) struct Daemon {
+    child: Child,
+    output: PathBuf,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it on the cluster with a state file and one SDL.
+    pub(crate) fn start(stage: &Stage, scratch: &Scratch, state: &Path, more: &[&str]) -> Self {
+        let (output, log, sdl) = (
+            scratch.path("output"),
+            scratch.path("log"),
+            scratch.path("web.yaml"),
+        );
+        std::fs::write(&sdl, web("daemon")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args(["dev", "--accept-any", "--block-time=500ms", "--kubeconfig"])
+            .arg(stage.testbed.kubeconfig())
+            .arg("--state")
+            .arg(state)
+            .args(more)
+            .arg(sdl)
+            .stdout(File::create(&output).unwrap())
+            .stderr(File::create(&log).unwrap())
+            .spawn();
+        Self {
+            child: child.unwrap(),
+            output,
+            log,
+        }
+    }
+
+    /// What it has printed.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until it has ended well.
+    pub(crate) fn end(&mut self) {
+        let mut ended = None;
+        until("the program ends", || {
+            ended = self.has_ended();
+            ended.is_some()
+        });
+        let told = || format!("{}\n{}", self.output(), self.log());
+        assert!(
+            ended.is_some_and(|status| status.success()),
+            "{ended:?}\n{}",
+            told()
+        );
+    }
+
+    /// The cores it takes over a time.
+    fn cores(&self, over: Duration) -> f64 {
+        let ticks = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+            // The second field may hold anything; what follows it does not.
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+            fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
+        };
+        let before = ticks();
+        sleep(over);
+        (ticks() - before) / TICKS / over.as_secs_f64()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_program_idles_through_an_outage() {
+    let Some(stage) = Stage::take() else { return };
+    let scratch = Scratch::new("idle");
+    let state = scratch.path("state");
+    let mut daemon = Daemon::start(&stage, &scratch, &state, &[]);
+    until("it serves", || daemon.output().contains("serving"));
+    sleep(Duration::from_secs(2));
+    let quiet = daemon.cores(Duration::from_secs(5));
+    let lines = daemon.log().lines().count();
+    stage.testbed.kill(Component::ApiServer).unwrap();
+    let broken = daemon.cores(outage());
+    let told = daemon.log().lines().count() - lines;
+    stage.testbed.start(Component::ApiServer).unwrap();
+    println!(
+        "cores: {quiet:.3} before, {broken:.3} in an outage of {}s; {told} lines of log",
+        outage().as_secs()
+    );
+    assert!(broken < quiet + OUTAGE_CORES, "{broken} cores");
+    assert!(told <= OUTAGE_LINES, "{}", daemon.log());
+    kill(Pid::from_raw(daemon.child.id() as i32), Signal::SIGTERM).unwrap();
+    daemon.end();
+    assert_ne!(stage.labelled(), "", "it stops, and the lease goes on");
+    let mut again = Daemon::start(&stage, &scratch, &state, &["--once"]);
+    again.end();
+    assert_eq!(stage.labelled(), "");
+}

@@ -1,0 +1,101 @@
+//! The program is killed wherever it is, and started again, until it has done all it was to do.
+
+use crate::corner::{Stage, closed_by_tenants, eventually, number};
+use crate::daemon::{Daemon, Scratch};
+use crate::tenant::web;
+use akash_provider_core::cluster::Health;
+use provider_daemon::args::Output;
+use provider_daemon::dev::{Printer, StateFile, World};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// It is killed some time in the first so many milliseconds after it was started.
+const LONGEST_MS: u64 = 3_000;
+
+#[test]
+fn killed_anywhere_it_ends_as_if_it_had_not_been() {
+    let Some(stage) = Stage::take() else { return };
+    let kills = number("K8S_KILLS", 10);
+    let seed = number("K8S_SEED", 1);
+    let mut random = seed;
+    let (mut killed, mut lives) = (0, 0);
+    while killed < kills {
+        lives += 1;
+        let scratch = Scratch::new(&format!("life-{lives}"));
+        let state = scratch.path("state");
+        killed += after_a_manifest(&stage, &scratch);
+        loop {
+            let mut daemon = Daemon::start(&stage, &scratch, &state, &["--once"]);
+            if killed == kills {
+                daemon.end();
+                break;
+            }
+            let at = Instant::now() + Duration::from_millis(next(&mut random) % LONGEST_MS);
+            while Instant::now() < at && daemon.has_ended().is_none() {
+                sleep(Duration::from_millis(1));
+            }
+            if daemon.has_ended().is_some() {
+                daemon.end();
+                break;
+            }
+            daemon.kill();
+            killed += 1;
+        }
+        assert_eq!(stage.labelled(), "", "namespaces that are left");
+        let records = [
+            "get",
+            "manifests.akash.network",
+            "--namespace=lease",
+            "--output=name",
+        ];
+        assert_eq!(
+            stage.testbed.kubectl(&records).unwrap(),
+            "",
+            "records that are left"
+        );
+        closed_by_tenants(&StateFile::open(&state).unwrap().market().unwrap());
+    }
+    println!("killed {killed} times in {lives} lives of a lease, seed {seed}: nothing left over");
+}
+
+/// It is killed as soon as it says that it has the manifest; that is deployed nevertheless.
+fn after_a_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
+    let state = scratch.path("state");
+    let mut daemon = Daemon::start(stage, scratch, &state, &["--once"]);
+    let began = Instant::now();
+    while !daemon.output().contains(" manifest ") {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no manifest:\n{}",
+            daemon.output()
+        );
+        sleep(Duration::from_millis(1));
+    }
+    daemon.kill();
+    // No tenant who could send it again.
+    let args = stage.args(&["--state", state.to_str().unwrap()]);
+    let sdl = akash_provider_core::sdl::parse(&web("daemon")).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let (printer, shutdown) = (Arc::new(Printer::new(Output::Text)), CancellationToken::new());
+        let sdls = [(String::new(), sdl)];
+        let world = World::start(&args, &sdls, &printer, shutdown.clone(), CancellationToken::new()).await;
+        let world = world.unwrap();
+        let runs = || async { world.status().leases.iter().any(|l| l.health == Health::Good) };
+        eventually("the accepted manifest runs", runs).await;
+        shutdown.cancel();
+        world.stop().await.unwrap();
+    });
+    1
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,295 @@
+//! Leases from their order to their end, and capacity as it was before them, to the byte.
+
+use crate::corner::{Corner, eventually, get, run};
+use crate::refusals;
+use crate::tenant::{Leased, Tenant, web};
+use akash_provider_core::manifest::{Manifest, Proto, Service};
+use futures::FutureExt;
+use std::net::UdpSocket;
+use tokio::task::block_in_place;
+
+/// The web server, and a neighbour with the same needs and ports, so that the two can change places.
+fn pair() -> String {
+    let neighbour = "
+  side:
+    image: localhost/busybox:1
+    command: [sh, -c]
+    args: [\"trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done\"]
+    expose:
+      - port: 80
+        to: [{ global: true }]
+      - port: 8080
+        to: [{ global: true }]
+profiles:";
+    let text = web("first").replace("\nprofiles:", neighbour);
+    text + "  side:\n    anywhere: { profile: small, count: 2 }\n"
+}
+
+/// A root service with a port 80 of its own, one port for both protocols, and a service with a volume.
+const ROOT: &str = r#"
+version: "2.0"
+services:
+  root:
+    image: localhost/busybox:1
+    command: [sh, -c]
+    args: ["trap 'exit 0' TERM; mkdir -p /www; echo both > /www/index.html; httpd -f -p 80 -h /www & httpd -f -p 7000 -h /www & wait"]
+    expose:
+      - port: 7000
+        proto: tcp
+        to: [{ global: true }]
+      - port: 7000
+        proto: udp
+        to: [{ global: true }]
+      - port: 80
+        to: [{ service: data }]
+  data:
+    image: localhost/busybox:1
+    command: [sh, -c]
+    args: ["trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"]
+    expose:
+      - port: 9000
+        to: [{ service: root }]
+    params:
+      storage:
+        kept: { mount: /kept, readOnly: false }
+profiles:
+  compute:
+    plain:
+      resources:
+        cpu: { units: 50m }
+        memory: { size: 32Mi }
+        storage: { size: 64Mi }
+    with-volume:
+      resources:
+        cpu: { units: 50m }
+        memory: { size: 32Mi }
+        storage:
+          - size: 64Mi
+          - name: kept
+            size: 64Mi
+            attributes: { persistent: true, class: beta2 }
+  placement:
+    anywhere:
+      pricing:
+        plain: { denom: uact, amount: 1000 }
+        with-volume: { denom: uact, amount: 1000 }
+deployment:
+  root:
+    anywhere: { profile: plain, count: 1 }
+  data:
+    anywhere: { profile: with-volume, count: 1 }
+"#;
+
+#[test]
+fn a_lease_lives_and_leaves_nothing() {
+    run(&[&pair(), ROOT], |corner| {
+        async move {
+            let before = corner.capacity().await;
+            tokio::join!(
+                web_tenant(corner),
+                root_tenant(corner),
+                refusals::stuck(corner),
+                refusals::refused(corner)
+            );
+            let same = || async { corner.capacity().await == before };
+            eventually("capacity as before, to the byte", same).await;
+        }
+        .boxed()
+    });
+}
+
+fn service<'a>(manifest: &'a mut Manifest, name: &str) -> &'a mut Service {
+    let mut services = manifest.groups.iter_mut().flat_map(|g| &mut g.services);
+    services.find(|s| s.name == name).unwrap()
+}
+
+async fn web_tenant(corner: &Corner) {
+    let mut web = Tenant::new(corner, 1, &pair()).run().await;
+    answers(&web, "first").await;
+    assert_eq!(web.logs("web").await, ["said first"]);
+    let (code, said) = web.sh("web", "cat /www/index.html; echo bad >&2; exit 7").await;
+    assert_eq!((code, said.as_str()), (7, "first\nbad\n"));
+
+    web.update(|manifest| {
+        let web = service(manifest, "web");
+        for arg in web.args.iter_mut().flatten() {
+            *arg = arg.replace("first", "second");
+        }
+        let side = service(manifest, "side");
+        (side.command, side.args) = (None, None);
+        side.image = "localhost/pause:1".to_owned();
+    })
+    .await;
+    answers(&web, "second").await;
+    let paused = || async { images(&web, "side") == ["localhost/pause:1"; 2] };
+    eventually("two pods of the other image", paused).await;
+    let ns = web.lease.namespace();
+    let selector = "akash.network/manifest-service=side";
+    // It ignores being asked to end, for half a minute.
+    let ends = || {
+        corner.kubectl(&[
+            "delete",
+            "pods",
+            "--namespace",
+            &ns,
+            "--selector",
+            selector,
+            "--grace-period=1",
+            "--wait=false",
+        ]);
+    };
+
+    // The group on the chain stays as it is: the two services change places in it.
+    web.update(|manifest| {
+        let (of_web, of_side) = (
+            service(manifest, "web").resources.clone(),
+            service(manifest, "side").resources.clone(),
+        );
+        let web = service(manifest, "web");
+        (web.resources, web.count) = (of_side, 2);
+        let side = service(manifest, "side");
+        (side.resources, side.count) = (of_web, 1);
+    })
+    .await;
+    answers(&web, "second").await;
+    let pods = || async { (images(&web, "web").len(), images(&web, "side").len()) == (2, 1) };
+    eventually("two pods of web, one of side", pods).await;
+    web.close();
+    ends();
+    web.gone().await;
+}
+
+/// The images of the pods of a service that are not being ended.
+fn images(leased: &Leased<'_>, service: &str) -> Vec<String> {
+    let selector = format!("akash.network/manifest-service={service}");
+    let ns = leased.lease.namespace();
+    let template = "go-template={{range .items}}{{if not .metadata.deletionTimestamp}}\
+                    {{range .spec.containers}}{{.image}} {{end}}{{end}}{{end}}";
+    let args = [
+        "get",
+        "pods",
+        "--namespace",
+        &ns,
+        "--selector",
+        &selector,
+        "--output",
+        template,
+    ];
+    let found = leased.corner.kubectl(&args);
+    found.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Through the Service's address and through the node's port.
+async fn answers(web: &Leased<'_>, greeting: &str) {
+    let (address, node) = (
+        web.cluster_ip("web"),
+        web.corner.testbed.addresses().node.to_string(),
+    );
+    let port = web.node_port("web", 8080, Proto::Tcp).await;
+    for (address, port) in [(&address, 80), (&node, port)] {
+        // A pod that is being replaced may answer for a moment.
+        let said = || async { block_in_place(|| get(address, port)).is_ok_and(|said| said == greeting) };
+        eventually(&format!("`{greeting}` from {address}:{port}"), said).await;
+    }
+}
+
+async fn root_tenant(corner: &Corner) {
+    let tenant = Tenant::new(corner, 2, ROOT).run().await;
+    roots_rights(&tenant).await;
+    both_protocols(&tenant).await;
+    volume_stays(&tenant).await;
+    tenant.close();
+    tenant.gone().await;
+}
+
+/// What root does every day works; what only an attacker does is closed.
+async fn roots_rights(tenant: &Leased<'_>) {
+    let allowed = [
+        ("is root", "test $(id -u) = 0"),
+        (
+            "chowns",
+            "touch /tmp/a && chown tenant /tmp/a && test $(stat -c %U /tmp/a) = tenant",
+        ),
+        (
+            "serves port 80",
+            "timeout 5 wget -qO- http://127.0.0.1:80/ | grep both",
+        ),
+        ("switches the user", "test $(su tenant -c 'id -u') = 1000"),
+        (
+            "resolves a name",
+            "timeout 10 nslookup kubernetes.default.svc.cluster.local",
+        ),
+        (
+            "finds its neighbour",
+            &format!(
+                "timeout 10 nslookup data.{}.svc.cluster.local",
+                tenant.lease.namespace()
+            ),
+        ),
+    ];
+    for (what, script) in allowed {
+        let (code, said) = tenant.sh("root", script).await;
+        assert_eq!(code, 0, "{what}: {said}");
+    }
+    for (what, script) in [
+        ("makes a device", "mknod /tmp/device c 1 3"),
+        ("changes the root", "chroot / true"),
+        (
+            "has a token",
+            "test -e /var/run/secrets/kubernetes.io/serviceaccount/token",
+        ),
+    ] {
+        let (code, said) = tenant.sh("root", script).await;
+        assert_ne!(code, 0, "{what}: {said}");
+    }
+}
+
+/// One port number, two protocols, each with a port of the node of its own that leads to the pod.
+async fn both_protocols(tenant: &Leased<'_>) {
+    let node = tenant.corner.testbed.addresses().node.to_string();
+    let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;
+    let udp = tenant.node_port("root", 7000, Proto::Udp).await;
+    let said = || async { block_in_place(|| get(&node, tcp)).is_ok_and(|said| said == "both") };
+    eventually("an answer over TCP", said).await;
+    // Nothing listens there: the pod counts the datagrams that reach it in vain.
+    let count = "awk '/^Udp:/ { n = $3 } END { print n }' /proc/net/snmp";
+    let arrived = async || tenant.sh("root", count).await.1.trim().parse::<u64>().unwrap();
+    let before = arrived().await;
+    let reaches = || async {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(b"to the pod", (node.as_str(), udp)).unwrap();
+        arrived().await > before
+    };
+    eventually("a datagram in the pod", reaches).await;
+}
+
+/// What is written to the volume is there for the next pod.
+async fn volume_stays(tenant: &Leased<'_>) {
+    let (code, said) = tenant.sh("data", "echo it stays > /kept/file && sync").await;
+    assert_eq!(code, 0, "{said}");
+    let ns = tenant.lease.namespace();
+    let pod = "jsonpath={.metadata.uid}";
+    let uid = || {
+        tenant.corner.kubectl(&[
+            "get",
+            "pod",
+            "data-0",
+            "--namespace",
+            &ns,
+            "--output",
+            pod,
+            "--ignore-not-found",
+        ])
+    };
+    let old = uid();
+    tenant
+        .corner
+        .kubectl(&["delete", "pod", "data-0", "--namespace", &ns]);
+    eventually("another pod", || async {
+        !["", old.as_str()].contains(&uid().as_str())
+    })
+    .await;
+    tenant.runs().await;
+    let (code, said) = tenant.sh("data", "cat /kept/file").await;
+    assert_eq!((code, said.as_str()), (0, "it stays\n"));
+}

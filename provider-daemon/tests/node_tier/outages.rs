@@ -1,0 +1,148 @@
+//! Parts of the cluster die while leases come, change and go.
+
+use crate::corner::{Corner, get, outage, run};
+use crate::tenant::{Leased, Tenant, web};
+use akash_provider_core::cluster::Health;
+use akash_provider_core::engine::RefusalKind;
+use akash_provider_core::manifest::Manifest;
+use futures::FutureExt;
+use std::time::{Duration, Instant};
+use testbed::Component;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+/// A tenant is answered within it, whatever is down.
+const ANSWER: Duration = Duration::from_secs(5);
+/// The node is believed to be well for longer.
+const SOON: Duration = Duration::from_secs(5);
+
+#[test]
+fn the_api_server_dies_and_no_lease_is_lost() {
+    run(&[&web("all")], |corner| {
+        control_plane(corner, Component::ApiServer).boxed()
+    });
+}
+
+#[test]
+fn etcd_stops_answering_and_no_lease_is_lost() {
+    run(&[&web("all")], |corner| {
+        control_plane(corner, Component::Etcd).boxed()
+    });
+}
+
+#[test]
+fn the_kubelet_and_the_runtime_die_and_no_lease_is_lost() {
+    run(&[&web("all")], |corner| {
+        async move {
+            let watched = Tenant::new(corner, 1, &web("watched")).run().await;
+            let mut all = Vec::new();
+            for (part, number) in [(Component::Kubelet, 2), (Component::Containerd, 3)] {
+                let meanwhile = Tenant::new(corner, number, &web("meanwhile")).lease().await;
+                corner.fail(part);
+                meanwhile.send().await.unwrap();
+                answers(&watched);
+                sleep(outage()).await;
+                corner.mend(part);
+                watched.runs().await;
+                meanwhile.runs().await;
+                answers(&watched);
+                println!("{part}: {}s, both leases run", outage().as_secs());
+                all.push(meanwhile);
+            }
+            all.push(watched);
+            end(all).await;
+        }
+        .boxed()
+    });
+}
+
+impl Corner {
+    /// A part stops: etcd in its tracks, all others as in a crash.
+    fn fail(&self, part: Component) {
+        block_in_place(|| match part {
+            Component::Etcd => self.testbed.pause(part),
+            _ => self.testbed.kill(part),
+        })
+        .unwrap();
+    }
+
+    fn mend(&self, part: Component) {
+        block_in_place(|| match part {
+            Component::Etcd => self.testbed.resume(part),
+            _ => self.testbed.start(part),
+        })
+        .unwrap();
+    }
+}
+
+/// One lease runs, one is deployed, one updated and one closed when it happens, and one tenant comes meanwhile.
+async fn control_plane(corner: &Corner, part: Component) {
+    let tenant = |number: u32| Tenant::new(corner, number, &web("first"));
+    let (watched, mut updated, closed) = tokio::join!(tenant(1).run(), tenant(2).run(), tenant(3).run());
+    let (deployed, late) = tokio::join!(tenant(4).lease(), tenant(5).lease());
+    second(&mut updated.manifest);
+    updated.tell_chain();
+    let (first, second) = tokio::join!(deployed.send(), updated.send());
+    (first.unwrap(), second.unwrap());
+    closed.close();
+    corner.fail(part);
+    let began = Instant::now();
+    refused(&late, began).await;
+    answers(&watched);
+    while began.elapsed() < outage() {
+        assert_ne!(watched.health(), Some(Health::Bad), "unknown is not bad");
+        sleep(Duration::from_millis(200)).await;
+    }
+    corner.mend(part);
+    let down = began.elapsed();
+    if part == Component::ApiServer {
+        let kept = [late.records(), late.namespaces()];
+        assert_eq!(kept, ["", ""], "of a manifest that was refused");
+    }
+    tokio::join!(watched.runs(), updated.runs(), deployed.runs(), closed.gone());
+    println!(
+        "{part} away for {:.1}s: settled {:.1}s after it",
+        down.as_secs_f64(),
+        (began.elapsed() - down).as_secs_f64()
+    );
+    late.send().await.unwrap();
+    late.runs().await;
+    end(vec![watched, updated, deployed, late]).await;
+}
+
+/// While the cluster cannot keep a manifest, it is refused, soon, and as something to try again.
+async fn refused(late: &Leased<'_>, began: Instant) {
+    let refusal = late.send().await.unwrap_err();
+    let took = began.elapsed();
+    println!("refused after {:.2}s: {}", took.as_secs_f64(), refusal.message);
+    assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal:?}");
+    assert!(took < ANSWER, "{took:?}");
+}
+
+fn second(manifest: &mut Manifest) {
+    let services = manifest.groups.iter_mut().flat_map(|g| &mut g.services);
+    for service in services {
+        service.env.get_or_insert_default().push("SECOND=1".to_owned());
+    }
+}
+
+/// Its pods serve whoever asks, also when nobody looks after them.
+fn answers(watched: &Leased<'_>) {
+    let began = Instant::now();
+    let address = &watched.address;
+    let mut said = block_in_place(|| get(address, 80));
+    while said.is_err() && began.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(100));
+        said = block_in_place(|| get(address, 80));
+    }
+    assert!(said.is_ok(), "{address}: {said:?}");
+}
+
+async fn end(leases: Vec<Leased<'_>>) {
+    for lease in &leases {
+        lease.close();
+    }
+    for lease in &leases {
+        lease.gone().await;
+    }
+}
