@@ -129,10 +129,7 @@ impl Engine {
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
-        let unknown = |(lease, _): &&(&Lease, &Group)| {
-            let units = self.reservations.units(&lease.id.order);
-            units.is_none_or(|units| units.is_empty())
-        };
+        let unknown = |(lease, _): &&(&Lease, &Group)| !self.reservations.is_promise_known(&lease.id.order);
         if let Some((lease, _)) = parts.iter().find(unknown) {
             let message = format!(
                 "what was promised to lease {} is being looked up; submit again",
