@@ -293,6 +293,7 @@ impl Engine {
                 && self.chain_known,
             cluster_known: self.cluster_known,
             stopping: self.lifecycle == Lifecycle::Shutdown,
+            displaced: None,
         }
     }
 

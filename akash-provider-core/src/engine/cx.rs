@@ -1,6 +1,7 @@
 //! What a machine may look at while it makes a step: settings, time and permissions. Read-only.
 
 use super::input::Leadership;
+use crate::bidding::Decline;
 use crate::config::Config;
 use crate::types::{Coin, Height, Now};
 
@@ -27,6 +28,8 @@ pub struct Cx<'a> {
     pub cluster_known: bool,
     /// Nothing new is to be started.
     pub stopping: bool,
+    /// Why what the order has reserved is no longer good for a bid.
+    pub displaced: Option<&'a Decline>,
 }
 
 impl Cx<'_> {

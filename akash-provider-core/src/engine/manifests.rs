@@ -95,6 +95,13 @@ impl Engine {
 
     /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
     fn check(&mut self, submission: &Submission, record: &DeploymentRecord) -> Result<Accepted, Refusal> {
+        // It may have waited through a change of leaders: the list that comes would take what it brings for older
+        // than what is there.
+        if !self.cluster_known {
+            let message = "what the cluster runs is not known yet; ask again in a minute".to_owned();
+            let kind = RefusalKind::Unavailable;
+            return Err(Refusal { kind, message });
+        }
         let ours: Vec<&Lease> = record
             .leases
             .iter()
@@ -122,10 +129,7 @@ impl Engine {
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
-        let unknown = |(lease, _): &&(&Lease, &Group)| {
-            let units = self.reservations.units(&lease.id.order);
-            units.is_none_or(|units| units.is_empty())
-        };
+        let unknown = |(lease, _): &&(&Lease, &Group)| !self.reservations.is_promise_known(&lease.id.order);
         if let Some((lease, _)) = parts.iter().find(unknown) {
             let message = format!(
                 "what was promised to lease {} is being looked up; submit again",

@@ -310,6 +310,13 @@ impl Order {
         }
     }
 
+    /// True when the bid on the chain is known to promise what is reserved. Until it has been read, or our own has
+    /// landed, it may be one from before a restart.
+    #[must_use]
+    pub const fn knows_its_bid(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
+    }
+
     /// True when a bid of ours is, or may be, on the chain.
     #[must_use]
     pub const fn may_have_bid(&self) -> bool {

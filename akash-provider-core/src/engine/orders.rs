@@ -1,5 +1,6 @@
 //! The engine's side of orders: which there are, what their machines want, and which are worth another look.
 
+use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
 use super::retries::Retries;
 use super::timers::Key;
@@ -176,7 +177,11 @@ impl Engine {
     /// Feeds one input to one order; nothing happens where there is none.
     pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
-        let cx = self.cx(&config);
+        let displaced = self.reservations.displaced(id);
+        let cx = Cx {
+            displaced: displaced.as_ref(),
+            ..self.cx(&config)
+        };
         let Some(slot) = self.orders.slots.get_mut(id) else {
             return;
         };

@@ -105,8 +105,9 @@ impl Engine {
                 self.reservations.unreserve(&id.order);
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
                 self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
-            } else if let Some(bid) = bids.get(&id.order) {
-                self.reservations.keep_promise(&id.order, &bid.resources_offer);
+            } else {
+                let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
+                self.reservations.keep_promise(&id.order, offer);
             }
             self.drive_order(&id.order, order::Input::Won);
             self.lease_found(
@@ -158,11 +159,13 @@ impl Engine {
     /// Our bid on an order that is open.
     fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
         let id = &bid.id.order;
+        if bid.state == BidState::Open {
+            self.reservations.keep_promise(id, &bid.resources_offer);
+            // A machine that has reserved nothing makes way for one that holds what the bid promises.
+            self.drive_order(id, order::Input::BidSeen);
+        }
         match (bid.state, self.orders.get(id).is_some()) {
-            (BidState::Open, true) => {
-                self.reservations.keep_promise(id, &bid.resources_offer);
-                self.drive_order(id, order::Input::BidSeen);
-            }
+            (BidState::Open, true) => {}
             (BidState::Open, false) => {
                 let created = snapshot.block_time(bid.created_at);
                 let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));

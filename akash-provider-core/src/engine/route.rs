@@ -54,9 +54,14 @@ impl Engine {
                 } else {
                     order::Input::Lost
                 };
+                let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
                 self.drive_order(&id.order, input);
                 self.orders.forget_ended(&id.order);
                 if won {
+                    if !sure {
+                        self.reservations.doubt_promise(&id.order);
+                        self.scan.soon();
+                    }
                     self.lease_won(&id, &price);
                 }
             }
@@ -116,6 +121,14 @@ impl Engine {
                 let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
                 let counted = order::Input::Counted(result.map(check));
                 self.order_completed(&order, id, counted);
+            }
+            (Target::Order(order), Completion::Bid(result)) => {
+                // The lease that came meanwhile has the reservation.
+                let seen = result.as_ref().ok().and_then(|seen| seen.value.as_ref());
+                if let (None, Some(bid)) = (self.orders.get(&order), seen) {
+                    self.reservations.keep_promise(&order, &bid.resources_offer);
+                }
+                self.order_completed(&order, id, order::Input::Found(result));
             }
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
@@ -271,8 +284,8 @@ fn order_input(completion: Completion) -> Option<order::Input> {
         Completion::Order(result) => Some(order::Input::Fetched(result.map(|o| o.map(Arc::new)))),
         Completion::Price(result) => Some(order::Input::Priced(result)),
         Completion::Tx(result) => Some(order::Input::Tx(result)),
-        Completion::Bid(result) => Some(order::Input::Found(result)),
-        Completion::BidCount(_)
+        Completion::Bid(_)
+        | Completion::BidCount(_)
         | Completion::Provider(_)
         | Completion::Audit(_)
         | Completion::Lease(_)

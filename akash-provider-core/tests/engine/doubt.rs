@@ -329,3 +329,53 @@ fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
     world.settle();
     assert_eq!((world.closes(), world.pending()), (vec![], vec![order]));
 }
+
+/// A bid of ours from before a crash, on an order that is being priced anew, wins; nobody has read it.
+fn won_with_a_bid_from_before() -> (World, LeaseId) {
+    let mut world = World::new();
+    world.hold = Some(is_price);
+    let order = world.order(1, &web());
+    world.hold = Some(|call| {
+        let reads = matches!(call, Call::FetchBid(_) | Call::FetchSnapshot);
+        reads || is_price(call) || is_list(call)
+    });
+    let mut promised = web().groups[0].resources.clone();
+    promised[0].resources.cpu.units += 700;
+    let lease = bid_of(&order, us());
+    world.outside(&Msg::CreateBid {
+        id: lease.clone(),
+        price: price(10),
+        deposit: uact(500_000),
+        resources_offer: promised,
+        reclamation_window: None,
+    });
+    world.tenant(TenantMsg::CreateLease { bid: lease.clone() });
+    (world, lease)
+}
+
+fn reserved_cpu(world: &World) -> Vec<u64> {
+    let active = world.status().inventory.active;
+    active.into_iter().map(|r| r.cpu).collect()
+}
+
+#[test]
+fn a_manifest_waits_until_the_bid_that_won_was_read() {
+    let (mut world, lease) = won_with_a_bid_from_before();
+    assert_eq!(reserved_cpu(&world), [100]);
+    let early = world.submit(1, &web());
+    assert_eq!(kind(early), Some(RefusalKind::Unavailable));
+    world.hold = None;
+    world.settle();
+    assert_eq!(reserved_cpu(&world), [800]);
+    assert!(world.submit(1, &web()).is_ok());
+    assert!(world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_bid_that_was_read_after_it_won_counts() {
+    let (mut world, _) = won_with_a_bid_from_before();
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot) || is_list(call));
+    world.settle();
+    assert_eq!(reserved_cpu(&world), [800]);
+    assert!(world.submit(1, &web()).is_ok());
+}

@@ -99,3 +99,28 @@ fn an_epoch_that_is_not_ours_means_that_somebody_led_in_between() {
         ("nginx:2".to_owned(), 3)
     );
 }
+
+#[test]
+fn a_manifest_that_waited_through_a_takeover_is_not_recorded_before_the_list_is_here() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: lease.deployment().clone(),
+        hash: update.hash,
+    });
+    world.hold = Some(|call| matches!(call, Call::FetchDeployment(_) | Call::ListWorkloads));
+    let request = world.submit_later(1, &update);
+    world.lead(Leadership::Standby);
+    world.lead(Leadership::Leader { epoch: 2 });
+    world.hold = Some(|call| matches!(call, Call::ListWorkloads));
+    world.settle();
+    let kind = world.replies[&request].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(kind, Err(RefusalKind::Unavailable));
+    world.hold = None;
+    world.settle();
+    assert_eq!(image(&world, &lease), "nginx:1");
+    assert!(world.submit(1, &update).is_ok());
+    assert_eq!(image(&world, &lease), "nginx:2");
+}

@@ -54,6 +54,7 @@ struct OrderWorld {
     lost_then_closed: bool,
     standby_wrote: bool,
     two_calls: bool,
+    oversold: bool,
     budget: u8,
     switches: u8,
 }
@@ -85,6 +86,7 @@ impl OrderWorld {
             lost_then_closed: false,
             standby_wrote: false,
             two_calls: false,
+            oversold: false,
             budget,
             switches: 1,
         };
@@ -117,6 +119,8 @@ impl OrderWorld {
 
     fn call(&mut self, call: Call) {
         self.two_calls |= self.owed.is_some();
+        let bids = matches!(call, Call::Broadcast(Msg::CreateBid { .. }));
+        self.oversold |= bids && self.clock.displaced;
         self.standby_wrote |= call.is_write() && !self.clock.leader;
         self.owed = Some(match call {
             Call::FetchOrder(_) => Owed::Order,
@@ -392,6 +396,12 @@ impl OrderWorld {
             doubted.budget -= 1;
             all.push(("doubt".to_owned(), doubted.feed(Input::Doubt)));
         }
+        if self.budget > 0 && !self.clock.displaced {
+            let mut displaced = self.clone();
+            displaced.budget -= 1;
+            displaced.clock.displaced = true;
+            all.push(("displaced".to_owned(), displaced));
+        }
     }
 
     fn done(&self) -> Option<&End> {
@@ -433,6 +443,8 @@ impl World for OrderWorld {
             "never_two_bids_for_one_order"
         } else if self.standby_wrote {
             "no_write_as_standby"
+        } else if self.oversold {
+            "no bid on what was given to somebody else"
         } else if self.lost_then_closed {
             "lost_bids_are_not_closed"
         } else if done.is_some() && !won && self.reserved {

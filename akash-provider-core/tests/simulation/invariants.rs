@@ -446,7 +446,14 @@ impl Rest<'_> {
     /// Orders of leases that are over.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
-        over.map(|r| r.lease.id.order.to_string()).collect()
+        let leased = over.map(|r| r.lease.id.order.to_string());
+        // What a deployment's money does not pay for ends in all its groups, open bids included.
+        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let closed = ours.filter(|b| {
+            let record = self.market.deployment(b.id.deployment());
+            record.is_none_or(|record| !record.deployment.active)
+        });
+        leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
     /// Orders with bids of ours whose time is up, or nearly: their clock may have started some blocks after

@@ -98,9 +98,11 @@ impl Deed<'_> {
 
     /// What this engine knows to be promised, this bid included.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
-        let stands = |bid: &LeaseId| {
-            let state = self.market.bid(bid).map(|b| b.state);
-            matches!(state, Some(BidState::Open | BidState::Active))
+        // Its own bid may have been refused because one from before a crash, with another promise, had landed: until
+        // that one has been read, what it promises is not known.
+        let stands = |bid: &LeaseId, units: &Vec<ResourceUnit>| {
+            let landed = self.market.bid(bid).filter(|b| b.resources_offer == *units);
+            matches!(landed.map(|b| b.state), Some(BidState::Open | BidState::Active))
         };
         let flies = |bid: &LeaseId| {
             let open = self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
@@ -109,12 +111,12 @@ impl Deed<'_> {
             open && self.market.bid(bid).is_none() && self.told.calls.values().any(is_bid)
         };
         let known = self.told.offers.iter().filter(|(order, _)| **order != id.order);
-        let known = known.filter(|(order, _)| {
+        let known = known.filter(|(order, units)| {
             let bid = LeaseId {
                 order: (*order).clone(),
                 provider: OURS.clone(),
             };
-            stands(&bid) || flies(&bid)
+            stands(&bid, units) || flies(&bid)
         });
         let mut all: Vec<_> = known.map(|(_, units)| units.clone()).collect();
         all.push(offer.to_vec());

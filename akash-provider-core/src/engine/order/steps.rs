@@ -211,6 +211,10 @@ impl Order {
         let (Some(price), true) = (&self.price, cx.may_write()) else {
             return self.goto(Phase::Ready { retry_at: None });
         };
+        // Nothing of this bid is on its way yet, so it may be left.
+        if let (Some(decline), false) = (cx.displaced, self.may_have_bid()) {
+            return self.decline(decline.clone(), out);
+        }
         out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
             price: price.clone(),
@@ -392,7 +396,11 @@ impl Order {
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
             (Some(BidState::Lost), _) => self.end(End::Lost, out),
             // The lease's own event or the next snapshot hands it over; until then the reservation stays.
-            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
+            (Some(BidState::Active), _) => {
+                let offer = bid.map(|bid| bid.resources_offer);
+                out.extend(offer.map(Action::Promised));
+                self.goto(Phase::Open { deadline: None })
+            }
             // Not found is evidence only where the bid never showed, the reading is not older than what was
             // processed, and nothing can land any more: the transaction has expired, or the order is over.
             (None, ending)
@@ -547,7 +555,8 @@ impl Order {
                 again_after,
             } if cx.now.block_time > again_after => {
                 // An unknown bid may be sent again at once: the chain takes one bid ever.
-                if ending.is_none() && again_after < expires && cx.may_write() && self.price.is_some() {
+                let again = ending.is_none() && again_after < expires && cx.displaced.is_none();
+                if again && cx.may_write() && self.price.is_some() {
                     return self.bid(cx, out);
                 }
                 self.check(cx, ending, expires, out)
