@@ -14,7 +14,7 @@ pub use profile::accepting_profile;
 pub use signed_by::auditors;
 
 use crate::config::Config;
-use crate::types::{Attribute, AuditedAttributes, DecCoin, GroupSpec, MarketParams, Order};
+use crate::types::{Attribute, AuditedAttributes, Coin, DecCoin, GroupSpec, MarketParams, Order};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -357,21 +357,31 @@ fn whole_seconds_up(window: Duration) -> u64 {
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
+/// The deposit of a bid: the first of the configured ones that the chain takes, or just the first while its
+/// parameters are not known. `None` when it takes none of them.
+#[must_use]
+pub fn deposit<'a>(config: &'a Config, params: Option<&MarketParams>) -> Option<&'a Coin> {
+    let taken = |deposit: &&Coin| {
+        let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
+        params.is_none_or(|params| params.bid_min_deposits.iter().any(enough))
+    };
+    config.bid_deposits().find(taken)
+}
+
 fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decline> {
-    let deposit = &config.bid_deposit;
-    let accepted =
-        |least: &crate::types::Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
-    if params.bid_min_deposits.iter().any(accepted) {
+    if deposit(config, Some(params)).is_some() {
         return Ok(());
     }
-    let minimum: Vec<String> = params.bid_min_deposits.iter().map(ToString::to_string).collect();
-    Err(Decline::Deposit {
-        configured: deposit.to_string(),
-        minimum: if minimum.is_empty() {
+    let list = |coins: Vec<String>| {
+        if coins.is_empty() {
             "no deposit at all".to_owned()
         } else {
-            minimum.join(" or ")
-        },
+            coins.join(" or ")
+        }
+    };
+    Err(Decline::Deposit {
+        configured: list(config.bid_deposits().map(ToString::to_string).collect()),
+        minimum: list(params.bid_min_deposits.iter().map(ToString::to_string).collect()),
     })
 }
 

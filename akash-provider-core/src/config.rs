@@ -13,6 +13,8 @@ pub struct Config {
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
+    /// Deposits in other denominations, by preference; used where the chain does not take the first.
+    pub other_bid_deposits: Vec<Coin>,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
     pub bid_timeout: Option<Duration>,
     /// Block time a lease waits for its manifest; `None` for ever (`manifest-timeout`, 5 m; 0 = never).
@@ -92,6 +94,7 @@ impl Config {
                 denom: "uact".into(),
                 amount: 500_000,
             },
+            other_bid_deposits: Vec::new(),
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),
             reclamation_window: None,
@@ -124,6 +127,11 @@ impl Config {
             tx_timeout: 2 * MINUTE,
             manifest_request_timeout: 2 * MINUTE,
         }
+    }
+
+    /// All configured deposits of a bid, by preference.
+    pub fn bid_deposits(&self) -> impl Iterator<Item = &Coin> {
+        std::iter::once(&self.bid_deposit).chain(&self.other_bid_deposits)
     }
 
     /// Checks that the settings make sense together.

@@ -35,6 +35,7 @@ mod manifests;
 mod orders;
 mod recover;
 mod report;
+mod retries;
 mod route;
 mod scan;
 mod timers;
@@ -116,6 +117,8 @@ pub struct Engine {
     closes_from: Mono,
     now: Now,
     height: Height,
+    /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
+    snapshot_height: Height,
     /// Facts of the block after that were told.
     within_block: bool,
     chain_known: bool,
@@ -132,6 +135,8 @@ pub struct Engine {
     /// Leases won in the block that is being told.
     won: Vec<LeaseId>,
     facts: Facts,
+    /// Which of the configured deposits the chain takes.
+    deposit: usize,
     breaker: Breaker,
     scan: Scan,
     timers: Timers,
@@ -158,6 +163,7 @@ impl Engine {
             closes_from: Mono(0),
             now: Now::default(),
             height: 0,
+            snapshot_height: 0,
             within_block: false,
             chain_known: false,
             cluster_known: false,
@@ -173,6 +179,7 @@ impl Engine {
             busy: FxHashMap::default(),
             lane_of: FxHashMap::default(),
             facts: Facts::default(),
+            deposit: 0,
             breaker: Breaker::new(config.breaker_tripped),
             scan: Scan::default(),
             timers: Timers::default(),
@@ -209,7 +216,7 @@ impl Engine {
         // What cannot be done now has no deadline, or whoever waits for it would never sleep.
         let running = self.lifecycle != Lifecycle::Shutdown;
         let scan = self.scan.deadline().filter(|_| running && self.chain_known);
-        let retry = self.orders.retry_deadline().filter(|_| running);
+        let retry = self.orders.retries.deadline().filter(|_| running);
         let own = [self.timers.next_mono(), scan, retry];
         own.into_iter().flatten().min()
     }
@@ -274,12 +281,19 @@ impl Engine {
             config,
             now: self.now,
             height: self.height,
+            within_block: self.within_block,
+            facts: self.facts.version(),
+            deposit: config
+                .bid_deposits()
+                .nth(self.deposit)
+                .unwrap_or(&config.bid_deposit),
             leadership: self.leadership,
             may_close: matches!(self.leadership, Leadership::Leader { .. })
                 && self.now.mono >= self.closes_from
                 && self.chain_known,
             cluster_known: self.cluster_known,
             stopping: self.lifecycle == Lifecycle::Shutdown,
+            displaced: None,
         }
     }
 
@@ -304,11 +318,15 @@ impl Engine {
     }
 
     fn leadership_changed(&mut self, leadership: Leadership) {
-        let was_standby = self.leadership == Leadership::Standby;
+        // Whoever has another epoch than before may have been followed and preceded by another leader.
+        let takes_over = leadership != self.leadership && leadership != Leadership::Standby;
         self.leadership = leadership;
-        if was_standby && leadership != Leadership::Standby {
+        if takes_over && self.chain_known {
             // Transactions of the leader before us may still land.
             self.closes_from = self.now.mono.plus(self.config.takeover_grace);
+            // And what it told the cluster to run is not known here.
+            self.cluster_known = false;
+            self.scan.doubt_cluster();
             self.scan.soon();
         }
         self.wake_everything();

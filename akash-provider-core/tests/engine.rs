@@ -11,6 +11,10 @@
 
 #[path = "engine/breaker.rs"]
 mod breaker;
+#[path = "engine/doubt.rs"]
+mod doubt;
+#[path = "engine/leaders.rs"]
+mod leaders;
 #[path = "engine/leases.rs"]
 mod leases;
 #[path = "engine/manifests.rs"]

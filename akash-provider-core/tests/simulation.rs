@@ -26,12 +26,16 @@ mod ids;
 mod invariants;
 #[path = "simulation/oracle.rs"]
 mod oracle;
+#[path = "simulation/promises.rs"]
+mod promises;
 #[path = "simulation/rack.rs"]
 mod rack;
 #[path = "simulation/random.rs"]
 mod random;
 #[path = "simulation/replay.rs"]
 mod replay;
+#[path = "simulation/seats.rs"]
+mod seats;
 #[path = "simulation/tenants.rs"]
 mod tenants;
 #[path = "simulation/world.rs"]

@@ -9,6 +9,7 @@
 
 mod deploy;
 mod manifests;
+mod passwords;
 mod port;
 pub(crate) mod records;
 mod teardown;
@@ -53,7 +54,7 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
-    pub(crate) passwords: manifests::Passwords,
+    pub(crate) passwords: passwords::Passwords,
     leases: Semaphore,
 }
 
@@ -89,7 +90,7 @@ impl KubeCluster {
             settings,
             state,
             access,
-            passwords: manifests::Passwords::default(),
+            passwords: passwords::Passwords::default(),
             leases: Semaphore::new(LEASES_AT_ONCE),
         };
         Ok(Arc::new(Self {

@@ -11,7 +11,12 @@ use crate::{cluster, tally};
 /// The test targets of each tier, as `--test` takes them: every one of such a name, in whatever member. They find
 /// the cluster with `testbed::Cluster::from_env`.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
-    (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
+    (
+        Tier::Api,
+        Kind::Api,
+        "api tier",
+        &["accepted", "api_tier", "inventory"],
+    ),
     (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
 /// The variable that names the state folder of the cluster to test on.

@@ -334,7 +334,7 @@ impl State {
                 .get(std::mem::take(&mut subscriber.known)..)
                 .unwrap_or_default();
             let provider = &subscriber.provider;
-            let news = news.iter().filter(|e| !deaf && concerns(e, provider));
+            let news = news.iter().filter(|e| !deaf && e.concerns(provider));
             subscriber.feed.update(|queue| {
                 if queue.len() + news.clone().count() > limit {
                     queue.clear();
@@ -368,28 +368,6 @@ impl State {
 
 fn resync(market: &Market, provider: &Address) -> ChainEvent {
     ChainEvent::Resync(Arc::new(market.snapshot(provider)))
-}
-
-/// Facts about other providers alone are not told; that one of them won an order is.
-fn concerns(event: &ChainEvent, provider: &Address) -> bool {
-    match event {
-        ChainEvent::BidCreated { id, .. }
-        | ChainEvent::BidClosed { id }
-        | ChainEvent::LeaseClosed { id, .. }
-        | ChainEvent::LeaseReclaimStarted { id, .. } => id.provider == *provider,
-        ChainEvent::ProviderUpdated { owner } | ChainEvent::AuditChanged { owner, .. } => owner == provider,
-        ChainEvent::Resync(_)
-        | ChainEvent::Block { .. }
-        | ChainEvent::DeploymentCreated { .. }
-        | ChainEvent::DeploymentUpdated { .. }
-        | ChainEvent::DeploymentClosed { .. }
-        | ChainEvent::GroupStarted { .. }
-        | ChainEvent::GroupPaused { .. }
-        | ChainEvent::GroupClosed { .. }
-        | ChainEvent::OrderCreated { .. }
-        | ChainEvent::OrderClosed { .. }
-        | ChainEvent::LeaseCreated { .. } => true,
-    }
 }
 
 #[async_trait]

@@ -22,6 +22,8 @@ pub struct OrderFilter {
 /// Which bids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BidFilter {
+    /// Only on this order.
+    pub order: Option<OrderId>,
     /// Only of this provider.
     pub provider: Option<Address>,
     /// Only in this state.

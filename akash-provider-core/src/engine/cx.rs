@@ -1,8 +1,9 @@
 //! What a machine may look at while it makes a step: settings, time and permissions. Read-only.
 
 use super::input::Leadership;
+use crate::bidding::Decline;
 use crate::config::Config;
-use crate::types::{Height, Now};
+use crate::types::{Coin, Height, Now};
 
 /// Context of one step.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,12 @@ pub struct Cx<'a> {
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
+    /// Facts of the block after that were told.
+    pub within_block: bool,
+    /// Counts the changes of what the chain says of us, so that a judgement knows whether it is still good.
+    pub facts: u32,
+    /// Deposit of a bid, in a denomination that the chain takes.
+    pub deposit: &'a Coin,
     /// Leader or standby.
     pub leadership: Leadership,
     /// Closing is allowed: we lead, and transactions of an earlier leader have expired.
@@ -21,6 +28,8 @@ pub struct Cx<'a> {
     pub cluster_known: bool,
     /// Nothing new is to be started.
     pub stopping: bool,
+    /// Why what the order has reserved is no longer good for a bid.
+    pub displaced: Option<&'a Decline>,
 }
 
 impl Cx<'_> {
@@ -28,6 +37,12 @@ impl Cx<'_> {
     #[must_use]
     pub const fn may_write(&self) -> bool {
         matches!(self.leadership, Leadership::Leader { .. }) && !self.stopping
+    }
+
+    /// A reading of this height shows less than what was processed.
+    #[must_use]
+    pub const fn is_past(&self, height: Height) -> bool {
+        height < self.height || (self.within_block && height == self.height)
     }
 
     /// True for a standby.

@@ -90,6 +90,8 @@ pub enum Input {
     },
     /// A lease is over.
     LeaseRemoved(LeaseId),
+    /// What the cluster keeps is known anew, whatever became of manifests whose recording failed.
+    Listed,
     /// The chain closed the deployment.
     Closed,
     /// Time passed.
@@ -118,6 +120,8 @@ pub enum Action {
     },
     /// A lease has no manifest in time.
     EndLease(LeaseId, CloseReason),
+    /// Its manifest is being recorded: it is no longer ended for want of one.
+    Spare(LeaseId),
     /// Tell the world.
     Publish(Event),
     /// This input was not expected in this phase.
@@ -130,6 +134,8 @@ struct Entry {
     lease: LeaseId,
     deadline: Option<BlockTime>,
     has_manifest: bool,
+    /// A manifest of it may be in the cluster: its recording failed, and nobody has looked since.
+    unsure: bool,
 }
 
 /// The machine of one deployment.
@@ -183,7 +189,7 @@ impl Deployment {
     pub fn manifest_deadline(&self) -> Option<BlockTime> {
         self.leases
             .iter()
-            .filter(|e| !e.has_manifest)
+            .filter(|e| !e.has_manifest && !e.unsure)
             .filter_map(|e| e.deadline)
             .min()
     }
@@ -207,8 +213,10 @@ impl Deployment {
     /// Block time at which it wants a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        // While a manifest is being recorded the tenant has done its part.
+        let recording = matches!(self.phase, Phase::Recording { .. });
         self.manifest_deadline()
-            .filter(|_| cx.may_write() && cx.cluster_known)
+            .filter(|_| cx.may_write() && cx.cluster_known && !recording)
     }
 
     /// One step.
@@ -225,6 +233,7 @@ impl Deployment {
                 has_manifest,
             } => self.lease_added(cx, lease, deadline, has_manifest, out),
             Input::LeaseRemoved(lease) => self.lease_removed(&lease),
+            Input::Listed => self.listed(cx, out),
             Input::Closed => Self {
                 closed: true,
                 accepted: None,
@@ -338,6 +347,8 @@ impl Deployment {
             Err(refusal) => self.answer(Err(refusal), out),
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
+                    let spared = accepted.deployments.iter().map(|d| d.lease.clone());
+                    out.extend(spared.map(Action::Spare));
                     out.push(Action::Call(Call::Record(Arc::clone(first))));
                     self.phase = Phase::Recording { accepted, at: 0 };
                     self
@@ -352,6 +363,7 @@ impl Deployment {
             return self.unexpected(out);
         };
         if let Err(failure) = result {
+            self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
             let message = format!("the cluster could not keep the manifest: {failure}; submit again");
             let kind = if failure.transient {
@@ -361,17 +373,43 @@ impl Deployment {
             };
             return self.answer(Err(Refusal { kind, message }), out);
         }
+        // Another leader may not have seen it, and then what it wrote counts.
+        let outdated = |d: &Arc<cluster::Deployment>| d.epoch != cx.epoch();
+        if cx.is_standby() || accepted.deployments.iter().any(outdated) {
+            self.not_kept(cx, &accepted, at + 1);
+            out.push(Action::Undo(accepted));
+            return self.answer(Err(not_leader()), out);
+        }
         if let Some(next) = accepted.deployments.get(at + 1) {
-            if cx.is_standby() {
-                out.push(Action::Undo(accepted));
-                return self.answer(Err(not_leader()), out);
-            }
             out.push(Action::Call(Call::Record(Arc::clone(next))));
             self.phase = Phase::Recording { accepted, at: at + 1 };
             return self;
         }
         self.deliver(accepted, out);
         self.answer(Ok(()), out)
+    }
+
+    /// A manifest was not accepted, and its first `tried` groups may be in the cluster all the same. The tenant
+    /// gets time to submit it again.
+    fn not_kept(&mut self, cx: &Cx<'_>, accepted: &Accepted, tried: usize) {
+        let again = cx.now.block_time.plus(RECORDING_GRACE);
+        for (at, deployment) in accepted.deployments.iter().enumerate() {
+            let entry = self.leases.iter_mut().find(|e| e.lease == deployment.lease);
+            let Some(entry) = entry.filter(|e| !e.has_manifest) else {
+                continue;
+            };
+            entry.unsure |= at < tried;
+            if cx.config.manifest_timeout.is_some() {
+                entry.deadline = entry.deadline.max(Some(again));
+            }
+        }
+    }
+
+    fn listed(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        for entry in &mut self.leases {
+            entry.unsure = false;
+        }
+        self.wake(cx, out)
     }
 
     fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
@@ -422,13 +460,14 @@ impl Deployment {
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
                 entry.has_manifest |= has_manifest;
-                entry.deadline = entry.deadline.or(deadline);
+                entry.deadline = entry.deadline.max(deadline);
             }
             None => {
                 self.leases.push(Entry {
                     lease,
                     deadline,
                     has_manifest,
+                    unsure: false,
                 });
                 // A manifest accepted before is sent again for the new lease, if it is still the current one.
                 if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {
@@ -460,15 +499,12 @@ impl Deployment {
             out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
             self.phase = Phase::Fetching { retry_at: None };
         }
-        if !cx.may_write() || !cx.cluster_known {
+        if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
         }
         for entry in &mut self.leases {
-            // While a manifest is being recorded the tenant has done its part.
-            let late = !entry.has_manifest && entry.deadline.is_some_and(|d| d <= cx.now.block_time);
-            if late && matches!(self.phase, Phase::Recording { .. }) {
-                entry.deadline = Some(cx.now.block_time.plus(RECORDING_GRACE));
-            } else if late {
+            let waits = !entry.has_manifest && !entry.unsure;
+            if waits && entry.deadline.is_some_and(|d| d <= cx.now.block_time) {
                 entry.deadline = None;
                 out.push(Action::EndLease(
                     entry.lease.clone(),
@@ -526,5 +562,5 @@ fn not_leader() -> Refusal {
     }
 }
 
-/// A record that is under way at the deadline gets this much longer.
+/// A tenant whose manifest could not be kept has at least this long to submit it again.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);

@@ -27,6 +27,8 @@ pub enum Effect {
 pub enum Call {
     /// Chain: one order.
     FetchOrder(OrderId),
+    /// Chain: how many bids an order has that count against the chain's limit.
+    CountBids(OrderId),
     /// Chain: our own record.
     FetchProvider,
     /// Chain: what an auditor (as named in an order) has signed about us.
@@ -65,6 +67,7 @@ impl Call {
         match self {
             Self::Broadcast(_) | Self::Record(_) | Self::Deploy { .. } | Self::Teardown(_) => true,
             Self::FetchOrder(_)
+            | Self::CountBids(_)
             | Self::FetchProvider
             | Self::FetchAudit(_)
             | Self::FetchBid(_)

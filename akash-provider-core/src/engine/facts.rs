@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long an auditor's signature is believed without asking again (as in today's provider).
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
 /// How long a failure is believed, so that waiting orders do not ask one after another.
-const FAILED_TTL: Duration = Duration::from_secs(60);
+const FAILED_TTL: Duration = Duration::from_secs(15);
 /// Auditors remembered at most; orders name them, so the number is not ours to choose.
 const AUDITORS_MAX: usize = 1024;
 /// Failed reads before the orders that wait are judged without.
@@ -38,6 +38,7 @@ pub(super) struct Facts {
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
     waiting: Vec<OrderId>,
+    version: u32,
 }
 
 /// What an order's judgement needs.
@@ -54,8 +55,16 @@ pub(super) enum Needs {
 impl Facts {
     /// Takes a snapshot's facts.
     pub(super) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+        let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
+        self.version = self.version.wrapping_add(u32::from(changed));
         self.provider = provider.cloned();
         self.params = Some(params.clone());
+    }
+
+    /// Counts changes.
+    #[must_use]
+    pub(super) const fn version(&self) -> u32 {
+        self.version
     }
 
     /// Our attributes as registered; none while we are not.
@@ -85,12 +94,14 @@ impl Facts {
     pub(super) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
         self.provider_asked = false;
         if let Ok(provider) = result {
+            self.version = self.version.wrapping_add(1);
             self.provider = provider;
         }
     }
 
     /// What an auditor signed changed.
     pub(super) fn audit_stale(&mut self, auditor: &str) {
+        self.version = self.version.wrapping_add(1);
         match self.audits.get_mut(auditor) {
             // The answer on its way may be the old one.
             Some(Audit::Asked { outdated, .. }) => *outdated = true,

@@ -64,6 +64,12 @@ impl Hostnames {
         ledger
     }
 
+    /// Forgets who holds what; what is blocked stays so.
+    pub fn clear(&mut self) {
+        self.by_name.clear();
+        self.by_group.clear();
+    }
+
     /// Says whether a tenant may have all of these names.
     ///
     /// # Errors
@@ -170,9 +176,17 @@ impl Hostnames {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
+    /// True when nobody gets a name.
+    #[must_use]
+    pub fn is_blocked(&self, hostname: &str) -> bool {
+        let name = hostname.to_lowercase();
+        let first = Some(name.as_str());
+        let mut domains = std::iter::successors(first, |n| n.split_once('.').map(|(_, rest)| rest));
+        self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d))
+    }
+
     fn check_not_blocked(&self, name: &str) -> Result<(), HostnameError> {
-        let mut domains = std::iter::successors(Some(name), |n| n.split_once('.').map(|(_, rest)| rest));
-        if self.blocked.contains(name) || domains.any(|d| self.blocked_domains.contains(d)) {
+        if self.is_blocked(name) {
             return Err(HostnameError::Blocked {
                 hostname: name.to_owned(),
             });

@@ -52,6 +52,8 @@ pub enum Leadership {
 pub enum Completion {
     /// Of `FetchOrder`.
     Order(Result<Option<Order>, Failure>),
+    /// Of `CountBids`.
+    BidCount(Result<u32, Failure>),
     /// Of `FetchProvider`.
     Provider(Result<Option<Provider>, Failure>),
     /// Of `FetchAudit`.

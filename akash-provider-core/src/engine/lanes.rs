@@ -13,6 +13,7 @@ impl Call {
             Self::Record(deployment) | Self::Deploy { deployment, .. } => Some(&deployment.lease),
             Self::Teardown(lease) => Some(lease),
             Self::FetchOrder(_)
+            | Self::CountBids(_)
             | Self::FetchProvider
             | Self::FetchAudit(_)
             | Self::FetchBid(_)
@@ -52,7 +53,13 @@ impl Engine {
             return;
         };
         let config = std::sync::Arc::clone(&self.config);
-        if self.cx(&config).may_write() {
+        let cx = self.cx(&config);
+        // What was wanted before another led may no longer be right.
+        let outdated = match &call {
+            Call::Record(deployment) | Call::Deploy { deployment, .. } => deployment.epoch != cx.epoch(),
+            _ => false,
+        };
+        if cx.may_write() && !outdated {
             self.out.push(Effect::Call(id, call));
             return;
         }

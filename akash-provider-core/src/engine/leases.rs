@@ -145,6 +145,21 @@ impl Engine {
         );
     }
 
+    /// The record of a lease says when it began.
+    pub(super) fn manifest_clock(&mut self, id: &LeaseId, began: BlockTime) {
+        if self.has_manifest(id) {
+            return;
+        }
+        let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
+        let lease = id.clone();
+        let known = deployment::Input::LeaseAdded {
+            lease,
+            deadline,
+            has_manifest: false,
+        };
+        self.drive_deployment(id.deployment(), known);
+    }
+
     pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
         self.workload(id).is_some_and(|w| w.deployment().is_some())
     }
@@ -207,6 +222,10 @@ impl Engine {
                 Action::AskBreaker => self.ask_breaker(id),
                 Action::CancelBreaker => self.breaker.cancel(id),
                 Action::Publish(event) => self.publish(event),
+                Action::Found(record) => {
+                    let at = self.now.block_time;
+                    self.lease_found(&record, None, at, true);
+                }
                 Action::Forget(reason) => self.lease_forget(id, reason),
                 Action::Unexpected => self.unexpected += 1,
             }
@@ -258,7 +277,7 @@ impl Engine {
             !waiting.is_empty()
         });
         self.reservations.unreserve(&id.order);
-        self.orders.capacity_freed();
+        self.orders.retries.capacity_freed();
         let freed = self.hostnames.release(id);
         self.hostnames_freed(&freed);
         let lease = id.clone();
@@ -341,17 +360,26 @@ impl Engine {
         }
     }
 
-    /// The cluster has this from before. What it may be for is known from the chain.
-    pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>) {
+    /// The cluster has this from before, or from another leader (`fresh`: then it counts, whatever was to run).
+    /// What it may be for is known from the chain.
+    pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>, fresh: bool) {
         let id = &deployment.lease;
-        if !self.workloads.contains_key(id) {
+        let unknown = !self.workloads.contains_key(id);
+        if unknown {
             self.workloads.insert(id.clone(), Slot::new(Workload::orphan(id)));
-            self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
-            self.lease_over(id, HeardBy::Scan, None);
-            return;
+        } else {
+            self.reservations.set_params(&id.order, &deployment.params);
         }
-        self.reservations.set_params(&id.order, &deployment.params);
-        self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+        let adopted = self.with_held_names(deployment);
+        let input = if fresh {
+            Input::Relearn(adopted)
+        } else {
+            Input::Adopt(adopted)
+        };
+        self.drive_workload(id, input);
+        if unknown {
+            return self.lease_over(id, HeardBy::Scan, None);
+        }
         let lease = id.clone();
         let known = deployment::Input::LeaseAdded {
             lease,

@@ -8,7 +8,7 @@ use super::workload::{self, Workload};
 use super::{EffectId, Engine, Slot, Target, take_awaited};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Manifest, hosts};
-use crate::types::{DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
+use crate::types::{CloseReason, DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -56,13 +56,16 @@ impl Engine {
                     let checked = self.check(&submission, &record);
                     self.drive_deployment(id, Input::Checked(checked));
                 }
-                Action::Undo(accepted) => self.undo_claims(&accepted),
+                Action::Undo(accepted) => {
+                    self.undo_claims(&accepted);
+                    self.scan.doubt_cluster();
+                }
                 Action::Reply(request, result) => self.reply(request, result.map(|()| Reply::Done)),
                 Action::Deliver { deployment, purge } => {
-                    let lease = deployment.lease.clone();
-                    self.drive_workload(&lease, workload::Input::Desire(deployment, purge.clone()));
-                    self.hostnames_freed(&purge);
-                    self.claim_freed(&lease);
+                    self.deliver(&deployment, purge);
+                }
+                Action::Spare(lease) => {
+                    self.drive_workload(&lease, workload::Input::Spare(CloseReason::ManifestTimeout));
                 }
                 Action::EndLease(lease, reason) => {
                     self.drive_workload(
@@ -92,6 +95,13 @@ impl Engine {
 
     /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
     fn check(&mut self, submission: &Submission, record: &DeploymentRecord) -> Result<Accepted, Refusal> {
+        // It may have waited through a change of leaders: the list that comes would take what it brings for older
+        // than what is there.
+        if !self.cluster_known {
+            let message = "what the cluster runs is not known yet; ask again in a minute".to_owned();
+            let kind = RefusalKind::Unavailable;
+            return Err(Refusal { kind, message });
+        }
         let ours: Vec<&Lease> = record
             .leases
             .iter()
@@ -118,6 +128,17 @@ impl Engine {
         }
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
+        }
+        let unknown = |(lease, _): &&(&Lease, &Group)| !self.reservations.is_promise_known(&lease.id.order);
+        if let Some((lease, _)) = parts.iter().find(unknown) {
+            let message = format!(
+                "what was promised to lease {} is being looked up; submit again",
+                lease.id
+            );
+            self.lease_seen(lease, record);
+            self.scan.soon();
+            let kind = RefusalKind::Unavailable;
+            return Err(Refusal { kind, message });
         }
         let mut accepted = Accepted {
             deployments: Vec::new(),
@@ -206,19 +227,16 @@ impl Engine {
 
     /// A manifest may come before the lease's own event.
     fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
-        let spec = record
-            .groups
-            .iter()
-            .find(|g| g.id == lease.id.order.group)
-            .map(|g| &*g.spec);
-        if !self.reservations.contains(&lease.id.order) {
-            self.reservations.adopt(&lease.id.order, &[], spec);
-        }
         let known = LeaseRecord {
             lease: lease.clone(),
             payment: None,
         };
+        let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
         self.lease_found(&known, Some(record), self.now.block_time, false);
+        if is_new {
+            // Its own event may have been overtaken by a resync: the clock starts with the next block.
+            self.won.push(lease.id.clone());
+        }
     }
 
     fn claim(&mut self, lease: &LeaseId, group: Arc<Group>) -> Result<(Deployment, Vec<String>), Refusal> {
@@ -244,6 +262,9 @@ impl Engine {
     }
 
     fn wait_for(&mut self, name: String, lease: &LeaseId) {
+        if self.hostnames.is_blocked(&name) {
+            return;
+        }
         let waiting = self.withheld.entry(name).or_default();
         if !waiting.contains(lease) {
             waiting.push(lease.clone());
@@ -274,72 +295,126 @@ impl Engine {
         }
     }
 
-    /// Gives claims back to what runs: nothing of the new manifest was kept.
+    /// Hands an accepted manifest to its workload. Names may have moved since they were claimed.
+    fn deliver(&mut self, accepted: &Deployment, mut gone: Vec<String>) {
+        let lease = &accepted.lease;
+        if self.has_lease(lease) {
+            gone.extend(self.claim_possible(lease, hosts::custom_hosts(&accepted.group)));
+        }
+        let deployment = Arc::new(self.deployment_of(lease, Arc::clone(&accepted.group)));
+        self.drive_workload(lease, workload::Input::Desire(deployment, gone.clone()));
+        self.hostnames_freed(&gone);
+    }
+
+    /// Gives claims back to what runs: nothing of the new manifest was kept. Who waits for them gets them.
     fn undo_claims(&mut self, accepted: &Accepted) {
+        let mut freed = Vec::new();
         for deployment in &accepted.deployments {
             let id = &deployment.lease;
             let running = self.workload(id).and_then(Workload::deployment);
             let before = running.map(|d| hosts::custom_hosts(&d.group)).unwrap_or_default();
-            // Names of the running version were free a moment ago, so this cannot be refused.
-            if self.claim_names(id, &before).is_err() {
-                self.unexpected += 1;
-            }
+            freed.extend(self.claim_possible(id, before));
         }
+        self.hostnames_freed(&freed);
+    }
+
+    /// Makes these the names of a lease, without those that were blocked, or taken by another tenant, meanwhile:
+    /// they are not worth losing the others for. Returns the names given up.
+    fn claim_possible(&mut self, lease: &LeaseId, names: Vec<String>) -> Vec<String> {
+        let free = |n: &String| {
+            let one = std::slice::from_ref(n);
+            self.hostnames.can_reserve(one, lease.owner()).is_ok()
+        };
+        let possible = |n: &String| self.holds_name(lease, n) || free(n);
+        let (possible, others): (Vec<_>, Vec<_>) = names.into_iter().partition(possible);
+        let released = self.claim_names(lease, &possible).unwrap_or_else(|_| {
+            self.unexpected += 1;
+            Vec::new()
+        });
+        for name in others {
+            self.wait_for(name, lease);
+        }
+        released
     }
 
     /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
     pub(super) fn hostnames_freed(&mut self, names: &[String]) {
         for name in names {
             for lease in self.withheld.get(name).cloned().unwrap_or_default() {
-                if self.hostnames.holder(name).is_none() {
+                if self.hostnames.holder(name).is_none() && self.has_lease(&lease) {
                     self.redeploy(&lease);
                 }
             }
         }
     }
 
-    /// Names may have been given up while the manifest that wants them was being recorded, or we were down.
-    fn claim_freed(&mut self, lease: &LeaseId) {
-        let free = |(name, waiting): (&String, &Vec<LeaseId>)| {
-            waiting.contains(lease) && self.hostnames.holder(name).is_none()
-        };
-        if self.withheld.iter().any(free) {
-            self.redeploy(lease);
-        }
+    /// Names that leases wait for and nobody holds, whatever the reason.
+    pub(super) fn hand_out_names(&mut self) {
+        let free = |name: &&String| self.hostnames.holder(name).is_none();
+        let free: Vec<String> = self.withheld.keys().filter(free).cloned().collect();
+        self.hostnames_freed(&free);
     }
 
-    /// After a start: claims the names of a manifest that was recorded and not declared yet, and those that
-    /// other leases gave up meanwhile; waits for the rest.
+    /// Claims the names of a manifest that is in the cluster and was not in hand: those it was recorded with and
+    /// that nobody else has got meanwhile. It waits for the others.
     pub(super) fn adopt_names(&mut self, deployment: &Deployment) {
         let lease = &deployment.lease;
         for name in hosts::custom_hosts(&deployment.group) {
             let wanted = deployment.hostnames.iter().any(|h| h.hostname == name);
-            if wanted && self.hostnames.holder(&name).is_none() {
+            // An earlier lease of the group, which is over, hands its names on.
+            let over = |holder: &LeaseId| {
+                holder.order.group == lease.order.group && !self.has_lease(holder) && self.has_lease(lease)
+            };
+            if wanted && self.hostnames.holder(&name).is_none_or(over) {
                 self.hostnames.adopt(&name, lease);
             } else if !self.holds_name(lease, &name) {
                 self.wait_for(name, lease);
             }
         }
-        self.claim_freed(lease);
+    }
+
+    /// What the cluster has of a lease, with the hostnames that it holds now.
+    pub(super) fn with_held_names(&self, deployment: &Arc<Deployment>) -> Arc<Deployment> {
+        let lease = &deployment.lease;
+        let asked_for = hosts::custom_hosts(&deployment.group);
+        let lost = |name: &String| asked_for.contains(name) && !self.holds_name(lease, name);
+        if !deployment.hostnames.iter().any(|h| lost(&h.hostname)) {
+            return Arc::clone(deployment);
+        }
+        let mut held = (**deployment).clone();
+        held.hostnames.retain(|h| !lost(&h.hostname));
+        Arc::new(held)
+    }
+
+    /// Claims the names a manifest lists that nobody holds, and waits for the others. It gives up none: a newer
+    /// manifest that is being recorded may have claimed them.
+    fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
+        if !self.workloads.contains_key(lease) {
+            return;
+        }
+        for name in hosts::custom_hosts(group) {
+            let free = self.hostnames.holder(&name).is_none() && self.has_lease(lease);
+            if free && !self.hostnames.is_blocked(&name) {
+                self.hostnames.adopt(&name, lease);
+            }
+            if !self.holds_name(lease, &name) {
+                self.wait_for(name, lease);
+            } else if let Some(waiting) = self.withheld.get_mut(&name) {
+                waiting.retain(|l| l != lease);
+                if waiting.is_empty() {
+                    self.withheld.remove(&name);
+                }
+            }
+        }
     }
 
     /// Deploys what a lease runs anew, with the hostnames it holds now.
-    fn redeploy(&mut self, lease: &LeaseId) {
+    pub(super) fn redeploy(&mut self, lease: &LeaseId) {
         let running = self.workload(lease).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
             return;
         };
-        let mut names = hosts::custom_hosts(&group);
-        // What was blocked or taken by another tenant meanwhile is not worth losing the others for.
-        let free = |n: &String| {
-            self.hostnames
-                .can_reserve(std::slice::from_ref(n), lease.owner())
-                .is_ok()
-        };
-        names.retain(|n| self.holds_name(lease, n) || free(n));
-        if self.claim_names(lease, &names).is_err() {
-            return;
-        }
+        self.claim_more(lease, &group);
         let deployment = Arc::new(self.deployment_of(lease, group));
         self.drive_workload(lease, workload::Input::Desire(deployment, Vec::new()));
     }
@@ -352,8 +427,11 @@ impl Engine {
     }
 
     fn transfer(&mut self, lease: &LeaseId, names: &[String]) -> Result<(), Refusal> {
-        let running = self.workload(lease).and_then(Workload::deployment);
-        let Some(group) = running.map(|d| Arc::clone(&d.group)) else {
+        let workload = self.workload(lease).filter(|w| w.is_live());
+        let Some(group) = workload
+            .and_then(Workload::deployment)
+            .map(|d| Arc::clone(&d.group))
+        else {
             let message = format!("no running lease {lease} to move hostnames to");
             return Err(Refusal {
                 kind: RefusalKind::NoLease,

@@ -1,10 +1,10 @@
 //! One order, from the first look to a lease or a reasoned end.
 //!
 //! ```text
-//!  Looking ─► Judging ─► Reserving ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
-//!     │          │           │           │         │         │ ▲        │
-//!     └──────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
-//!                                                   Unsure ─► Checking ─► Closing ─► closed
+//!  Looking ─► Judging ─► Counting ─► Reserving ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
+//!     │          │           │           │           │         │         │ ▲        │
+//!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
+//!                                                               Unsure ─► Checking ─► Closing ─► closed
 //! ```
 //! `Ready` is a priced order that may not be written yet (standby). `Unsure` is a transaction whose outcome
 //! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
@@ -21,7 +21,7 @@ mod steps;
 
 use super::effect::Call;
 
-/// Failed reads before an order is declined as undecided; the next full scan tries again.
+/// Failed reads before an order is declined as undecided; it is looked at again after a while.
 const READ_ATTEMPTS: u32 = 5;
 /// Transactions for one bid whose outcome stayed unknown before waiting for their expiry.
 const BID_ATTEMPTS: u32 = 3;
@@ -36,6 +36,11 @@ pub enum Phase {
     },
     /// The engine is judging it, or waits for facts about us.
     Judging,
+    /// `CountBids` is owed, or tried again at `retry_at`: an order takes only so many.
+    Counting {
+        /// When to try again; `None` while the call is owed.
+        retry_at: Option<Mono>,
+    },
     /// The engine is reserving, or waits until capacity is known.
     Reserving,
     /// `CalculatePrice` is owed, or tried again at `retry_at`. Holds the reservation, like all that follow.
@@ -129,6 +134,8 @@ pub enum Input {
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// The engine has judged.
     Judged(Result<(), Decline>),
+    /// Of `CountBids`, weighed by the engine.
+    Counted(Result<Result<(), Decline>, Failure>),
     /// The engine has reserved.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
     /// Of `CalculatePrice`.
@@ -164,6 +171,8 @@ pub enum Action {
     Judge,
     /// Reserve; answer `Reserved`, at once or when capacity is known.
     Reserve,
+    /// Reserve what the bid on the chain promises, should it be another thing.
+    Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
     Unreserve,
     /// Tell the world.
@@ -187,6 +196,8 @@ pub struct Order {
     may_land: Option<BlockTime>,
     /// The clock of an open bid starts when this height, which is that of its block or later, is processed.
     clock_from: Option<Height>,
+    /// What was known of us when it was judged.
+    facts: u32,
 }
 
 impl Order {
@@ -248,6 +259,7 @@ impl Order {
             landed: false,
             may_land: None,
             clock_from: None,
+            facts: 0,
         }
     }
 
@@ -283,7 +295,11 @@ impl Order {
     #[must_use]
     pub const fn holds_reservation(&self) -> bool {
         match self.phase {
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving | Phase::Done(_) => false,
+            Phase::Looking { .. }
+            | Phase::Judging
+            | Phase::Counting { .. }
+            | Phase::Reserving
+            | Phase::Done(_) => false,
             Phase::Pricing { .. }
             | Phase::Ready { .. }
             | Phase::Bidding { .. }
@@ -292,6 +308,13 @@ impl Order {
             | Phase::Open { .. }
             | Phase::Closing { .. } => true,
         }
+    }
+
+    /// True when the bid on the chain is known to promise what is reserved. Until it has been read, or our own has
+    /// landed, it may be one from before a restart.
+    #[must_use]
+    pub const fn knows_its_bid(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
     }
 
     /// True when a bid of ours is, or may be, on the chain.
@@ -305,6 +328,7 @@ impl Order {
             | Phase::Closing { .. } => true,
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }
@@ -318,6 +342,7 @@ impl Order {
         match self.phase {
             Phase::Looking { .. } => "looking",
             Phase::Judging => "judging",
+            Phase::Counting { .. } => "counting",
             Phase::Reserving => "reserving",
             Phase::Pricing { .. } => "pricing",
             Phase::Ready { .. } => "ready",
@@ -335,6 +360,7 @@ impl Order {
     pub const fn mono_deadline(&self) -> Option<Mono> {
         match self.phase {
             Phase::Looking { retry_at }
+            | Phase::Counting { retry_at }
             | Phase::Pricing { retry_at }
             | Phase::Ready { retry_at }
             | Phase::Checking { retry_at, .. }
@@ -356,6 +382,7 @@ impl Order {
             Phase::Open { deadline } => deadline,
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }

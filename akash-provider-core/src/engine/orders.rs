@@ -1,6 +1,8 @@
 //! The engine's side of orders: which there are, what their machines want, and which are worth another look.
 
+use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
+use super::retries::Retries;
 use super::timers::Key;
 use super::{Engine, Slot, Target, facts, sorted, take_awaited};
 use crate::bidding::{self, Decline};
@@ -9,15 +11,9 @@ use crate::types::{self, BidId, Event, Mono, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Declines kept for people to read.
 const RECENT_DECLINES: usize = 256;
-/// Declined orders that are looked at again when capacity comes back.
-const RETRY_MAX: usize = 4096;
-/// Orders looked at again at once, and how often at most.
-const RETRY_BATCH: usize = 16;
-const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// How an order that is still open on the chain ended for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +31,7 @@ enum Ended {
 pub(super) struct Orders {
     slots: FxHashMap<OrderId, Slot<Order>>,
     ended: FxHashMap<OrderId, Ended>,
-    /// Declined for a passing reason, until capacity comes back.
-    retry: BTreeSet<OrderId>,
-    /// To be looked at again now, a few at a time.
-    retry_queue: VecDeque<OrderId>,
-    retry_at: Mono,
+    pub(super) retries: Retries,
     /// The last decline of each, so that the same one is told once.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
@@ -81,21 +73,21 @@ impl Orders {
 
     /// A bid of ours on it has ended.
     pub(super) fn spend(&mut self, id: &OrderId) {
-        self.retry.remove(id);
+        self.retries.forget(id);
         self.ended.insert(id.clone(), Ended::Spent);
     }
 
     /// The chain says it is over.
     pub(super) fn forget_ended(&mut self, id: &OrderId) {
         self.ended.remove(id);
-        self.retry.remove(id);
+        self.retries.forget(id);
         self.last_decline.remove(id);
     }
 
     /// Keeps memories of these only.
     pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
         self.ended.retain(|id, _| open.contains(id));
-        self.retry.retain(|id| open.contains(id));
+        self.retries.keep(open);
         self.last_decline.retain(|id, _| open.contains(id));
     }
 
@@ -109,24 +101,13 @@ impl Orders {
             .collect();
         for id in declined {
             self.ended.insert(id.clone(), Ended::MayPass);
-            if self.retry.len() < RETRY_MAX {
-                self.retry.insert(id);
-            }
+            self.retries.when_capacity_comes(&id);
         }
-        self.capacity_freed();
+        self.retries.capacity_freed();
     }
 
-    /// Capacity came back.
-    pub(super) fn capacity_freed(&mut self) {
-        self.retry_queue.extend(std::mem::take(&mut self.retry));
-    }
-
-    /// When declined orders may be looked at again.
-    pub(super) fn retry_deadline(&self) -> Option<Mono> {
-        (!self.retry_queue.is_empty()).then_some(self.retry_at)
-    }
-
-    fn remember_end(&mut self, id: &OrderId, end: &End) {
+    /// `may_know`: what could not be found out may be there when it is asked for again.
+    fn remember_end(&mut self, now: Mono, id: &OrderId, end: &End, may_know: bool) {
         let memory = match end {
             End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
             End::BidClosed | End::BidTimeout => Some(Ended::Spent),
@@ -139,8 +120,11 @@ impl Orders {
             return self.forget_ended(id);
         };
         self.ended.insert(id.clone(), memory);
-        if memory == Ended::MayPass && self.retry.len() < RETRY_MAX {
-            self.retry.insert(id.clone());
+        let unknown = matches!(end, End::Declined(decline) if matches!(**decline, Decline::Unknown { .. }));
+        match memory {
+            Ended::MayPass if unknown && may_know => self.retries.undecided(now, id),
+            Ended::MayPass => self.retries.when_capacity_comes(id),
+            Ended::Spent | Ended::Declined => self.retries.forget(id),
         }
     }
 
@@ -183,7 +167,7 @@ impl Engine {
     /// A machine with its first actions.
     pub(super) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
         self.orders.ended.remove(id);
-        self.orders.retry.remove(id);
+        self.orders.retries.picked_up(id);
         self.order_of_group.insert(id.group.clone(), id.clone());
         self.orders.slots.insert(id.clone(), Slot::new(machine));
         self.order_settle(id);
@@ -193,7 +177,11 @@ impl Engine {
     /// Feeds one input to one order; nothing happens where there is none.
     pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
-        let cx = self.cx(&config);
+        let displaced = self.reservations.displaced(id);
+        let cx = Cx {
+            displaced: displaced.as_ref(),
+            ..self.cx(&config)
+        };
         let Some(slot) = self.orders.slots.get_mut(id) else {
             return;
         };
@@ -229,7 +217,8 @@ impl Engine {
         if self.order_of_group.get(&id.group) == Some(id) {
             self.order_of_group.remove(&id.group);
         }
-        self.orders.remember_end(id, end);
+        self.orders
+            .remember_end(self.now.mono, id, end, self.facts.is_registered());
         match end {
             End::Declined(decline) => {
                 if !self.orders.count_decline(id, decline) {
@@ -268,9 +257,10 @@ impl Engine {
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
+                Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
-                    self.orders.capacity_freed();
+                    self.orders.retries.capacity_freed();
                 }
                 // An order looked at again is no news until the answer is another one.
                 Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
@@ -349,20 +339,15 @@ impl Engine {
                 self.reserve(&id);
             }
         }
-        self.orders.capacity_freed();
+        self.orders.retries.capacity_freed();
     }
 
     /// Looks again at orders that were declined for a passing reason, a few at a time.
     pub(super) fn orders_retry(&mut self) {
-        let due = self.orders.retry_deadline().is_some_and(|at| at <= self.now.mono);
-        if !due || self.lifecycle == Lifecycle::Shutdown {
+        if self.lifecycle == Lifecycle::Shutdown {
             return;
         }
-        self.orders.retry_at = self.now.mono.plus(RETRY_PAUSE);
-        for _ in 0..RETRY_BATCH {
-            let Some(id) = self.orders.retry_queue.pop_front() else {
-                return;
-            };
+        for id in self.orders.retries.take_due(self.now.mono) {
             let still_declined = self.orders.may_pass(&id) && !self.orders.slots.contains_key(&id);
             if still_declined {
                 self.order_heard(&id);

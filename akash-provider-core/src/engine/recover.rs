@@ -5,7 +5,10 @@
 
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
-use super::{Engine, Lifecycle, Workloads, deployment, sorted};
+use super::{Engine, Leadership, Lifecycle, Workloads, deployment, sorted};
+use crate::bidding;
+use crate::cluster::{DeclaredHostname, Deployment};
+use crate::manifest::hosts;
 use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,24 +37,40 @@ impl Engine {
             self.facts.audits_stale();
             self.orders.forget_declines();
         }
+        let fresh = snapshot.height >= self.snapshot_height;
         self.chain_known = true;
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }
-        self.start_manifest_clocks();
-        self.apply_snapshot(snapshot);
+        if fresh {
+            // Leases in it have their clocks from their records.
+            let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
+            self.won.retain(|id| !shown(id));
+            self.start_manifest_clocks();
+            self.apply_snapshot(snapshot);
+        } else {
+            // A full scan has shown more already; what is not in this one is not over.
+            self.start_manifest_clocks();
+            self.scan.soon();
+        }
         self.scan.after_resync();
     }
 
     /// A reading of this height shows less than what was processed: facts of the block after
     /// [`height`](Self::height) may have been told already.
-    pub(super) const fn is_past(&self, height: Height) -> bool {
-        height < self.height || (self.within_block && height == self.height)
+    pub(super) fn is_past(&self, height: Height) -> bool {
+        self.cx(&self.config).is_past(height)
     }
 
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
     pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
+        self.snapshot_height = snapshot.height;
         self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
+        let taken = bidding::deposit(&self.config, Some(&snapshot.params));
+        self.deposit = taken.map_or(0, |taken| {
+            let deposits = self.config.bid_deposits();
+            deposits.take_while(|deposit| *deposit != taken).count()
+        });
         let bids: BTreeMap<&OrderId, &Bid> = snapshot
             .bids
             .iter()
@@ -86,6 +105,9 @@ impl Engine {
                 self.reservations.unreserve(&id.order);
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
                 self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
+            } else {
+                let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
+                self.reservations.keep_promise(&id.order, offer);
             }
             self.drive_order(&id.order, order::Input::Won);
             self.lease_found(
@@ -95,6 +117,7 @@ impl Engine {
                 true,
             );
             self.reservations.mark_active(&id.order);
+            self.manifest_clock(id, snapshot.block_time(record.lease.created_at));
             self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
         }
         for id in self.live_leases() {
@@ -136,8 +159,13 @@ impl Engine {
     /// Our bid on an order that is open.
     fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
         let id = &bid.id.order;
+        if bid.state == BidState::Open {
+            self.reservations.keep_promise(id, &bid.resources_offer);
+            // A machine that has reserved nothing makes way for one that holds what the bid promises.
+            self.drive_order(id, order::Input::BidSeen);
+        }
         match (bid.state, self.orders.get(id).is_some()) {
-            (BidState::Open, true) => self.drive_order(id, order::Input::BidSeen),
+            (BidState::Open, true) => {}
             (BidState::Open, false) => {
                 let created = snapshot.block_time(bid.created_at);
                 let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));
@@ -156,61 +184,92 @@ impl Engine {
 
     /// Takes over what the cluster has of ours, and deploys anew what it lost.
     pub(super) fn apply_workloads(&mut self, workloads: Workloads) {
+        let fresh = !self.cluster_known;
+        if fresh && !self.scan.shows_all() {
+            // Another leader may have written after this list was made; a newer one is on its way.
+            return;
+        }
         let ours = |lease: &LeaseId| lease.provider == self.config.provider;
-        let deployments: Vec<_> = workloads
-            .deployments
-            .into_iter()
-            .filter(|d| ours(&d.lease))
-            .map(Arc::new)
-            .collect();
-        let hostnames: Vec<_> = workloads
-            .hostnames
-            .into_iter()
-            .filter(|h| ours(&h.lease))
-            .collect();
-        let mut unwanted = BTreeMap::<LeaseId, Vec<String>>::new();
-        for declared in hostnames {
-            // Automatic names follow from their lease and are claimed by nobody.
-            if self.is_automatic(&declared.hostname) {
-                continue;
+        let deployments = workloads.deployments.into_iter().filter(|d| ours(&d.lease));
+        let deployments: Vec<_> = deployments.map(Arc::new).collect();
+        let mut declared = workloads.hostnames;
+        // Automatic names follow from their lease and are claimed by nobody.
+        declared.retain(|h| ours(&h.lease) && !self.is_automatic(&h.hostname));
+        let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
+        if fresh {
+            self.hostnames.clear();
+            self.withheld.clear();
+        } else {
+            for id in self.lost_workloads(&there) {
+                self.redeploy(&id);
             }
-            // What is in hand has its claims; the list may be older than they are. A name it no longer wants
-            // goes, however it came to stay.
-            if let Some(desired) = self.workload(&declared.lease).and_then(Workload::deployment) {
-                if !desired.hostnames.iter().any(|h| h.hostname == declared.hostname) {
-                    unwanted
-                        .entry(declared.lease)
-                        .or_default()
-                        .push(declared.hostname);
-                }
-                continue;
+        }
+        self.adopt_declared(&declared, &deployments);
+        for deployment in &deployments {
+            if fresh || !self.has_manifest(&deployment.lease) {
+                self.adopt_names(deployment);
             }
-            if self.hostnames.holder(&declared.hostname).is_none() {
-                self.hostnames.adopt(&declared.hostname, &declared.lease);
+        }
+        self.cluster_known = true;
+        for deployment in &deployments {
+            self.workload_found(deployment, fresh);
+        }
+        if fresh {
+            self.keep_unlisted(&there);
+        }
+        self.take_back_unwanted(&declared);
+        self.hand_out_names();
+        let shown = self.scan.shows_all();
+        for id in sorted(self.deployments.keys()) {
+            let input = if shown {
+                deployment::Input::Listed
+            } else {
+                deployment::Input::Wake
+            };
+            self.drive_deployment(&id, input);
+        }
+    }
+
+    /// Names that lead to a lease are its own, unless its manifest no longer lists them. What is in hand has its
+    /// claims; the list may be older than they are.
+    fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<Deployment>]) {
+        let listed: BTreeMap<&LeaseId, Vec<String>> = deployments
+            .iter()
+            .map(|d| (&d.lease, hosts::custom_hosts(&d.group)))
+            .collect();
+        for DeclaredHostname { hostname, lease } in declared {
+            let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
+            let in_hand = self.cluster_known && self.has_manifest(lease);
+            if wanted && !in_hand && self.hostnames.holder(hostname).is_none() {
+                self.hostnames.adopt(hostname, lease);
+            }
+        }
+    }
+
+    /// What was to run before another led and is not in the cluster: it is deployed anew.
+    fn keep_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
+        for id in sorted(self.workloads.keys()) {
+            if !there.contains(&id) {
+                self.redeploy(&id);
+            }
+        }
+    }
+
+    /// A name that leads to a lease which no longer wants it goes, however it came to stay.
+    fn take_back_unwanted(&mut self, declared: &[DeclaredHostname]) {
+        let mut unwanted = BTreeMap::<&LeaseId, Vec<String>>::new();
+        for DeclaredHostname { hostname, lease } in declared {
+            let desired = self.workload(lease).and_then(Workload::deployment);
+            let wants = |d: &Arc<Deployment>| d.hostnames.iter().any(|h| h.hostname == *hostname);
+            if self.leadership != Leadership::Standby && desired.is_some_and(|d| !wants(d)) {
+                unwanted.entry(lease).or_default().push(hostname.clone());
             }
         }
         for (id, names) in unwanted {
-            let deployment = self.workload(&id).and_then(Workload::deployment).map(Arc::clone);
+            let deployment = self.workload(id).and_then(Workload::deployment).map(Arc::clone);
             if let Some(deployment) = deployment {
-                self.drive_workload(&id, Input::Desire(deployment, names));
+                self.drive_workload(id, Input::Desire(deployment, names));
             }
-        }
-        let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
-        for id in self.lost_workloads(&there) {
-            let deployment = self.workload(&id).and_then(Workload::deployment).map(Arc::clone);
-            if let Some(deployment) = deployment {
-                self.drive_workload(&id, Input::Desire(deployment, Vec::new()));
-            }
-        }
-        for deployment in &deployments {
-            self.workload_found(deployment);
-        }
-        if !self.cluster_known {
-            deployments.iter().for_each(|d| self.adopt_names(d));
-        }
-        self.cluster_known = true;
-        for id in sorted(self.deployments.keys()) {
-            self.drive_deployment(&id, deployment::Input::Wake);
         }
     }
 
@@ -222,6 +281,10 @@ impl Engine {
 
     /// Deployed, at rest, and yet not in the cluster.
     pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>) -> Vec<LeaseId> {
+        if self.leadership == Leadership::Standby {
+            // What runs is another's to say.
+            return Vec::new();
+        }
         let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
         let all = self
             .workloads

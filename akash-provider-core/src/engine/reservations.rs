@@ -54,6 +54,8 @@ struct Held {
     places: Box<[Place]>,
     claim: Claim,
     active: bool,
+    /// The bid that won may be another than the one this was made for.
+    doubted: bool,
 }
 
 impl Held {
@@ -133,11 +135,6 @@ impl Reservations {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
         }
-        let Some(known) = &mut self.known else {
-            return Err(Decline::Unknown {
-                message: "the capacity of the cluster is not known yet".to_owned(),
-            });
-        };
         if spec.resources.is_empty() {
             return Err(Decline::InvalidGroup {
                 problem: "it asks for no resources".to_owned(),
@@ -145,7 +142,15 @@ impl Reservations {
         }
         let claim = claim(&spec.resources);
         self.pools.check(claim)?;
+        if let Some(decline) = self.gpus_owed(&spec.resources) {
+            return Err(decline);
+        }
         let units = committed_units(&self.config, spec);
+        let Some(known) = &mut self.known else {
+            return Err(Decline::Unknown {
+                message: "the capacity of the cluster is not known yet".to_owned(),
+            });
+        };
         let fits = known.left.adjust(&units, AdjustOptions::default());
         let allocation = fits.map_err(|misfit| Decline::InsufficientCapacity {
             message: misfit.to_string(),
@@ -158,9 +163,39 @@ impl Reservations {
             places: allocation.places.into(),
             claim,
             active: false,
+            doubted: false,
         };
         self.held.insert(order.clone(), held);
         Ok(units)
+    }
+
+    /// GPUs are not for sale while a reservation that was promised some finds no place.
+    fn gpus_owed(&self, wanted: &[ResourceUnit]) -> Option<Decline> {
+        let gpus = |units: &[ResourceUnit]| units.iter().any(|u| u.resources.gpu.units > 0);
+        if !gpus(wanted) {
+            return None;
+        }
+        let owed = |order: &&OrderId| self.held.get(*order).is_some_and(|held| gpus(&held.units));
+        let order = self.homeless.iter().find(owed)?;
+        Some(Decline::InsufficientCapacity {
+            message: format!("GPUs are owed to {order}, which finds no place for all its replicas"),
+        })
+    }
+
+    /// Why a reservation is no longer good for a bid: it has lost its place, or another promise came to light
+    /// since that needs the GPUs.
+    #[must_use]
+    pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
+        if self.homeless.is_empty() {
+            return None;
+        }
+        let held = self.held.get(order)?;
+        if self.homeless.contains(order) {
+            return Some(Decline::InsufficientCapacity {
+                message: "its replicas have lost their place since it was reserved".to_owned(),
+            });
+        }
+        self.gpus_owed(&held.units)
     }
 
     /// Takes over a reservation that was made before a restart. `offer` is what the bid promised and is not
@@ -186,6 +221,7 @@ impl Reservations {
             units: Arc::new(units),
             places: Box::default(),
             active,
+            doubted: false,
         };
         self.pools.take(held.claim);
         if let Some(known) = &mut self.known {
@@ -197,6 +233,38 @@ impl Reservations {
             self.homeless.insert(order.clone());
             self.find_home(order);
         }
+    }
+
+    /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
+    /// land after the order was reserved anew.
+    pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
+        let Some(held) = self.held.get_mut(order) else {
+            return;
+        };
+        held.doubted = false;
+        if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
+            return;
+        }
+        let active = held.active;
+        self.unreserve(order);
+        self.adopt(order, offer, None);
+        if active {
+            self.mark_active(order);
+        }
+    }
+
+    /// Whether a bid promised what is reserved has to be looked up.
+    pub fn doubt_promise(&mut self, order: &OrderId) {
+        if let Some(held) = self.held.get_mut(order) {
+            held.doubted = true;
+        }
+    }
+
+    /// True when what is reserved is what was promised.
+    #[must_use]
+    pub fn is_promise_known(&self, order: &OrderId) -> bool {
+        let held = self.held.get(order);
+        held.is_some_and(|h| !h.units.is_empty() && !h.doubted)
     }
 
     /// Gives a reservation back; its capacity is free at once. False when there was none.

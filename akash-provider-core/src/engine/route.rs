@@ -3,6 +3,7 @@
 use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::workload::HeardBy;
 use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
+use crate::bidding;
 use crate::types::{ChainEvent, LeaseId};
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ impl Engine {
                 self.drive_order(&id, order::Input::OrderClosed);
                 self.orders.forget_ended(&id);
             }
+            // A snapshot ahead of the stream has that already, and perhaps the group's next order.
+            ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
+                if self.height < self.snapshot_height => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
                 if let Some(order) = self.order_of_group.get(&id).cloned() {
                     self.drive_order(&order, order::Input::OrderClosed);
@@ -50,9 +54,14 @@ impl Engine {
                 } else {
                     order::Input::Lost
                 };
+                let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
                 self.drive_order(&id.order, input);
                 self.orders.forget_ended(&id.order);
                 if won {
+                    if !sure {
+                        self.reservations.doubt_promise(&id.order);
+                        self.scan.soon();
+                    }
                     self.lease_won(&id, &price);
                 }
             }
@@ -107,6 +116,20 @@ impl Engine {
 
     fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         match (target, completion) {
+            (Target::Order(order), Completion::BidCount(result)) => {
+                let params = self.facts.params();
+                let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
+                let counted = order::Input::Counted(result.map(check));
+                self.order_completed(&order, id, counted);
+            }
+            (Target::Order(order), Completion::Bid(result)) => {
+                // The lease that came meanwhile has the reservation.
+                let seen = result.as_ref().ok().and_then(|seen| seen.value.as_ref());
+                if let (None, Some(bid)) = (self.orders.get(&order), seen) {
+                    self.reservations.keep_promise(&order, &bid.resources_offer);
+                }
+                self.order_completed(&order, id, order::Input::Found(result));
+            }
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
                 None => self.unexpected += 1,
@@ -163,6 +186,11 @@ impl Engine {
                 }),
             );
         }
+        if let Some(what) = self.not_known_for(&request) {
+            let message = format!("{what} is not known yet; ask again in a minute");
+            let kind = RefusalKind::Unavailable;
+            return self.reply(id, Err(Refusal { kind, message }));
+        }
         match request {
             Request::SubmitManifest {
                 deployment,
@@ -213,6 +241,22 @@ impl Engine {
         }
     }
 
+    /// What has to be known before a request can be judged: leases come from the chain, claims of hostnames
+    /// from the cluster.
+    const fn not_known_for(&self, request: &Request) -> Option<&'static str> {
+        match request {
+            Request::ReleaseBreaker => None,
+            _ if !self.chain_known => Some("the chain"),
+            Request::SubmitManifest { .. } | Request::TransferHostnames { .. } if !self.cluster_known => {
+                Some("what the cluster runs")
+            }
+            Request::SubmitManifest { .. }
+            | Request::TransferHostnames { .. }
+            | Request::EndLease { .. }
+            | Request::Scan { .. } => None,
+        }
+    }
+
     fn end_refusal(&self, lease: &LeaseId, reason: crate::types::CloseReason) -> Option<Refusal> {
         if !reason.is_providers() {
             let message = format!(
@@ -240,8 +284,9 @@ fn order_input(completion: Completion) -> Option<order::Input> {
         Completion::Order(result) => Some(order::Input::Fetched(result.map(|o| o.map(Arc::new)))),
         Completion::Price(result) => Some(order::Input::Priced(result)),
         Completion::Tx(result) => Some(order::Input::Tx(result)),
-        Completion::Bid(result) => Some(order::Input::Found(result)),
-        Completion::Provider(_)
+        Completion::Bid(_)
+        | Completion::BidCount(_)
+        | Completion::Provider(_)
         | Completion::Audit(_)
         | Completion::Lease(_)
         | Completion::Deployment(_)

@@ -32,6 +32,8 @@ pub(super) struct Scan {
     running: Option<Running>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
+    /// A write to the cluster failed, and no list that was asked for since is here.
+    doubted: bool,
     pub(super) findings: Vec<String>,
 }
 
@@ -46,6 +48,17 @@ impl Scan {
         self.cluster_wanted = true;
     }
 
+    /// Nobody knows what a failed write has left in the cluster: it is asked.
+    pub(super) fn doubt_cluster(&mut self) {
+        self.cluster_wanted = true;
+        self.doubted = true;
+    }
+
+    /// True when the list at hand shows what every write that ended has left.
+    pub(super) const fn shows_all(&self) -> bool {
+        !self.doubted
+    }
+
     /// When the next one is due.
     pub(super) fn deadline(&self) -> Option<Mono> {
         self.next.filter(|_| self.running.is_none())
@@ -54,18 +67,7 @@ impl Scan {
 
 impl Engine {
     pub(super) fn scan_requested(&mut self, id: RequestId, dry_run: bool) {
-        if self.chain_known {
-            self.scan.requests.push((id, dry_run));
-        } else {
-            let message = "the chain is not known yet; ask again when the provider is ready".to_owned();
-            self.reply(
-                id,
-                Err(Refusal {
-                    kind: RefusalKind::Unavailable,
-                    message,
-                }),
-            );
-        }
+        self.scan.requests.push((id, dry_run));
     }
 
     /// Starts a scan that is due.
@@ -86,8 +88,9 @@ impl Engine {
             snapshot: None,
             workloads: None,
         });
-        self.scan.cluster_wanted = false;
         if !dry_run {
+            self.scan.cluster_wanted = false;
+            self.scan.doubted = false;
             self.scan.next = Some(self.now.mono.plus(self.config.scan_interval));
         }
         self.call(Target::Scan, Call::ListWorkloads);
@@ -152,11 +155,10 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        self.is_past(snapshot.height).then(|| {
-            format!(
-                "the node is at height {}, {} is processed",
-                snapshot.height, self.height
-            )
+        let past = self.is_past(snapshot.height) || snapshot.height < self.snapshot_height;
+        past.then(|| {
+            let known = self.height.max(self.snapshot_height);
+            format!("the node is at height {}, {known} is known", snapshot.height)
         })
     }
 

@@ -74,6 +74,8 @@ pub enum Input {
     Desire(Arc<Deployment>, Vec<String>),
     /// The cluster has it from before.
     Adopt(Arc<Deployment>),
+    /// The cluster has it, perhaps from another leader: that counts.
+    Relearn(Arc<Deployment>),
     /// Of `Deploy`.
     Deployed(Result<(), Failure>),
     /// Of `Teardown`.
@@ -89,6 +91,8 @@ pub enum Input {
     },
     /// The circuit breaker lets its close or teardown pass.
     Granted,
+    /// This reason to end it is gone.
+    Spare(CloseReason),
     /// The chain said it is over, or no longer lists it.
     Heard(Heard),
     /// Reclamation has started.
@@ -116,6 +120,8 @@ pub enum Action {
     CancelBreaker,
     /// Tell the world.
     Publish(Event),
+    /// The workload of which no lease was known has a live one.
+    Found(Box<LeaseRecord>),
     /// It is over and nothing is left: forget the lease.
     Forget(Option<CloseReason>),
     /// This input was not expected.
@@ -288,11 +294,18 @@ impl Workload {
                     self.desire(deployment, Vec::new(), out);
                 }
             }
+            Input::Relearn(deployment) => {
+                if let Some(desired) = &mut self.desired {
+                    desired.purge = Vec::new();
+                }
+                self.desire(deployment, Vec::new(), out);
+            }
             Input::Deployed(result) => self.deployed(cx, result, out),
             Input::TornDown(result) => self.torn_down(cx, result, out),
             Input::Health(health) => self.health_seen(cx, health, out),
             Input::End { reason, granted } => self.end(reason, granted, out),
             Input::Granted => self.granted(out),
+            Input::Spare(reason) => self.call_off(reason, out),
             Input::Heard(heard) => self.hear(heard),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
@@ -493,10 +506,17 @@ impl Workload {
             }
             return;
         }
-        let Some(desired) = &self.desired else { return };
+        let Some(desired) = &mut self.desired else {
+            return;
+        };
         let wanted = desired.generation > self.applied;
-        // Nothing new is started under a lease that may be over, or that nobody knows.
-        if wanted && cx.may_write() && self.heard.is_none() && self.price.is_some() {
+        // Nothing new is started under a lease that may be over, or that nobody knows; nor before it is known
+        // what another leader had the cluster run.
+        let may = cx.may_write() && cx.cluster_known;
+        if wanted && may && self.heard.is_none() && self.price.is_some() {
+            if desired.deployment.epoch != cx.epoch() {
+                Arc::make_mut(&mut desired.deployment).epoch = cx.epoch();
+            }
             self.cluster = ClusterLane::Deploying(desired.generation);
             out.push(Action::Cluster(Call::Deploy {
                 deployment: Arc::clone(&desired.deployment),

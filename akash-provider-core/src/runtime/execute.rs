@@ -6,19 +6,19 @@
 //!                                                  │ limit passed │ panic
 //!                                                  └──────────────┴─► `unanswered`: what is then known
 //! ```
-//! Changes of one lease's workload are made one at a time, as the cluster port promises its backends: a manifest
-//! is recorded for a new version while the one before may still be deployed.
+//! That changes of one lease's workload are made one at a time, as the cluster port promises its backends, is the
+//! engine's doing: it asks for the next one when the one before has ended.
 //!
 //! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
 //! because an error of `Broadcast` says that it was certainly not sent.
 
-use crate::chain::ChainClient;
+use crate::chain::{BidFilter, ChainClient, PageRequest};
 use crate::cluster::{Cluster, Deployment};
 use crate::config::Config;
 use crate::engine::{Call, Completion, EffectId, Workloads};
 use crate::error::{Error, ErrorKind, Failure};
 use crate::pricing::PricingStrategy;
-use crate::types::{Address, BlockTime, LeaseId, Msg, TxOutcome};
+use crate::types::{Address, Bid, BidState, BlockTime, LeaseId, Msg, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ const RECORDS: usize = 16;
 /// Prices at once: a strategy bounds its own processes; this bounds how many calls wait at it, so that
 /// waiting there stays far below the limit of a calculation.
 const PRICES: usize = 32;
+/// Bids of an order that are counted at most: the chain's own limit is never above 500.
+const BIDS_COUNTED: u32 = 1000;
 /// What a transaction's own timeout in block time may be; the chain writer uses the same.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
@@ -54,11 +56,7 @@ pub(crate) struct Executor {
     room: Arc<Room>,
     tasks: JoinSet<Result<Completion, Failure>>,
     calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
-    /// Leases whose workloads are being changed; the holder of the lock makes its call.
-    turns: FxHashMap<LeaseId, Turn>,
 }
-
-type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// What every call's task shares.
 #[derive(Debug)]
@@ -93,15 +91,13 @@ impl Executor {
             room: Arc::new(room),
             tasks: JoinSet::new(),
             calls: FxHashMap::default(),
-            turns: FxHashMap::default(),
         }
     }
 
     /// Starts a call; never waits.
     pub(crate) fn start(&mut self, id: EffectId, call: Call) {
         let call = Arc::new(call);
-        let turn = changed_lease(&call).map(|lease| Arc::clone(self.turns.entry(lease.clone()).or_default()));
-        let task = limited(Arc::clone(&self.room), Arc::clone(&call), turn);
+        let task = limited(Arc::clone(&self.room), Arc::clone(&call));
         let handle = self.tasks.spawn(task);
         self.calls.insert(handle.id(), (id, call));
     }
@@ -139,12 +135,6 @@ impl Executor {
             Err(error) => (error.id(), Err(defect(error))),
         };
         let (id, call) = self.calls.remove(&task)?;
-        if let Some(lease) = changed_lease(&call)
-            // The task is over and has given its share back: nobody else is in line.
-            && self.turns.get(lease).is_some_and(|turn| Arc::strong_count(turn) == 1)
-        {
-            self.turns.remove(lease);
-        }
         let completion = answer.unwrap_or_else(|failure| {
             tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call did not answer");
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
@@ -158,6 +148,7 @@ impl Executor {
 pub(crate) const fn name(call: &Call) -> &'static str {
     match call {
         Call::FetchOrder(_) => "fetch order",
+        Call::CountBids(_) => "count bids",
         Call::FetchProvider => "fetch provider",
         Call::FetchAudit(_) => "fetch audit",
         Call::FetchBid(_) => "fetch bid",
@@ -173,28 +164,11 @@ pub(crate) const fn name(call: &Call) -> &'static str {
     }
 }
 
-/// The lease whose workload a call changes.
-fn changed_lease(call: &Call) -> Option<&LeaseId> {
-    match call {
-        Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),
-        Call::Teardown(lease) => Some(lease),
-        Call::FetchOrder(_)
-        | Call::FetchProvider
-        | Call::FetchAudit(_)
-        | Call::FetchBid(_)
-        | Call::FetchLease(_)
-        | Call::FetchDeployment(_)
-        | Call::FetchSnapshot
-        | Call::CalculatePrice(_)
-        | Call::Broadcast(_)
-        | Call::ListWorkloads => None,
-    }
-}
-
 /// The completion of a call of which only is known that it did not answer.
 fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),
@@ -232,13 +206,9 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// One call in its class and within its limit; `Err` when it did not answer.
-async fn limited(room: Arc<Room>, call: Arc<Call>, turn: Option<Turn>) -> Result<Completion, Failure> {
+async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure> {
     let (class, limit) = room.class(&call);
     // Waiting in line does not count against the limit: the line is of our own making.
-    let _turn = match &turn {
-        Some(turn) => Some(turn.lock().await),
-        None => None,
-    };
     let _permit: Option<SemaphorePermit<'_>> = match class {
         Some(class) => class.acquire().await.ok(),
         None => None,
@@ -257,6 +227,7 @@ impl Room {
     fn class(&self, call: &Call) -> (Option<&Semaphore>, Duration) {
         match call {
             Call::FetchOrder(_)
+            | Call::CountBids(_)
             | Call::FetchProvider
             | Call::FetchAudit(_)
             | Call::FetchBid(_)
@@ -281,6 +252,9 @@ impl Room {
         } = &self.ports;
         Ok(match call {
             Call::FetchOrder(id) => Completion::Order(chain.order(id).await.map_err(failure)),
+            Call::CountBids(id) => {
+                Completion::BidCount(count_bids(chain.as_ref(), id).await.map_err(failure))
+            }
             Call::FetchProvider => {
                 Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
             }
@@ -329,6 +303,35 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),
         answer => Ok(Completion::Tx(answer.map_err(failure))),
+    }
+}
+
+/// Bids on an order that count against the chain's limit: lost ones do not. Nobody needs more than
+/// [`BIDS_COUNTED`] of them, whatever a node sends.
+async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
+    let filter = BidFilter {
+        order: Some(order.clone()),
+        ..BidFilter::default()
+    };
+    let mut counted = 0u32;
+    let mut page = PageRequest::default();
+    loop {
+        let answer = chain.bids(&filter, page).await?;
+        let counts = |bid: &&Bid| bid.id.order == *order && bid.state != BidState::Lost;
+        let some = answer.items.iter().filter(counts).count();
+        counted = counted.saturating_add(u32::try_from(some).unwrap_or(u32::MAX));
+        match answer
+            .next
+            .filter(|_| counted < BIDS_COUNTED && !answer.items.is_empty())
+        {
+            Some(key) => {
+                page = PageRequest {
+                    key: Some(key),
+                    limit: 0,
+                }
+            }
+            None => return Ok(counted),
+        }
     }
 }
 

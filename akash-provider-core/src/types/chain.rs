@@ -380,6 +380,32 @@ pub enum ChainEvent {
     },
 }
 
+impl ChainEvent {
+    /// True for what a provider is told: facts about other providers alone are not; that one of them won an
+    /// order is.
+    #[must_use]
+    pub fn concerns(&self, provider: &Address) -> bool {
+        match self {
+            Self::BidCreated { id, .. }
+            | Self::BidClosed { id }
+            | Self::LeaseClosed { id, .. }
+            | Self::LeaseReclaimStarted { id, .. } => id.provider == *provider,
+            Self::ProviderUpdated { owner } | Self::AuditChanged { owner, .. } => owner == provider,
+            Self::Resync(_)
+            | Self::Block { .. }
+            | Self::DeploymentCreated { .. }
+            | Self::DeploymentUpdated { .. }
+            | Self::DeploymentClosed { .. }
+            | Self::GroupStarted { .. }
+            | Self::GroupPaused { .. }
+            | Self::GroupClosed { .. }
+            | Self::OrderCreated { .. }
+            | Self::OrderClosed { .. }
+            | Self::LeaseCreated { .. } => true,
+        }
+    }
+}
+
 /// The whole present, as far as it concerns one provider, at one height.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {

@@ -49,6 +49,15 @@ impl Address {
         Ok(Self(text.into()))
     }
 
+    /// The account's raw bytes: 20 for keys, 32 for module accounts.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Checked when the address was made, so the default is never used.
+        bech32::decode(&self.0)
+            .map(|(_, bytes)| bytes)
+            .unwrap_or_default()
+    }
+
     /// The address as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -289,6 +298,14 @@ mod tests {
         assert_eq!(id.order.oseq, 2);
         assert_eq!(id.namespace().len(), 45);
         assert_eq!(id.ingress_label("web").len(), 26);
+    }
+
+    #[test]
+    fn addresses_are_their_bytes() {
+        let bytes = [7; 20];
+        let address = Address::from_bytes(&bytes).unwrap();
+        assert_eq!(address.to_bytes(), bytes);
+        assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
     }
 
     #[test]

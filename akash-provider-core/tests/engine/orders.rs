@@ -190,6 +190,132 @@ fn w12_what_we_cannot_meet_is_neither_reserved_nor_priced() {
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
+/// Somebody else's bid.
+fn rival_bids(world: &mut World, order: &OrderId) {
+    world.outside(&Msg::CreateBid {
+        id: bid_of(order, rival()),
+        price: price(1),
+        deposit: uact(500_000),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    });
+}
+
+fn is_count(call: &Call) -> bool {
+    matches!(call, Call::CountBids(_))
+}
+
+#[test]
+fn w12_an_order_with_too_many_bids_is_neither_reserved_nor_priced() {
+    let mut world = World::new();
+    let mut params = world.market.params().clone();
+    params.order_max_bids = 0;
+    world.market.set_params(params);
+    world.resync();
+    world.hold = Some(is_count);
+    let order = world.order(1, &web());
+    rival_bids(&mut world, &order);
+    world.hold = None;
+    world.settle();
+    assert_eq!((world.count(is_price), world.count(is_write)), (0, 0));
+    assert_eq!(world.status().declines["order_full"], 1);
+    let free = world.order(2, &web());
+    assert_eq!(world.pending(), [free], "the first bid still gets in");
+}
+
+#[test]
+fn w12_bids_that_cannot_be_counted_are_counted_again() {
+    let mut world = World::new();
+    world.fail = Some(is_count);
+    let order = world.order(1, &web());
+    world.wait(10 * MINUTE);
+    assert_eq!((world.count(is_bid), world.pending()), (0, vec![]));
+    assert_eq!(
+        world.status().declines.len(),
+        0,
+        "not known is no reason to decline"
+    );
+    world.fail = None;
+    world.wait(MINUTE);
+    assert_eq!(world.pending(), [order]);
+}
+
+#[test]
+fn w12_a_deposit_is_paid_in_a_denomination_that_the_chain_takes() {
+    let mut config = settings();
+    let uakt = |amount| akash_provider_core::types::Coin {
+        denom: "uakt".into(),
+        amount,
+    };
+    config.other_bid_deposits = vec![uakt(1), uakt(700_000)];
+    let mut world = World::with(config);
+    world.market.fund(&us(), &uakt(1 << 40));
+    let mut params = world.market.params().clone();
+    params.bid_min_deposits.retain(|coin| *coin.denom == *"uakt");
+    world.market.set_params(params);
+    world.resync();
+    let order = world.order(1, &web());
+    assert_eq!(world.pending(), [order]);
+    let deposits = world.calls.iter().filter_map(|call| match call {
+        Call::Broadcast(Msg::CreateBid { deposit, .. }) => Some(deposit.clone()),
+        _ => None,
+    });
+    assert_eq!(deposits.collect::<Vec<_>>(), [uakt(700_000)]);
+}
+
+#[test]
+fn an_order_whose_auditor_cannot_be_asked_is_looked_at_again_by_itself() {
+    let mut config = settings();
+    config.scan_interval = 100 * HOUR;
+    let mut world = World::with(config);
+    world.tenant(TenantMsg::SignProvider {
+        auditor: auditor(),
+        owner: us(),
+        attributes: Vec::new(),
+    });
+    world.fail = Some(|c| matches!(c, Call::FetchAudit(_)));
+    let order = world.order(1, &signed());
+    world.wait(30 * MINUTE);
+    assert_eq!(world.status().declines["unknown"], 1, "the same is told once");
+    let asked = world.count(|c| matches!(c, Call::FetchAudit(_)));
+    assert!((10..200).contains(&asked), "asked {asked} times in half an hour");
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.pending(), [order]);
+}
+
+#[test]
+fn a_refusal_does_not_stand_when_what_it_was_about_has_changed() {
+    let mut world = World::new();
+    let sign = || TenantMsg::SignProvider {
+        auditor: auditor(),
+        owner: us(),
+        attributes: Vec::new(),
+    };
+    world.tenant(sign());
+    world.hold = Some(is_bid);
+    let order = world.order(1, &signed());
+    world.deaf = true;
+    world.tenant(TenantMsg::UnsignProvider {
+        auditor: auditor(),
+        owner: us(),
+    });
+    world.deaf = false;
+    // The signature comes back in the same moment as the chain's refusal of the bid.
+    let market = world.market.clone();
+    world.tenant(sign());
+    let signed_again = std::mem::replace(&mut world.market, market);
+    let (id, call) = world.owed.pop_front().unwrap();
+    let refusal = world.answer(&call);
+    world.market = signed_again;
+    world.hold = None;
+    world.feed(akash_provider_core::engine::Input::Completed(id, refusal));
+    world.settle();
+    world.wait(2 * MINUTE);
+    assert_eq!(world.pending(), [order]);
+    assert_eq!(world.count(is_bid), 2);
+}
+
 #[test]
 fn w20_one_order_is_in_hand_once_however_often_it_is_heard_of() {
     let mut world = World::new();
@@ -364,6 +490,8 @@ fn w48_not_found_and_not_answered_are_told_apart_by_kind() {
     world.wait(HOUR);
     assert_eq!(world.pending(), [order], "a node that is away says nothing");
     world.fail = None;
+    // What comes after it is another attempt.
+    world.hold = Some(|c| matches!(c, Call::CountBids(_)));
     world.wait(2 * MINUTE);
     assert_eq!(world.pending(), [], "a node that does not know it says a lot");
 }

@@ -13,8 +13,9 @@ use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, Agreement, Bid, BidId, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin, DeploymentId,
-    Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, Provider, TxOutcome,
+    Address, Agreement, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin,
+    DeploymentId, Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, Provider,
+    TxOutcome,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -46,6 +47,10 @@ pub(crate) struct World {
     pub(crate) hold: Option<Which>,
     /// Calls that fail and may succeed later.
     pub(crate) fail: Option<Which>,
+    /// Calls to the cluster that are done and fail all the same.
+    pub(crate) lie: Option<Which>,
+    /// Single records are read from a node that is this far.
+    pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
     /// What readings of single records are worth.
     pub(crate) agreement: Agreement,
@@ -194,6 +199,8 @@ impl World {
             cluster: BTreeMap::new(),
             hold: None,
             fail: None,
+            lie: None,
+            lagging: None,
             price: Ok(price(10)),
             agreement: Agreement::Single,
             deaf: false,
@@ -287,11 +294,12 @@ impl World {
         panic!("the engine never comes to rest");
     }
 
-    fn answer(&mut self, call: &Call) -> Completion {
+    pub(crate) fn answer(&mut self, call: &Call) -> Completion {
         let fails = self.fail.is_some_and(|which| which(call));
         let answer = || if fails { Err(failure(true)) } else { Ok(()) };
         match call {
             Call::FetchOrder(id) => Completion::Order(answer().map(|()| self.market.order(id).cloned())),
+            Call::CountBids(id) => Completion::BidCount(answer().map(|()| counted_bids(&self.market, id))),
             Call::FetchProvider => {
                 Completion::Provider(answer().map(|()| self.market.provider(&self.config.provider).cloned()))
             }
@@ -299,10 +307,10 @@ impl World {
                 Completion::Audit(answer().map(|()| self.market.auditor_attributes(auditor, &us())))
             }
             Call::FetchBid(id) => {
-                Completion::Bid(answer().map(|()| self.observed(self.market.bid(id).cloned())))
+                Completion::Bid(answer().map(|()| self.observed(self.node().bid(id).cloned())))
             }
             Call::FetchLease(id) => {
-                Completion::Lease(answer().map(|()| self.observed(self.market.lease(id))))
+                Completion::Lease(answer().map(|()| self.observed(self.node().lease(id))))
             }
             Call::FetchDeployment(id) => {
                 Completion::Deployment(answer().map(|()| self.market.deployment(id)))
@@ -318,7 +326,8 @@ impl World {
                     self.cluster
                         .insert(deployment.lease.clone(), Arc::clone(deployment));
                 }
-                Completion::Cluster(answer())
+                let lies = self.lie.is_some_and(|which| which(call));
+                Completion::Cluster(if lies { Err(failure(true)) } else { answer() })
             }
             Call::Teardown(lease) => {
                 if !fails {
@@ -330,10 +339,14 @@ impl World {
         }
     }
 
+    fn node(&self) -> &Market {
+        self.lagging.as_ref().unwrap_or(&self.market)
+    }
+
     fn observed<T>(&self, value: Option<T>) -> Observed<T> {
         Observed {
             value,
-            height: self.market.height(),
+            height: self.node().height(),
             agreement: self.agreement,
         }
     }
@@ -553,6 +566,12 @@ impl World {
     pub(crate) fn told(&self, which: fn(&Event) -> bool) -> usize {
         self.facts.iter().filter(|event| which(event)).count()
     }
+}
+
+/// Bids that count against the chain's limit.
+fn counted_bids(market: &Market, order: &OrderId) -> u32 {
+    let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
+    u32::try_from(counts.count()).unwrap()
 }
 
 pub(crate) fn is_bid(call: &Call) -> bool {

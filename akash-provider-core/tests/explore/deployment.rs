@@ -29,6 +29,8 @@ struct DeploymentWorld {
     recorded: bool,
     delivered: bool,
     claimed: bool,
+    /// Recording failed, and what the cluster has is not known since.
+    doubt: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
@@ -99,6 +101,7 @@ impl DeploymentWorld {
             recorded: false,
             delivered: false,
             claimed: false,
+            doubt: false,
             ended: 0,
             valid: true,
             submissions: 3,
@@ -147,7 +150,11 @@ impl DeploymentWorld {
                 self.claimed |= checked.is_ok();
                 *self = self.clone().feed(Input::Checked(checked));
             }
-            Action::Undo(_) => self.claimed = false,
+            Action::Undo(_) => {
+                self.claimed = false;
+                self.doubt = true;
+            }
+            Action::Spare(_) => self.ended = 0,
             Action::Reply(RequestId(id), result) => {
                 *self.asked.entry(id).or_default() += 1;
                 if result.is_ok() && !self.recorded {
@@ -159,6 +166,12 @@ impl DeploymentWorld {
                 self.ended += 1;
                 if self.delivered {
                     self.wrong = Some("a lease with a manifest is not given up");
+                }
+                if self.owed == Some(Owed::Record) {
+                    self.wrong = Some("no lease is given up while its manifest is being recorded");
+                }
+                if self.doubt {
+                    self.wrong = Some("no lease is given up while its manifest may be in the cluster");
                 }
                 if self.clock.block_time < self.deadline {
                     self.wrong = Some("no lease is given up before its deadline");
@@ -250,6 +263,24 @@ impl World for DeploymentWorld {
             next.clock.block_time = next.clock.block_time.max(at);
             all.push(("blocks".to_owned(), next.feed(Input::Wake)));
         }
+        if self.doubt {
+            let mut next = self.clone();
+            next.doubt = false;
+            all.push((
+                "listed, and not there".to_owned(),
+                next.clone().feed(Input::Listed),
+            ));
+            next.delivered = true;
+            let found = Input::LeaseAdded {
+                lease: bid_id(),
+                deadline: None,
+                has_manifest: true,
+            };
+            if self.lease {
+                let next = next.feed(found).feed(Input::Listed);
+                all.push(("listed, and there".to_owned(), next));
+            }
+        }
         if !self.clock.stopping {
             let mut next = self.clone();
             next.clock.stopping = true;
@@ -277,7 +308,7 @@ impl World for DeploymentWorld {
             return Some("nothing is half-kept".to_owned());
         }
         let late = self.lease && !self.delivered && self.ended == 0 && !self.clock.stopping;
-        let forgotten = self.machine.manifest_deadline().is_none();
+        let forgotten = self.machine.manifest_deadline().is_none() && !self.doubt;
         (rest && late && forgotten).then(|| "w6_a_refused_manifest_disarms_no_deadline".to_owned())
     }
 }

@@ -1,6 +1,7 @@
 //! Ids, settings and records the worlds share.
 
 use akash_provider_core::Config;
+use akash_provider_core::bidding::Decline;
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::engine::cx::Cx;
 use akash_provider_core::error::{ErrorKind, Failure};
@@ -84,7 +85,11 @@ pub(crate) struct Clock {
     pub(crate) leader: bool,
     pub(crate) stopping: bool,
     pub(crate) cluster_known: bool,
+    /// What was reserved has gone to somebody else.
+    pub(crate) displaced: bool,
 }
+
+static DISPLACED: Decline = Decline::AlreadyBid;
 
 impl Clock {
     pub(crate) fn new() -> Self {
@@ -95,6 +100,7 @@ impl Clock {
             leader: true,
             stopping: false,
             cluster_known: true,
+            displaced: false,
         }
     }
 
@@ -106,6 +112,9 @@ impl Clock {
                 block_time: self.block_time,
             },
             height: self.height,
+            within_block: false,
+            facts: 0,
+            deposit: &CONFIG.bid_deposit,
             leadership: if self.leader {
                 Leadership::Leader { epoch: 1 }
             } else {
@@ -114,6 +123,7 @@ impl Clock {
             may_close: self.leader,
             cluster_known: self.cluster_known,
             stopping: self.stopping,
+            displaced: self.displaced.then_some(&DISPLACED),
         }
     }
 }

@@ -17,6 +17,7 @@ const EXPIRY: i64 = 60_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owed {
     Order,
+    Count,
     Price,
     Bid,
     Create,
@@ -53,6 +54,7 @@ struct OrderWorld {
     lost_then_closed: bool,
     standby_wrote: bool,
     two_calls: bool,
+    oversold: bool,
     budget: u8,
     switches: u8,
 }
@@ -84,6 +86,7 @@ impl OrderWorld {
             lost_then_closed: false,
             standby_wrote: false,
             two_calls: false,
+            oversold: false,
             budget,
             switches: 1,
         };
@@ -107,6 +110,7 @@ impl OrderWorld {
                     self.reserved = true;
                     *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
                 }
+                Action::Promised(_) => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
             }
@@ -115,9 +119,12 @@ impl OrderWorld {
 
     fn call(&mut self, call: Call) {
         self.two_calls |= self.owed.is_some();
+        let bids = matches!(call, Call::Broadcast(Msg::CreateBid { .. }));
+        self.oversold |= bids && self.clock.displaced;
         self.standby_wrote |= call.is_write() && !self.clock.leader;
         self.owed = Some(match call {
             Call::FetchOrder(_) => Owed::Order,
+            Call::CountBids(_) => Owed::Count,
             Call::CalculatePrice(_) => Owed::Price,
             Call::FetchBid(_) => Owed::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,
@@ -213,6 +220,21 @@ impl OrderWorld {
         all.push((format!("{name} not sent"), unsent));
     }
 
+    fn counted(&self, all: &mut Vec<(String, Self)>) {
+        let fail = |w: &mut Self| w.budget -= 1;
+        let counted = Input::Counted(Ok(Ok(())));
+        all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
+        let full = Decline::OrderFull { bids: 21, limit: 20 };
+        let full = Input::Counted(Ok(Err(full)));
+        all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
+        if self.budget > 0 {
+            let away = Input::Counted(Err(transient()));
+            all.push(("bids not counted".to_owned(), self.complete(away, fail)));
+            let never = Input::Counted(Err(permanent()));
+            all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
+        }
+    }
+
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let fail = |w: &mut Self| w.budget -= 1;
         match &self.owed {
@@ -229,6 +251,7 @@ impl OrderWorld {
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
                 }
             }
+            Some(Owed::Count) => self.counted(all),
             Some(Owed::Price) => {
                 all.push((
                     "priced".to_owned(),
@@ -373,6 +396,12 @@ impl OrderWorld {
             doubted.budget -= 1;
             all.push(("doubt".to_owned(), doubted.feed(Input::Doubt)));
         }
+        if self.budget > 0 && !self.clock.displaced {
+            let mut displaced = self.clone();
+            displaced.budget -= 1;
+            displaced.clock.displaced = true;
+            all.push(("displaced".to_owned(), displaced));
+        }
     }
 
     fn done(&self) -> Option<&End> {
@@ -414,6 +443,8 @@ impl World for OrderWorld {
             "never_two_bids_for_one_order"
         } else if self.standby_wrote {
             "no_write_as_standby"
+        } else if self.oversold {
+            "no bid on what was given to somebody else"
         } else if self.lost_then_closed {
             "lost_bids_are_not_closed"
         } else if done.is_some() && !won && self.reserved {

@@ -116,6 +116,7 @@ impl WorkloadWorld {
             Action::AskBreaker if self.tripped => self.breaker_asked = true,
             Action::AskBreaker => *self = self.clone().feed(Input::Granted),
             Action::CancelBreaker => self.breaker_asked = false,
+            Action::Found(_) => {}
             Action::Forget(_) => {
                 self.forgotten = true;
                 if self.runs && self.clock.leader {

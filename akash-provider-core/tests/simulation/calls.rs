@@ -8,7 +8,7 @@ use crate::world::World;
 use akash_provider_core::engine::{Call, Completion, EffectId};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::pricing::PriceRequest;
-use akash_provider_core::types::{Agreement, Dec, DecCoin, Msg, Observed, TxOutcome};
+use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, Msg, Observed, TxOutcome};
 
 /// A call on its way.
 #[derive(Debug, Clone)]
@@ -94,17 +94,24 @@ impl World {
     /// The sender stops waiting: the outcome is unknown, and the transaction stays where it is.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];
-        if tx.told || tx.life != self.life {
+        if tx.told {
             return;
         }
         tx.told = true;
-        let (effect, expires) = (tx.effect, tx.expires);
-        self.told_of_tx(effect, TxOutcome::Unknown { expires });
+        let (life, effect, expires) = (tx.life, tx.effect, tx.expires);
+        self.told_of_tx(life, effect, TxOutcome::Unknown { expires });
     }
 
-    /// The outcome of a transaction is on its way to the engine.
-    pub(crate) fn told_of_tx(&mut self, effect: EffectId, outcome: TxOutcome) {
-        if let Some(pending) = self.pending.iter_mut().find(|p| p.id == effect && p.sent) {
+    /// The outcome of a transaction is on its way to the engine that sent it, if that is still there.
+    pub(crate) fn told_of_tx(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
+        let sender = if life == self.life {
+            Some(&mut self.pending)
+        } else {
+            let other = self.other.as_mut().filter(|o| o.life == life);
+            other.map(|o| &mut o.pending)
+        };
+        let mut calls = sender.into_iter().flatten();
+        if let Some(pending) = calls.find(|p| p.id == effect && p.sent) {
             pending.answer = Some(Completion::Tx(Ok(outcome)));
         }
     }
@@ -124,6 +131,10 @@ impl World {
         let (random, faults) = (&mut self.random, &self.faults);
         match call {
             Call::FetchOrder(id) => Completion::Order(Ok(view.market.order(id).cloned())),
+            Call::CountBids(id) => {
+                let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);
+                Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))
+            }
             Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&OURS).cloned())),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(Ok(view.market.auditor_attributes(auditor, &OURS)))
@@ -139,17 +150,11 @@ impl World {
             Call::FetchDeployment(id) => Completion::Deployment(Ok(view.market.deployment(id))),
             Call::FetchSnapshot => Completion::Snapshot(Ok(view.snapshot())),
             Call::CalculatePrice(request) => Completion::Price(price(request)),
-            Call::Record(deployment) => {
-                self.rack.record(deployment);
-                Completion::Cluster(Ok(()))
-            }
+            Call::Record(deployment) => Completion::Cluster(self.rack.record(deployment)),
             Call::Deploy {
                 deployment,
                 purge_hostnames,
-            } => {
-                self.rack.deploy(deployment, purge_hostnames);
-                Completion::Cluster(Ok(()))
-            }
+            } => Completion::Cluster(self.rack.deploy(deployment, purge_hostnames)),
             Call::Teardown(lease) => {
                 let patience = random.below(3);
                 Completion::Teardown(Ok(self.rack.teardown(lease, patience)))
@@ -170,6 +175,7 @@ const fn is_cluster(call: &Call) -> bool {
 fn failed(call: &Call, failure: Failure) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
+        Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),

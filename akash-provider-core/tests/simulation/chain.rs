@@ -55,14 +55,30 @@ pub(crate) struct Landed {
     pub(crate) outcome: TxOutcome,
 }
 
+/// What one engine has yet to hear.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stream {
+    feed: VecDeque<ChainEvent>,
+    pub(crate) connected: bool,
+}
+
+impl Stream {
+    /// A block that is complete is told.
+    pub(crate) fn hear(&mut self, view: &View) {
+        if self.connected {
+            self.feed.extend(view.events.iter().cloned());
+        }
+    }
+}
+
 /// The chain.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) market: Market,
     block: Vec<ChainEvent>,
     views: VecDeque<View>,
-    feed: VecDeque<ChainEvent>,
-    pub(crate) connected: bool,
+    /// Of the engine that acts.
+    pub(crate) stream: Stream,
     pub(crate) mempool: Vec<Tx>,
     landed: Vec<Landed>,
     elapsed: Duration,
@@ -75,8 +91,7 @@ impl Chain {
             market,
             block: Vec::new(),
             views: VecDeque::new(),
-            feed: VecDeque::new(),
-            connected: false,
+            stream: Stream::default(),
             mempool: Vec::new(),
             landed: Vec::new(),
             elapsed: Duration::from_secs(6),
@@ -154,15 +169,14 @@ impl Chain {
             Some(_) | None => Rc::new(self.market.clone()),
         };
         self.dirty = false;
-        if self.connected {
-            self.feed.extend(events.iter().cloned());
-        }
-        self.views.push_back(View {
+        let view = View {
             height: self.market.height(),
             time: self.market.time(),
             market,
             events: Rc::new(events),
-        });
+        };
+        self.stream.hear(&view);
+        self.views.push_back(view);
         if self.views.len() > VIEWS {
             self.views.pop_front();
         }
@@ -181,27 +195,27 @@ impl Chain {
 
     /// The stream breaks; what was not delivered is lost.
     pub(crate) fn disconnect(&mut self) {
-        self.connected = false;
-        self.feed.clear();
+        self.stream = Stream::default();
     }
 
     /// The stream starts anew at a node so many blocks behind.
     pub(crate) fn connect(&mut self, lag: usize) {
-        self.feed.clear();
+        let mut feed = VecDeque::new();
         let at = self.views.len() - 1 - lag.min(self.views.len() - 1);
         let snapshot = self.views[at].snapshot();
-        self.feed.push_back(ChainEvent::Resync(snapshot));
+        feed.push_back(ChainEvent::Resync(snapshot));
         for view in self.views.iter().skip(at + 1) {
-            self.feed.extend(view.events.iter().cloned());
+            feed.extend(view.events.iter().cloned());
         }
-        self.connected = true;
+        let connected = true;
+        self.stream = Stream { feed, connected };
     }
 
     pub(crate) fn next_event(&mut self) -> Option<ChainEvent> {
-        self.feed.pop_front()
+        self.stream.feed.pop_front()
     }
 
     pub(crate) fn undelivered(&self) -> usize {
-        self.feed.len()
+        self.stream.feed.len()
     }
 }

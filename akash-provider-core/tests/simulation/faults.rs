@@ -25,6 +25,8 @@ pub(crate) struct Faults {
     pub(crate) lost_tx: u64,
     /// The outcome of a transaction stays unknown although it may land.
     pub(crate) unknown_tx: u64,
+    /// A clock of the process shows less than before.
+    pub(crate) clocks: u64,
     /// Weight of crashes, outages, halts and the like against all that happens.
     pub(crate) disasters: u64,
 }
@@ -43,6 +45,7 @@ impl Faults {
             twice: rate(),
             lost_tx: rate(),
             unknown_tx: rate(),
+            clocks: rate(),
             disasters: rate(),
         }
     }
@@ -65,6 +68,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.breaker_floor = u32::try_from(random.between(0, 3)).unwrap();
     config.witness_grace = s(random.between(0, 300));
     config.manifest_queue_limit = 2;
+    config.leased_ips = true;
     if random.percent(10) {
         config.required_attributes = vec![region()];
     }

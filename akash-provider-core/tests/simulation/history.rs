@@ -41,6 +41,9 @@ impl World {
         self.chain.connect(0);
         self.feed(Input::Leadership(Leadership::Leader { epoch: 0 }))?;
         self.inventory()?;
+        if self.random.percent(30) {
+            self.second_instance()?;
+        }
         let steps = self.random.between(STEPS / 2, STEPS * 3 / 2);
         for _ in 0..steps {
             self.anything()?;
@@ -48,7 +51,9 @@ impl World {
         self.end_faults()?;
         for index in 0..self.wishes.len() {
             let wish = self.wishes[index].clone();
-            if !wish.closed {
+            // What was accepted is not submitted again, as a rule.
+            let accepted = self.memory.accepted.get(&wish.id) == Some(&wish.version);
+            if !wish.closed && (!accepted || self.random.percent(50)) {
                 self.submit_right(&wish)?;
             }
         }
@@ -60,6 +65,9 @@ impl World {
 
     fn anything(&mut self) -> Checked {
         let disasters = self.faults.disasters / 4;
+        if self.other.is_some() && self.random.percent(10) {
+            return self.visit();
+        }
         match self.random.below(100 + disasters) {
             0..22 => {
                 for _ in 0..self.random.between(1, 4) {
@@ -104,7 +112,7 @@ impl World {
     }
 
     fn reconnect(&mut self) -> Checked {
-        if !self.chain.connected {
+        if !self.chain.stream.connected {
             let stale = self.random.percent(self.faults.stale);
             let lag = if stale { self.random.index(8) } else { 0 };
             self.chain.connect(lag);
@@ -149,7 +157,7 @@ impl World {
     }
 
     fn disaster(&mut self) -> Checked {
-        match self.random.below(20) {
+        match self.random.below(21) {
             0..4 => self.crash(),
             4..7 => {
                 self.chain.disconnect();
@@ -160,13 +168,7 @@ impl World {
                 self.freeze();
                 Ok(())
             }
-            11..14 => {
-                let standby = self.told.leadership == Leadership::Standby;
-                self.epoch += u64::from(standby);
-                let leader = Leadership::Leader { epoch: self.epoch };
-                let next = if standby { leader } else { Leadership::Standby };
-                self.feed(Input::Leadership(next))
-            }
+            11..14 => self.leadership_changes(),
             14..16 => {
                 self.outage = !self.outage;
                 Ok(())
@@ -182,6 +184,7 @@ impl World {
                 }
                 Ok(())
             }
+            19 => self.clock_jumps(),
             _ => self.restart(),
         }
     }
@@ -196,6 +199,12 @@ impl World {
             self.wake()?;
         }
         Ok(())
+    }
+
+    /// The monotonic clock jumps ahead and the chain stands still: nothing of the chain's expires.
+    fn clock_jumps(&mut self) -> Checked {
+        self.mono = self.mono.plus(seconds(6 * 3600));
+        self.wake()
     }
 
     /// The process stands still while the world goes on.
@@ -226,6 +235,7 @@ impl World {
         self.trace.line(|| "faults end".to_owned());
         self.faults = Faults::default();
         self.outage = false;
+        self.one_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;
         }
@@ -274,6 +284,7 @@ impl World {
             told: &self.told,
             market: &self.chain.market,
             rack: &self.rack,
+            memory: &self.memory,
         })
     }
 
@@ -330,7 +341,11 @@ impl World {
         full.extend(self.rest(|r| r.due()));
         let is_full = |line: &&String| full.iter().any(|o| line.contains(&format!(" {o} ")));
         // Whoever starts anew asks the breaker anew, so what one holds back the other may end.
-        let ending = continued.leases.iter().filter(|l| l.ending.is_some());
+        // Blocks passed meanwhile, so something may have become due that was not; whether rightly is judged
+        // when it is done.
+        let rebuilt = self.engine.status(self.now());
+        let leases = continued.leases.iter().chain(&rebuilt.leases);
+        let ending = leases.filter(|l| l.ending.is_some());
         let mut ending: Vec<String> = ending.map(|l| format!("{}", l.lease.order)).collect();
         // And who starts anew looks at the money anew: what has run out ends.
         ending.extend(self.rest(|r| r.over()));

@@ -2,7 +2,7 @@
 
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::types::{
-    Address, Attribute, Cpu, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind, GroupSpec, Memory,
+    Address, Attribute, Cpu, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind, Gpu, GroupSpec, Memory,
     PlacementRequirements, ResourceUnit, Resources, SignedBy, Storage,
 };
 use std::sync::{Arc, LazyLock};
@@ -45,13 +45,46 @@ pub(crate) struct Shape {
     pub(crate) price: i64,
     pub(crate) ingress: bool,
     pub(crate) audited: bool,
+    /// Devices of one replica: how many, and of what kind.
+    pub(crate) gpu: Option<(u64, &'static str)>,
+    /// It wants an address of its own.
+    pub(crate) address: bool,
+}
+
+/// GPUs tenants ask for; most ask for none.
+pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    Some((1, "vendor/nvidia/model/a100")),
+    Some((1, "vendor/nvidia/model/t4")),
+    Some((1, "vendor/nvidia/model/*")),
+    Some((2, "vendor/nvidia/model/*")),
+];
+
+/// What both providers declare.
+pub(crate) fn attributes() -> Vec<Attribute> {
+    let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
+    vec![region(), gpu("a100"), gpu("t4")]
 }
 
 fn resources(shape: Shape) -> Resources {
-    let endpoint = Endpoint {
+    let http = Endpoint {
         kind: EndpointKind::SharedHttp,
         sequence_number: 0,
     };
+    let address = Endpoint {
+        kind: EndpointKind::LeasedIp,
+        sequence_number: 1,
+    };
+    let endpoints = [shape.ingress.then_some(http), shape.address.then_some(address)];
+    let gpu = shape.gpu.map(|(units, kind)| Gpu {
+        units,
+        attributes: vec![Attribute::new(kind, "true")],
+    });
     Resources {
         id: 1,
         cpu: Cpu {
@@ -67,7 +100,8 @@ fn resources(shape: Shape) -> Resources {
             bytes: 512 * MI,
             ..Storage::default()
         }],
-        endpoints: shape.ingress.then_some(endpoint).into_iter().collect(),
+        gpu: gpu.unwrap_or_default(),
+        endpoints: endpoints.into_iter().flatten().collect(),
         ..Resources::default()
     }
 }
@@ -100,8 +134,30 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
     }
 }
 
+fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<manifest::ServiceExpose> {
+    let expose = |port: u16, ip: &str, hosts: Option<Vec<String>>| manifest::ServiceExpose {
+        port,
+        external_port: port,
+        proto: manifest::Proto::Tcp,
+        service: String::new(),
+        global: true,
+        hosts,
+        http_options: manifest::HttpOptions::default(),
+        ip: ip.to_owned(),
+        endpoint_sequence_number: u32::from(!ip.is_empty()),
+    };
+    let http = shape.ingress.then(|| expose(80, "", names.cloned()));
+    let address = shape.address.then(|| expose(7000, address, None));
+    http.into_iter().chain(address).collect()
+}
+
 /// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.
-pub(crate) fn manifest(shapes: &[Shape], names: &[Vec<String>], version: u64) -> Arc<Manifest> {
+pub(crate) fn manifest(
+    id: &DeploymentId,
+    shapes: &[Shape],
+    names: &[Vec<String>],
+    version: u64,
+) -> Arc<Manifest> {
     let group = |(index, shape): (usize, &Shape)| manifest::Group {
         name: group_name(index),
         services: vec![manifest::Service {
@@ -112,21 +168,7 @@ pub(crate) fn manifest(shapes: &[Shape], names: &[Vec<String>], version: u64) ->
             env: None,
             resources: resources(*shape),
             count: shape.count,
-            expose: shape
-                .ingress
-                .then(|| manifest::ServiceExpose {
-                    port: 80,
-                    external_port: 80,
-                    proto: manifest::Proto::Tcp,
-                    service: String::new(),
-                    global: true,
-                    hosts: names.get(index).cloned(),
-                    http_options: manifest::HttpOptions::default(),
-                    ip: String::new(),
-                    endpoint_sequence_number: 0,
-                })
-                .into_iter()
-                .collect(),
+            expose: exposes(*shape, names.get(index), &format!("addr-{}-{index}", id.dseq)),
             params: None,
             credentials: None,
         }],
@@ -141,4 +183,8 @@ pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
     hash[..8].copy_from_slice(&id.dseq.to_be_bytes());
     hash[8..16].copy_from_slice(&version.to_be_bytes());
     hash
+}
+
+pub(crate) fn version_of(hash: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(hash[8..16].try_into().unwrap())
 }

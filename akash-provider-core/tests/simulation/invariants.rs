@@ -2,7 +2,7 @@
 
 use crate::chain::Chain;
 use crate::ids::{NAMES, OURS};
-use crate::oracle::{Checked, Told, ensure};
+use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::rack::Rack;
 use akash_provider_core::Config;
 use akash_provider_core::engine::status::ReservationStatus;
@@ -28,6 +28,7 @@ impl Deed<'_> {
         self.no_write_as_standby()?;
         self.nothing_new_after_shutdown()?;
         self.one_cluster_call_per_lease()?;
+        self.writes_carry_the_epoch()?;
         match self.call {
             Call::Teardown(lease) => self.teardown_only_with_evidence(lease),
             Call::Broadcast(Msg::CreateBid { .. }) => self.never_two_bids_for_one_order(),
@@ -42,6 +43,20 @@ impl Deed<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn writes_carry_the_epoch(&self) -> Checked {
+        let (Call::Record(deployment) | Call::Deploy { deployment, .. }) = self.call else {
+            return Ok(());
+        };
+        let epoch = deployment.epoch;
+        let ours = self.told.leadership == Leadership::Leader { epoch };
+        ensure("writes_carry_the_epoch", ours, || {
+            format!(
+                "{}: epoch {epoch} as {:?}",
+                deployment.lease, self.told.leadership
+            )
+        })
     }
 
     fn no_write_as_standby(&self) -> Checked {
@@ -278,6 +293,7 @@ pub(crate) struct Rest<'a> {
     pub(crate) told: &'a Told,
     pub(crate) market: &'a Market,
     pub(crate) rack: &'a Rack,
+    pub(crate) memory: &'a Memory,
 }
 
 /// How late something may be at rest.
@@ -295,6 +311,8 @@ impl Rest<'_> {
         self.workload_only_under_active_lease(&live)?;
         self.teardown_follows_close(&live)?;
         self.manifests_run(&live)?;
+        self.accepted_manifests_are_kept(&live)?;
+        self.addresses_follow_leases(&live)?;
         self.leases_without_manifest_end(&live)?;
         self.hostname_has_one_owner(&live)
     }
@@ -428,7 +446,14 @@ impl Rest<'_> {
     /// Orders of leases that are over.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
-        over.map(|r| r.lease.id.order.to_string()).collect()
+        let leased = over.map(|r| r.lease.id.order.to_string());
+        // What a deployment's money does not pay for ends in all its groups, open bids included.
+        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let closed = ours.filter(|b| {
+            let record = self.market.deployment(b.id.deployment());
+            record.is_none_or(|record| !record.deployment.active)
+        });
+        leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
     /// Orders with bids of ours whose time is up, or nearly: their clock may have started some blocks after

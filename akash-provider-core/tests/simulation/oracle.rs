@@ -3,10 +3,11 @@
 use crate::ids::OURS;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{
-    Call, Completion, EffectId, Input, Leadership, Request, RequestId, Workloads,
+    Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
-    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, OrderId, TxOutcome,
+    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, Observed, OrderId, ResourceUnit,
+    TxOutcome,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub(crate) struct Told {
     pub(crate) block_time: BlockTime,
     /// Orders it knows to have a bid of ours.
     pub(crate) bids: BTreeSet<OrderId>,
+    /// What our bids promise, as far as it knows. An event says that there is a bid, and no more: that is for the
+    /// scan which follows. One from before a crash may land, and show only when the bid is read.
+    pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
     /// Leases it has heard of.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
@@ -88,6 +92,7 @@ impl Told {
             height: 0,
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
+            offers: BTreeMap::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -117,12 +122,26 @@ impl Told {
         }
     }
 
+    /// Takes note of a call it makes.
+    pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
+        if let Call::Broadcast(Msg::CreateBid {
+            id, resources_offer, ..
+        }) = call
+        {
+            self.offers.insert(id.order.clone(), resources_offer.clone());
+        }
+        self.calls.insert(id, call.clone());
+    }
+
     fn event(&mut self, event: &ChainEvent) {
         match event {
             ChainEvent::Resync(snapshot) if snapshot.height >= self.height => {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                let bids = snapshot.bids.iter();
+                self.offers
+                    .extend(bids.map(|b| (b.id.order.clone(), b.resources_offer.clone())));
                 let leases = snapshot.leases.iter();
                 self.leases.extend(leases.map(|r| r.lease.id.clone()));
             }
@@ -177,6 +196,9 @@ impl Told {
             (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
                 self.bids.insert(id.order);
             }
+            (Call::FetchBid(id), Completion::Bid(Ok(Observed { value: Some(bid), .. }))) => {
+                self.offers.insert(id.order, bid.resources_offer.clone());
+            }
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
             }
@@ -196,4 +218,16 @@ impl Told {
 pub(crate) struct Memory {
     /// Payouts that landed, by engine and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
+    /// Manifests under way, and the newest version that was accepted.
+    pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,
+    pub(crate) accepted: BTreeMap<DeploymentId, u64>,
+}
+
+impl Memory {
+    pub(crate) fn answered(&mut self, request: RequestId, response: &Response) {
+        if let (Some((id, version)), Ok(_)) = (self.submitted.remove(&request), response) {
+            let accepted = self.accepted.entry(id).or_default();
+            *accepted = version.max(*accepted);
+        }
+    }
 }

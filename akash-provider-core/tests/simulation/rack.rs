@@ -2,8 +2,9 @@
 
 use akash_provider_core::cluster::{DeclaredHostname, Deployment, Health, Teardown};
 use akash_provider_core::engine::Workloads;
+use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::LeaseId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One lease's workload.
@@ -22,10 +23,21 @@ pub(crate) struct Run {
 pub(crate) struct Rack {
     pub(crate) runs: BTreeMap<LeaseId, Run>,
     pub(crate) hostnames: BTreeMap<String, LeaseId>,
+    /// Sharing keys of leased addresses.
+    pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
 }
 
 impl Rack {
-    pub(crate) fn record(&mut self, deployment: &Arc<Deployment>) {
+    /// An older epoch writes nothing any more.
+    pub(crate) fn record(&mut self, deployment: &Arc<Deployment>) -> Result<(), Failure> {
+        let there = self.runs.get(&deployment.lease);
+        if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
+            return Err(Failure {
+                kind: ErrorKind::Conflict,
+                transient: false,
+                message: "a later epoch has written".to_owned(),
+            });
+        }
         let run = Run {
             deployment: Arc::clone(deployment),
             deployed: false,
@@ -36,10 +48,11 @@ impl Rack {
             .entry(deployment.lease.clone())
             .and_modify(|r| r.deployment = Arc::clone(deployment))
             .or_insert(run);
+        Ok(())
     }
 
-    pub(crate) fn deploy(&mut self, deployment: &Arc<Deployment>, purge: &[String]) {
-        self.record(deployment);
+    pub(crate) fn deploy(&mut self, deployment: &Arc<Deployment>, purge: &[String]) -> Result<(), Failure> {
+        self.record(deployment)?;
         if let Some(run) = self.runs.get_mut(&deployment.lease) {
             run.deployed = true;
             run.going = None;
@@ -53,11 +66,15 @@ impl Rack {
                 self.hostnames.remove(name);
             }
         }
+        let keys = deployment.ips.iter().map(|ip| ip.sharing_key.clone());
+        self.ips.insert(deployment.lease.clone(), keys.collect());
+        Ok(())
     }
 
     /// Tears down; a workload that runs takes `patience` more questions.
     pub(crate) fn teardown(&mut self, lease: &LeaseId, patience: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
+        self.ips.remove(lease);
         if let Some(run) = self.runs.get_mut(lease) {
             let left = run.going.get_or_insert(patience);
             if *left > 0 {

@@ -68,6 +68,8 @@ impl World {
                 price: if self.random.percent(5) { 1 } else { price },
                 ingress: self.random.percent(50),
                 audited: self.random.percent(15),
+                gpu: ids::GPUS[self.random.index(ids::GPUS.len())],
+                address: self.random.percent(12),
             })
             .collect();
         let names = shapes.iter().map(|_| self.names()).collect();
@@ -107,6 +109,10 @@ impl World {
     pub(crate) fn request(&mut self, request: Request) -> Checked {
         self.requests += 1;
         let id = RequestId(self.requests);
+        if let Request::SubmitManifest { deployment, hash, .. } = &request {
+            let version = ids::version_of(hash);
+            self.memory.submitted.insert(id, (deployment.clone(), version));
+        }
         self.feed(Input::Request(id, request))
     }
 
@@ -125,7 +131,7 @@ impl World {
         }
         let request = Request::SubmitManifest {
             deployment: wish.id.clone(),
-            manifest: ids::manifest(&shapes, &wish.names, version),
+            manifest: ids::manifest(&wish.id, &shapes, &wish.names, version),
             hash: ids::version_hash(&wish.id, version),
         };
         if self.random.percent(15) {
@@ -138,7 +144,7 @@ impl World {
     pub(crate) fn submit_right(&mut self, wish: &Wish) -> Checked {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),
-            manifest: ids::manifest(&wish.shapes, &wish.names, wish.version),
+            manifest: ids::manifest(&wish.id, &wish.shapes, &wish.names, wish.version),
             hash: ids::version_hash(&wish.id, wish.version),
         })
     }

@@ -9,9 +9,11 @@ use crate::faults::{self, Faults};
 use crate::ids::{self, OURS, RIVAL, TENANTS};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
+use crate::promises::Hardware;
 use crate::rack::Rack;
 use crate::random::Random;
 use crate::replay::Trace;
+use crate::seats::Seat;
 use crate::tenants::Wish;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
@@ -36,6 +38,10 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     /// Which engine this is, from 1.
     pub(crate) life: u64,
+    /// Engines there were.
+    pub(crate) lives: u64,
+    /// Another instance, which does nothing before it is this one's turn.
+    pub(crate) other: Option<Seat>,
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
     pub(crate) wishes: Vec<Wish>,
@@ -49,6 +55,7 @@ pub(crate) struct World {
     pub(crate) epoch: u64,
     /// Milli-CPU of each node that others use.
     foreign: Vec<u64>,
+    pub(crate) hardware: Hardware,
     pub(crate) trace: Trace,
     steps: u64,
 }
@@ -62,7 +69,7 @@ fn market() -> Market {
     for account in [&*OURS, &*RIVAL].into_iter().chain(TENANTS.iter()) {
         market.fund(account, &money);
     }
-    for (owner, attributes) in [(&*OURS, vec![ids::region()]), (&*RIVAL, vec![ids::region()])] {
+    for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
         let provider = Provider {
             owner: owner.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
@@ -86,6 +93,8 @@ impl World {
             chain: Chain::new(market()),
             rack: Rack::default(),
             life: 1,
+            lives: 1,
+            other: None,
             mono: Mono(1_000),
             pending: Vec::new(),
             wishes: Vec::new(),
@@ -96,6 +105,7 @@ impl World {
             watched: false,
             epoch: 0,
             foreign: vec![0; usize::try_from(NODES).unwrap()],
+            hardware: Hardware::default(),
             trace,
             steps: 0,
         }
@@ -108,6 +118,19 @@ impl World {
         }
     }
 
+    /// What the clocks of the process show: at times less than they did before.
+    fn clocks(&mut self) -> Now {
+        let mut now = self.now();
+        if self.random.percent(self.faults.clocks) {
+            now.mono = Mono(now.mono.0.saturating_sub(self.random.below(7_200_000)));
+        }
+        if self.random.percent(self.faults.clocks) {
+            let back = i64::try_from(self.random.below(7_200_000)).unwrap();
+            now.block_time = BlockTime(now.block_time.0.saturating_sub(back));
+        }
+        now
+    }
+
     /// Gives the engine one input and checks what it does.
     pub(crate) fn feed(&mut self, input: Input) -> Checked {
         self.trace.line(|| format!("{} in {input:?}", self.mono.0));
@@ -117,7 +140,7 @@ impl World {
         };
         self.told.mono = self.told.mono.max(self.mono);
         self.told.input(&input, &leases);
-        let now = self.now();
+        let now = self.clocks();
         let effects = self.engine.step(now, input);
         self.effects(effects)
     }
@@ -128,7 +151,13 @@ impl World {
         self.told.mono = self.told.mono.max(self.mono);
         let now = self.now();
         let effects = self.engine.handle_timeout(now);
-        self.effects(effects)
+        self.effects(effects)?;
+        let next = self.engine.next_deadline();
+        ensure(
+            "a_woken_engine_may_sleep",
+            next.is_none_or(|at| at > self.told.mono),
+            || format!("woken at {:?}, and again at {next:?}", self.told.mono),
+        )
     }
 
     fn effects(&mut self, effects: Vec<Effect>) -> Checked {
@@ -144,7 +173,8 @@ impl World {
                         call: &call,
                     };
                     deed.check()?;
-                    self.told.calls.insert(id, call.clone());
+                    deed.promises()?;
+                    self.told.called(id, &call);
                     self.pending.push(Pending {
                         id,
                         call,
@@ -158,7 +188,8 @@ impl World {
                     Event::BreakerReleased => self.config.breaker_tripped = false,
                     _ => {}
                 },
-                Effect::Reply(id, _) => {
+                Effect::Reply(id, response) => {
+                    self.memory.answered(id, &response);
                     let waited = self.told.requests.remove(&id);
                     ensure("every_request_gets_one_reply", waited, || {
                         format!("{id:?} was not waiting")
@@ -200,10 +231,10 @@ impl World {
         let tx = self.chain.mempool[index].clone();
         if self.chain.land(index).is_none() {
             // Too late for the block, so for ever: whoever waits is told that nobody knows.
-            if tx.life == self.life && !tx.told {
+            if !tx.told {
                 let expires = tx.expires;
                 let unknown = akash_provider_core::types::TxOutcome::Unknown { expires };
-                self.told_of_tx(tx.effect, unknown);
+                self.told_of_tx(tx.life, tx.effect, unknown);
             }
             return Ok(());
         }
@@ -221,9 +252,12 @@ impl World {
     /// Completes a block, whose transactions' outcomes are then known.
     pub(crate) fn block(&mut self, next: Duration) {
         let landed = self.chain.end_block(next);
+        if let Some(other) = &mut self.other {
+            other.stream.hear(self.chain.newest());
+        }
         for landed in landed {
-            if landed.tx.life == self.life && !landed.tx.told {
-                self.told_of_tx(landed.tx.effect, landed.outcome);
+            if !landed.tx.told {
+                self.told_of_tx(landed.tx.life, landed.tx.effect, landed.outcome);
             }
         }
     }
@@ -233,17 +267,19 @@ impl World {
         let node = |(index, used): (usize, &u64)| {
             let mut node = NodeSpec::new(format!("node-{index}"), 4_000, 64 * GI, 512 * GI);
             node.cpu.allocated = i64::try_from(*used).unwrap();
-            node
+            self.hardware.equip(index, node)
         };
         let nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
         let deployed = self.rack.runs.iter().filter(|(_, r)| r.deployed);
         let random = &mut self.random;
+        // Where GPUs are is not for pods to say.
+        let movable = deployed.filter(|(_, run)| run.deployment.group.services[0].resources.gpu.units == 0);
         let placements =
-            deployed.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
+            movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),
-            leased_ips: None,
+            leased_ips: Some(self.hardware.usage(&self.rack)),
         };
         self.feed(Input::Inventory(update))
     }
@@ -251,11 +287,13 @@ impl World {
     pub(crate) fn capacity_changes(&mut self) -> Checked {
         let node = self.random.index(self.foreign.len());
         self.foreign[node] = self.random.below(5) * 1_000;
+        self.hardware.changes(&mut self.random);
         self.inventory()
     }
 
     pub(crate) fn no_foreign_usage(&mut self) -> Checked {
         self.foreign.fill(0);
+        self.hardware = Hardware::default();
         self.inventory()
     }
 
@@ -274,14 +312,19 @@ impl World {
     /// A new engine, which knows nothing.
     pub(crate) fn start(&mut self) -> Checked {
         self.pending.clear();
-        self.life += 1;
+        self.lives += 1;
+        self.life = self.lives;
         self.engine = Engine::new(self.config.clone()).unwrap();
         self.told = Told::new();
         self.told.mono = Mono(0);
         self.chain.disconnect();
         self.watched = false;
-        self.epoch += 1;
-        self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))?;
+        if self.other_leads() {
+            self.feed(Input::Leadership(Leadership::Standby))?;
+        } else {
+            self.epoch += 1;
+            self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))?;
+        }
         if self.random.percent(50) {
             self.inventory()?;
         }

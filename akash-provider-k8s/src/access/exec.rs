@@ -70,7 +70,7 @@ impl Access {
             max_stdout_buf_size: Some(BUFFER),
             max_stderr_buf_size: Some(BUFFER),
         };
-        let mut session = Session::begin(self, lease.namespace(), replica.clone());
+        let mut session = Session::begin(self, lease.namespace(), replica.clone()).await;
         let begun = pods.exec(&replica.name, request.command, &params);
         let process = match timeout(self.call_timeout, begun).await {
             Ok(Ok(process)) => process,

@@ -1,62 +1,28 @@
 //! The durable record of a lease: its Manifest object, and a Secret for passwords.
 
 use super::Parts;
+use super::passwords::has_logins;
 use super::records::{Outcome, Verdict};
-use crate::apply::{hash, item::Kind};
+use crate::apply::hash;
 use crate::crd::convert::{self, BadObject};
 use crate::crd::{Manifest, ManifestService};
-use crate::error::{from_kube, within};
+use crate::error::from_kube;
 use crate::labels;
 use crate::objects::{self, Refusal};
 use crate::state::lease_of_host;
 use akash_provider_core::cluster::{Deployment, HostnameDeclaration};
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use kube::api::ListParams;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Annotation of a Manifest taken over from another provider: hash of each service as it runs.
 const ADOPTED: &str = "provider.akash.network/adopted";
-/// Secrets of one page of a list.
-const PAGE: u32 = 500;
 
 /// Services as another provider made them, with the hash of what it made them from.
 pub(crate) type Adopted = BTreeMap<String, String>;
-
-/// What registry Secrets hold, by name, as far as it was read or written.
-#[derive(Default)]
-pub(crate) struct Passwords(Mutex<BTreeMap<String, BTreeMap<String, String>>>);
-
-impl Passwords {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, String>>> {
-        // Each change is one call to the map.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self, secret: Secret) {
-        let name = secret.metadata.name.unwrap_or_default();
-        let data = secret.data.unwrap_or_default().into_iter();
-        let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
-        self.lock().insert(name, texts.collect());
-    }
-
-    fn get(&self, name: &str) -> Option<BTreeMap<String, String>> {
-        self.lock().get(name).cloned()
-    }
-}
-
-/// Name of the Secret that holds the registry passwords of a lease.
-#[must_use]
-fn secret_name(lease_namespace: &str) -> String {
-    format!("{lease_namespace}-registry")
-}
 
 pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
     Error::new(ErrorKind::Invalid, operation, refusal.to_string()).with_source(refusal)
@@ -205,57 +171,6 @@ impl Parts {
         adopted(manifest)
     }
 
-    async fn write_passwords(
-        &self,
-        lease: &LeaseId,
-        passwords: &BTreeMap<String, String>,
-        operation: &'static str,
-    ) -> Result<(), Error> {
-        let home = lease.namespace();
-        let name = secret_name(&home);
-        if self.passwords.get(&name).as_ref() == Some(passwords) {
-            return Ok(());
-        }
-        let mut labels = labels::selector(&home);
-        labels.extend(labels::lease(lease));
-        let data = passwords
-            .iter()
-            .map(|(key, value)| (key.clone(), ByteString(value.clone().into_bytes())));
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                labels: Some(labels),
-                annotations: Some(self.chain_annotation()),
-                ..ObjectMeta::default()
-            },
-            data: Some(data.collect()),
-            type_: Some("Opaque".to_owned()),
-            ..Secret::default()
-        };
-        let body = serde_json::to_value(&secret).unwrap_or_default();
-        let namespace = &self.settings.manifest_namespace;
-        self.calls(operation)
-            .apply(Kind::Secret, namespace, &name, &body)
-            .await?;
-        self.passwords.lock().insert(name, passwords.clone());
-        Ok(())
-    }
-
-    /// Deletes the Secret of a lease's passwords.
-    pub(crate) async fn delete_secret(
-        &self,
-        lease_namespace: &str,
-        operation: &'static str,
-    ) -> Result<(), Error> {
-        let name = secret_name(lease_namespace);
-        let namespace = &self.settings.manifest_namespace;
-        self.calls(operation)
-            .delete(Kind::Secret, namespace, &name, None)
-            .await?;
-        self.passwords.lock().remove(&name);
-        Ok(())
-    }
-
     /// Every deployment of ours that the Manifest objects tell of.
     pub(crate) async fn recorded(&self, operation: &'static str) -> Result<Vec<Deployment>, Error> {
         self.current(operation).await?;
@@ -298,12 +213,7 @@ impl Parts {
             return Ok(None);
         }
         if self.lacks_password(&manifest) {
-            let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
-            let secret = secret_name(&name);
-            let call = api.get_opt(&secret);
-            if let Some(secret) = within(self.settings.call_timeout, operation, call).await? {
-                self.passwords.read(secret);
-            }
+            self.read_secret(&name, operation).await?;
         }
         let read = self.read_manifest(&manifest);
         read.map(Some)
@@ -321,7 +231,7 @@ impl Parts {
             );
         }
         let mut deployment = recorded.deployment;
-        if let Some(passwords) = self.passwords.get(&secret_name(name)) {
+        if let Some(passwords) = self.passwords.of(name) {
             convert::restore_passwords(Arc::make_mut(&mut deployment.group), &passwords);
         }
         if is_foreign(manifest) {
@@ -350,28 +260,6 @@ impl Parts {
     fn is_ours(&self, manifest: &Manifest) -> bool {
         manifest.spec.lease_id.provider == self.settings.provider.to_string()
             && !self.is_of_other_chain(&manifest.metadata)
-    }
-
-    /// True when a login has no password, and nobody looked for it yet.
-    fn lacks_password(&self, manifest: &Manifest) -> bool {
-        let name = manifest.metadata.name.as_deref().unwrap_or_default();
-        has_logins(manifest) && self.passwords.get(&secret_name(name)).is_none()
-    }
-
-    /// All Secrets of passwords, page by page.
-    async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
-        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
-        loop {
-            let page = within(self.settings.call_timeout, operation, api.list(&params)).await?;
-            page.items
-                .into_iter()
-                .for_each(|secret| self.passwords.read(secret));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(()),
-            }
-        }
     }
 
     /// Version of the API server.
@@ -403,18 +291,6 @@ fn is_recorded(deployment: &Deployment, wanted: &Manifest, there: &Manifest) -> 
 fn is_foreign(manifest: &Manifest) -> bool {
     let annotations = manifest.metadata.annotations.as_ref();
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
-}
-
-/// True when a service has a registry login whose password is kept apart.
-pub(crate) fn has_logins(manifest: &Manifest) -> bool {
-    let Ok(recorded) = convert::from_manifest(manifest) else {
-        return false;
-    };
-    let lacks = |login: &Credentials| login.password.is_empty();
-    recorded.deployment.group.services.iter().any(|service| {
-        let in_params = service.params.as_ref().and_then(|p| p.credentials.as_ref());
-        service.credentials.iter().chain(in_params).any(lacks)
-    })
 }
 
 /// The services another provider made, as its own object or our note on it says.

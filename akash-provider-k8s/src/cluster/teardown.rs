@@ -1,7 +1,7 @@
 //! Removes everything of a lease, the record last.
 
 use super::Parts;
-use super::manifests::has_logins;
+use super::passwords::has_logins;
 use super::records::{Outcome, Verdict};
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::{from_kube, is_absent, within};

@@ -14,7 +14,7 @@ use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
 use akash_provider_core::market::{Market, Rejection, TenantMsg};
 use akash_provider_core::pricing::Scale;
 use akash_provider_core::types::{
-    Address, Agreement, ChainEvent, Event, LeaseId, Mono, Msg, Now, Observed, TxOutcome,
+    Address, Agreement, BidState, ChainEvent, Event, LeaseId, Mono, Msg, Now, Observed, TxOutcome,
 };
 use akash_provider_core::{ErrorKind, Failure};
 use example_embedded::{BLOCK, Failed, PROVIDER, cluster, config, market, prices};
@@ -159,6 +159,10 @@ impl Hand {
         let market = &self.market;
         let completion = match call {
             Call::FetchOrder(order) => Completion::Order(Ok(market.order(&order).cloned())),
+            Call::CountBids(order) => {
+                let counts = market.bids_of(&order).filter(|b| b.state != BidState::Lost);
+                Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap_or(u32::MAX)))
+            }
             Call::FetchProvider => Completion::Provider(Ok(market.provider(&self.provider).cloned())),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(Ok(market.auditor_attributes(&auditor, &self.provider)))

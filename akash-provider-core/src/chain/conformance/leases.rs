@@ -190,6 +190,7 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
     assert!(snapshot.deployments.contains(&record), "{what}");
     assert_eq!(record.groups.len(), 3, "{what}");
     let bids = BidFilter {
+        order: None,
         provider: Some(us.clone()),
         state: Some(BidState::Open),
     };
@@ -205,5 +206,18 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
     assert!(
         open.iter().all(|b| b.state == BidState::Open),
         "{what}: and no others"
+    );
+    let bids = BidFilter {
+        order: Some(ids[2].order.clone()),
+        ..BidFilter::default()
+    };
+    let of_order = client
+        .bids(&bids, PageRequest::default())
+        .await
+        .expect(what)
+        .items;
+    assert!(
+        of_order.iter().any(|b| b.id == ids[2]) && of_order.iter().all(|b| b.id.order == ids[2].order),
+        "{what}: the bids of one order are listed, and no others"
     );
 }

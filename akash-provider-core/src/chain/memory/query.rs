@@ -124,9 +124,12 @@ impl ChainQuery for MemoryChain {
         self.ask("bids", |m| {
             let wanted = |b: &&Bid| {
                 is_wanted(filter.state.as_ref(), &b.state)
+                    && is_wanted(filter.order.as_ref(), &b.id.order)
                     && is_wanted(filter.provider.as_ref(), &b.id.provider)
             };
-            let records = m.bids().filter(wanted).cloned();
+            let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
+            let all = m.bids().filter(|_| filter.order.is_none());
+            let records = of_order.chain(all).filter(wanted).cloned();
             page("bids", records, |b| b.id.clone(), &request)
         })?
     }

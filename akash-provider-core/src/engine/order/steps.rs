@@ -32,7 +32,8 @@ impl Order {
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
             Input::Fetched(result) => self.fetched(cx, result, out),
-            Input::Judged(result) => self.judged(result, out),
+            Input::Judged(result) => self.judged(cx, result, out),
+            Input::Counted(result) => self.counted(cx, result, out),
             Input::Reserved(result) => self.reserved(result, out),
             Input::Priced(result) => self.priced(cx, result, out),
             Input::Tx(result) => self.sent(cx, result, out),
@@ -96,16 +97,52 @@ impl Order {
         self.goto(Phase::Looking { retry_at })
     }
 
-    fn judged(self, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
+    fn judged(mut self, cx: &Cx<'_>, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
         let Phase::Judging = self.phase else {
             return self.unexpected(out);
         };
         match result {
             Ok(()) => {
+                self.facts = cx.facts;
+                self.count_bids(out)
+            }
+            Err(decline) => self.decline(decline, out),
+        }
+    }
+
+    fn count_bids(self, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Call(Call::CountBids(self.id.clone())));
+        self.goto(Phase::Counting { retry_at: None })
+    }
+
+    fn counted(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<Result<(), Decline>, Failure>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        let Phase::Counting { retry_at: None } = self.phase else {
+            return self.unexpected(out);
+        };
+        match result {
+            Ok(Ok(())) => {
+                self.attempts = 0;
                 out.push(Action::Reserve);
                 self.goto(Phase::Reserving)
             }
-            Err(decline) => self.decline(decline, out),
+            Ok(Err(decline)) => self.decline(decline, out),
+            // It holds nothing, so it may ask for as long as the order is open.
+            Err(failure) if failure.transient => {
+                self.attempts = self.attempts.saturating_add(1);
+                let retry_at = self.retry_at(cx);
+                self.goto(Phase::Counting { retry_at })
+            }
+            Err(failure) => self.decline(
+                Decline::Unknown {
+                    message: failure.message,
+                },
+                out,
+            ),
         }
     }
 
@@ -174,10 +211,14 @@ impl Order {
         let (Some(price), true) = (&self.price, cx.may_write()) else {
             return self.goto(Phase::Ready { retry_at: None });
         };
+        // Nothing of this bid is on its way yet, so it may be left.
+        if let (Some(decline), false) = (cx.displaced, self.may_have_bid()) {
+            return self.decline(decline.clone(), out);
+        }
         out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
             price: price.clone(),
-            deposit: cx.config.bid_deposit.clone(),
+            deposit: cx.deposit.clone(),
             resources_offer: self.units.as_deref().cloned().unwrap_or_default(),
             reclamation_window: cx.config.reclamation_window,
         })));
@@ -207,6 +248,7 @@ impl Order {
             },
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }
@@ -266,12 +308,16 @@ impl Order {
                 }),
                 None,
             ) => self.end(End::OrderClosed, out),
-            (Ok(TxOutcome::Rejected { code, log, .. }), None) => self.decline(
-                Decline::Refused {
-                    message: format!("{code}: {log}"),
-                },
-                out,
-            ),
+            (Ok(TxOutcome::Rejected { code, log, .. }), None) => {
+                let message = format!("{code}: {log}");
+                // What was judged is no longer what the chain says of us, so the refusal may not stand.
+                let decline = if self.facts == cx.facts {
+                    Decline::Refused { message }
+                } else {
+                    Decline::Unknown { message }
+                };
+                self.decline(decline, out)
+            }
             (Err(failure), None) => {
                 self.attempts += 1;
                 if !failure.transient || self.attempts >= READ_ATTEMPTS {
@@ -338,14 +384,23 @@ impl Order {
         self.landed |= bid.is_some();
         match (bid.as_ref().map(|b| b.state), ending) {
             (Some(BidState::Open), None) => {
-                self.price = bid.map(|b| b.price);
+                if let Some(bid) = bid {
+                    self.price = Some(bid.price);
+                    out.push(Action::Promised(bid.resources_offer));
+                }
                 self.opened(cx, height, out)
             }
+            // It may have ended with its order since; the node has not seen that yet.
+            (Some(BidState::Open), ending) if cx.is_past(height) => self.check_again(cx, ending, expires),
             (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
             (Some(BidState::Lost), _) => self.end(End::Lost, out),
             // The lease's own event or the next snapshot hands it over; until then the reservation stays.
-            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
+            (Some(BidState::Active), _) => {
+                let offer = bid.map(|bid| bid.resources_offer);
+                out.extend(offer.map(Action::Promised));
+                self.goto(Phase::Open { deadline: None })
+            }
             // Not found is evidence only where the bid never showed, the reading is not older than what was
             // processed, and nothing can land any more: the transaction has expired, or the order is over.
             (None, ending)
@@ -404,7 +459,9 @@ impl Order {
             // Another instance with our key bid first: take its bid over.
             Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
             // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
+            Phase::Looking { .. } | Phase::Judging | Phase::Counting { .. } | Phase::Reserving => {
+                self.end(End::Stopped, out)
+            }
             Phase::Done(_) => self.unexpected(out),
         }
     }
@@ -419,6 +476,7 @@ impl Order {
             // A bid of ours that this machine did not send: there will never be another.
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. } => self.end(End::BidClosed, out),
@@ -430,6 +488,7 @@ impl Order {
         match self.phase.clone() {
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. } => self.end(End::OrderClosed, out),
@@ -468,6 +527,7 @@ impl Order {
             Phase::Open { .. } => self.check_landed(cx, None, out),
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }
@@ -486,6 +546,7 @@ impl Order {
                 out.push(Action::Call(Call::FetchOrder(self.id.clone())));
                 self.goto(Phase::Looking { retry_at: None })
             }
+            Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
             Phase::Pricing { retry_at } if due(retry_at) => self.ask_price(out),
             Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
             Phase::Unsure {
@@ -494,7 +555,8 @@ impl Order {
                 again_after,
             } if cx.now.block_time > again_after => {
                 // An unknown bid may be sent again at once: the chain takes one bid ever.
-                if ending.is_none() && again_after < expires && cx.may_write() && self.price.is_some() {
+                let again = ending.is_none() && again_after < expires && cx.displaced.is_none();
+                if again && cx.may_write() && self.price.is_some() {
                     return self.bid(cx, out);
                 }
                 self.check(cx, ending, expires, out)
@@ -517,6 +579,7 @@ impl Order {
             Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
             Phase::Looking { .. }
             | Phase::Judging
+            | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing { .. }
             | Phase::Ready { .. }

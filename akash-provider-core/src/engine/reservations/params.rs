@@ -56,3 +56,19 @@ pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -
     }
     changed
 }
+
+/// True when some units are what an offer promises. An offer that leaves the GPU open is kept by any.
+pub(super) fn same_promise(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bool {
+    let same = |promised: &ResourceUnit| {
+        let unit = units.iter().find(|u| u.resources.id == promised.resources.id);
+        unit.is_some_and(|unit| {
+            let (a, b) = (&unit.resources, &promised.resources);
+            let open = b.gpu.attributes.len() != 1 || b.gpu.attributes.iter().any(|g| g.key.ends_with('*'));
+            let gpus = open || a.gpu.attributes == b.gpu.attributes;
+            let sizes =
+                (a.cpu.units, a.memory.bytes, a.gpu.units) == (b.cpu.units, b.memory.bytes, b.gpu.units);
+            unit.count == promised.count && sizes && gpus
+        })
+    };
+    units.len() == offer.len() && offer.iter().all(same)
+}

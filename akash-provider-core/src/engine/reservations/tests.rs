@@ -427,6 +427,44 @@ fn params_of_a_running_deployment_are_taken_over() {
 }
 
 #[test]
+fn what_is_not_bid_yet_gives_way_to_a_promise_that_comes_to_light() {
+    let mut ledger = ledger(of_spec(&two_models()));
+    let h100 = |count| {
+        let mut unit = with_gpu(unit(1, 100, count), &["vendor/nvidia/model/h100"]);
+        unit.resources.id = 1;
+        unit
+    };
+    let a100 = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/a100"]);
+    ledger.reserve(&order(1), &group(vec![a100])).unwrap();
+    ledger.reserve(&order(2), &group(vec![h100(2)])).unwrap();
+    ledger.reserve(&order(3), &one(10)).unwrap();
+    assert_eq!(ledger.displaced(&order(2)), None);
+    ledger.keep_promise(&order(1), &[h100(1)]);
+    assert!(matches!(
+        ledger.displaced(&order(2)),
+        Some(Decline::InsufficientCapacity { .. })
+    ));
+    assert_eq!(ledger.displaced(&order(3)), None, "it needs none of what is owed");
+    ledger.unreserve(&order(2));
+    assert_eq!(ledger.displaced(&order(1)), None);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn a_doubted_promise_is_known_once_the_bid_was_read() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    ledger.reserve(&order(1), &one(10)).unwrap();
+    assert!(ledger.is_promise_known(&order(1)));
+    ledger.doubt_promise(&order(1));
+    assert!(!ledger.is_promise_known(&order(1)));
+    ledger.keep_promise(&order(1), &[unit(1, 20, 1)]);
+    assert!(ledger.is_promise_known(&order(1)));
+    assert_eq!(ledger.units(&order(1)).unwrap()[0].resources.cpu.units, 20);
+    ledger.adopt(&order(2), &[], None);
+    assert!(!ledger.is_promise_known(&order(2)), "nothing is known of it");
+}
+
+#[test]
 fn reservations_with_nothing_special_share_their_params() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(10)).unwrap();

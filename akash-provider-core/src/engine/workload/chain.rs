@@ -270,6 +270,9 @@ impl Workload {
             Verdict::Undecided(_) => self.look_again(cx),
             Verdict::Live(record) => {
                 self.heard = None;
+                if self.price.is_none() {
+                    out.push(Action::Found(Box::new((*record).clone())));
+                }
                 if record.lease.reclamation.is_some() {
                     self.reclamation = record.lease.reclamation.clone();
                 }

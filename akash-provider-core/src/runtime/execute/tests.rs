@@ -90,8 +90,9 @@ fn all_calls() -> Vec<(Call, &'static str)> {
         (Call::Broadcast(close), "broadcast"),
         (Call::Record(deployment()), "record"),
         (deploy, "deploy"),
-        (Call::Teardown(bid), "teardown"),
+        (Call::Teardown(bid.clone()), "teardown"),
         (Call::ListWorkloads, "deployments"),
+        (Call::CountBids(bid.order), "bids"),
     ]
 }
 
@@ -99,6 +100,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
 fn fits(call: &Call, completion: &Completion) -> Option<bool> {
     Some(match (call, completion) {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),
+        (Call::CountBids(_), Completion::BidCount(r)) => r.is_err(),
         (Call::FetchProvider, Completion::Provider(r)) => r.is_err(),
         (Call::FetchAudit(_), Completion::Audit(r)) => r.is_err(),
         (Call::FetchBid(_), Completion::Bid(r)) => r.is_err(),
@@ -313,30 +315,4 @@ async fn a_flood_of_queries_reaches_the_node_in_small_numbers_and_holds_up_no_tr
         ended += 1;
     }
     assert_eq!(ended, 500, "a line is worked off although every call in it hangs");
-}
-
-#[tokio::test(start_paused = true)]
-async fn changes_of_one_lease_are_made_one_at_a_time_and_hold_up_no_other() {
-    let cluster = crate::cluster::MemoryCluster::default();
-    let script = Arc::new(Script::default());
-    let mut executor = executor_of(FakeCluster::default(), &script);
-    let room = Arc::get_mut(&mut executor.room).unwrap();
-    room.ports.cluster = Arc::new(cluster.clone());
-    cluster.hang(crate::cluster::Operation::Deploy);
-    let deploy = Call::Deploy {
-        deployment: deployment(),
-        purge_hostnames: Vec::new(),
-    };
-    let calls = [deploy, Call::Record(deployment()), Call::Teardown(lease(2))];
-    for (id, call) in (0..).zip(calls) {
-        executor.start(EffectId(id), call);
-    }
-    let mut ended = Vec::new();
-    for _ in 0..3 {
-        ended.push(executor.next(&BlockTime(0)).await.unwrap().0.0);
-        cluster.restore(crate::cluster::Operation::Deploy);
-    }
-    assert_eq!(ended, [2, 0, 1]);
-    assert_eq!(cluster.calls(&lease(1)).overlaps, 0);
-    assert!(executor.turns.is_empty());
 }

@@ -44,8 +44,13 @@ impl ChainQuery for FakeChain {
         self.script.call("bid", id).await?;
         Ok(nothing())
     }
-    async fn bids(&self, _: &BidFilter, _: PageRequest) -> Result<Page<Bid>, Error> {
-        unreachable!()
+    async fn bids(&self, filter: &BidFilter, _: PageRequest) -> Result<Page<Bid>, Error> {
+        let order = filter.order.as_ref().map(ToString::to_string);
+        self.script.call("bids", &order.unwrap_or_default()).await?;
+        Ok(Page {
+            items: Vec::new(),
+            next: None,
+        })
     }
     async fn group(&self, _: &GroupId) -> Result<Option<G>, Error> {
         unreachable!()

@@ -11,6 +11,7 @@ use kube::Api;
 use kube::api::AttachParams;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 /// Sends HUP and a second later KILL to the sessions whose first process is between so many seconds old.
@@ -42,26 +43,72 @@ const LATER: u64 = 4;
 /// Limit of all of it.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Sessions under way, by pod: two that began at about the same time cannot be told apart.
+/// Sessions of pods: two that began at about the same time cannot be told apart, and none begins while what is
+/// left of another is ended.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Sessions(Arc<Mutex<Vec<(String, Instant)>>>);
+pub(in super::super) struct Sessions(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    all: Mutex<All>,
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    under_way: Vec<(String, Instant)>,
+    /// Pods in which what is left is being ended.
+    ending: Vec<String>,
+}
 
 impl Sessions {
-    fn all(&self) -> MutexGuard<'_, Vec<(String, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one out; true when another of its pod began at about the same time.
-    fn end(&self, pod: &str, began: Instant) -> bool {
+    /// Puts one in, as soon as nothing is being ended in its pod.
+    async fn begin(&self, pod: &str) -> Instant {
+        loop {
+            let ended = self.0.ended.notified();
+            {
+                let mut all = self.all();
+                if !all.ending.iter().any(|p| p == pod) {
+                    let began = Instant::now();
+                    all.under_way.push((pod.to_owned(), began));
+                    return began;
+                }
+            }
+            // Ending has a limit.
+            ended.await;
+        }
+    }
+
+    /// Takes one out. True when what is left of it shall be ended, which [`Sessions::ended`] concludes; false
+    /// when it is over or another of its pod began at about the same time.
+    fn end(&self, pod: &str, began: Instant, over: bool) -> bool {
         let mut all = self.all();
-        if let Some(at) = all.iter().position(|(p, b)| p == pod && *b == began) {
-            all.swap_remove(at);
+        if let Some(at) = all.under_way.iter().position(|(p, b)| p == pod && *b == began) {
+            all.under_way.swap_remove(at);
         }
         let near = |other: &Instant| {
             let apart = other.max(&began).duration_since(*other.min(&began));
             apart <= Duration::from_secs(EARLIER + LATER)
         };
-        all.iter().any(|(p, b)| p == pod && near(b))
+        let unclear = all.under_way.iter().any(|(p, b)| p == pod && near(b));
+        let end = !over && !unclear;
+        if end {
+            all.ending.push(pod.to_owned());
+        }
+        end
+    }
+
+    fn ended(&self, pod: &str) {
+        let mut all = self.all();
+        if let Some(at) = all.ending.iter().position(|p| p == pod) {
+            all.ending.swap_remove(at);
+        }
+        drop(all);
+        self.0.ended.notify_waiters();
     }
 }
 
@@ -76,9 +123,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn begin(access: &Access, namespace: String, replica: Replica) -> Self {
-        let began = Instant::now();
-        access.sessions.all().push((replica.uid.clone(), began));
+    pub(super) async fn begin(access: &Access, namespace: String, replica: Replica) -> Self {
+        let began = access.sessions.begin(&replica.uid).await;
         Self {
             access: access.clone(),
             namespace,
@@ -96,15 +142,11 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let unclear = self.access.sessions.end(&self.replica.uid, self.began);
-        if self.over {
+        let sessions = self.access.sessions.clone();
+        if !sessions.end(&self.replica.uid, self.began, self.over) {
             return;
         }
-        let pod = self.replica.name.clone();
-        if unclear {
-            tracing::debug!(pod, "a command is left to itself: another began at the same time");
-            return;
-        }
+        let (pod, uid) = (self.replica.name.clone(), self.replica.uid.clone());
         let age = self.began.elapsed().as_secs();
         let pods: Api<Pod> = Api::namespaced(self.access.client.clone(), &self.namespace);
         let (least, most) = (age.saturating_sub(EARLIER), age + LATER);
@@ -127,8 +169,12 @@ impl Drop for Session {
                 Err(_) => tracing::debug!(pod, "a command is left to itself: no answer in time"),
             }
         };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(end);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                end.await;
+                sessions.ended(&uid);
+            })),
+            Err(_) => sessions.ended(&uid),
         }
     }
 }
@@ -140,19 +186,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sessions_of_one_pod_that_began_together_are_not_told_apart() {
         let sessions = Sessions::default();
-        let first = Instant::now();
+        let first = sessions.begin("a").await;
         tokio::time::advance(Duration::from_secs(EARLIER + LATER)).await;
-        let second = Instant::now();
-        tokio::time::advance(Duration::from_secs(1)).await;
-        let third = Instant::now();
-        let all = [("a", first), ("a", second), ("b", third)];
-        let begin = |(pod, began): (&str, Instant)| sessions.all().push((pod.to_owned(), began));
-        all.into_iter().for_each(begin);
-        assert!(sessions.end("a", first), "the second is too near");
-        assert!(!sessions.end("a", second), "alone in its pod");
-        assert!(!sessions.end("b", third));
-        assert!(sessions.all().is_empty());
-        [("a", first), ("a", third)].into_iter().for_each(begin);
-        assert!(!sessions.end("a", first), "far enough apart");
+        let second = sessions.begin("a").await;
+        let other = sessions.begin("b").await;
+        assert!(!sessions.end("a", first, false), "the second is too near");
+        assert!(sessions.end("a", second, false), "alone in its pod");
+        assert!(!sessions.end("b", other, true), "it is over");
+        assert!(sessions.all().under_way.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_command_begins_while_another_is_being_ended_in_its_pod() {
+        let sessions = Sessions::default();
+        let first = sessions.begin("a").await;
+        assert!(sessions.end("a", first, false));
+        sessions.begin("b").await;
+        let waits = timeout(Duration::from_secs(5), sessions.begin("a")).await;
+        assert!(waits.is_err(), "it would be taken for what is left");
+        let later = sessions.clone();
+        let ended = tokio::spawn(async move { later.ended("a") });
+        timeout(Duration::from_secs(5), sessions.begin("a"))
+            .await
+            .unwrap();
+        ended.await.unwrap();
     }
 }

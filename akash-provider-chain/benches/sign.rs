@@ -1,0 +1,76 @@
+//! Speed of signing, as a figure: one JSON object, `{"name", "value", "unit"}`.
+
+use akash_provider_chain::convert::to_any;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::signer::{Account, Ordering, Price, sign};
+use akash_provider_core::types::{
+    BidId, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ResourceUnit, Resources,
+};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const MEASURE_FOR: Duration = Duration::from_secs(2);
+
+type Failed = Box<dyn std::error::Error>;
+
+/// A bid with one unit of resources, from the message to the bytes and the hash.
+fn main() -> Result<(), Failed> {
+    let key = PrivateKey::from_bytes(&[7; 32])?;
+    let bid = bid(&key);
+    let account = Account {
+        key: &key,
+        number: 1,
+        chain_id: "akashnet-2",
+    };
+    let fee = Coin {
+        denom: "uakt".into(),
+        amount: 4_000,
+    };
+    let price = Price {
+        fee,
+        gas_limit: 160_000,
+        granter: None,
+    };
+    let (began, mut signed) = (Instant::now(), 0_u32);
+    while began.elapsed() < MEASURE_FOR {
+        let timeout_nanos = 1_700_000_000_000_000_000 + i64::from(signed);
+        let ordering = Ordering::Unordered { timeout_nanos };
+        black_box(sign(&account, vec![to_any(black_box(&bid))], ordering, &price));
+        signed += 1;
+    }
+    let per_second = f64::from(signed) / began.elapsed().as_secs_f64();
+    println!(r#"{{"name":"sign_per_s","value":{per_second:.0},"unit":"1/s"}}"#);
+    Ok(())
+}
+
+fn bid(key: &PrivateKey) -> Msg {
+    let deployment = DeploymentId {
+        owner: key.address().clone(),
+        dseq: 1,
+    };
+    let denom = "uact".into();
+    let price = DecCoin::new(&denom, Dec::from_int(40));
+    Msg::CreateBid {
+        id: BidId {
+            order: OrderId {
+                group: GroupId { deployment, gseq: 1 },
+                oseq: 1,
+            },
+            provider: key.address().clone(),
+        },
+        price: price.clone(),
+        deposit: Coin {
+            denom,
+            amount: 500_000,
+        },
+        resources_offer: vec![ResourceUnit {
+            resources: Resources {
+                id: 1,
+                ..Resources::default()
+            },
+            count: 1,
+            price,
+        }],
+        reclamation_window: None,
+    }
+}

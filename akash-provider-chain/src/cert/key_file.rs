@@ -1,0 +1,286 @@
+//! The file of a certificate and its private key, as today's tool writes and reads it.
+//!
+//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its key in PKCS#8 form encrypted (PBKDF2 with
+//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the account key's signature of the address text, so
+//! whoever has the account's key can open it. Older files have a `Proc-Type: 4,ENCRYPTED` header instead and a
+//! signature of the address bytes; they are read.
+
+use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
+use crate::private_key::PrivateKey;
+use cbc::cipher::block_padding::Pkcs7;
+use cbc::cipher::{BlockModeDecrypt, KeyIvInit};
+use data_encoding::HEXUPPER_PERMISSIVE;
+use md5::{Digest, Md5};
+use p256::ecdsa::SigningKey;
+use p256::pkcs8::DecodePrivateKey;
+use pem::Pem;
+use pkcs8::pkcs5::pbes2::Parameters;
+use pkcs8::{EncryptedPrivateKeyInfoRef, PrivateKeyInfoRef};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
+const LEGACY: &str = "EC PRIVATE KEY";
+const ROUNDS: u32 = 600_000;
+/// More rounds than this is an attack on our time.
+const ROUNDS_MAX: u32 = 10_000_000;
+const SALT_BYTES: usize = 16;
+const IV_BYTES: usize = 16;
+
+/// Which of the two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFile {
+    /// The one in use.
+    Current,
+    /// The one that is being published, to be in use next.
+    Next,
+}
+
+/// Files of an account's certificate in a home folder.
+#[derive(Debug)]
+pub struct KeyFiles<'a> {
+    home: &'a Path,
+    account: &'a PrivateKey,
+}
+
+impl<'a> KeyFiles<'a> {
+    /// Those of an account; its key opens them.
+    #[must_use]
+    pub const fn new(home: &'a Path, account: &'a PrivateKey) -> Self {
+        Self { home, account }
+    }
+
+    /// Where a file is.
+    #[must_use]
+    pub fn path(&self, which: KeyFile) -> PathBuf {
+        let ending = match which {
+            KeyFile::Current => "pem",
+            KeyFile::Next => "next.pem",
+        };
+        self.home.join(format!("{}.{ending}", self.account.address()))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is absent, damaged, or of another account.
+    pub fn read(&self, which: KeyFile) -> Result<OwnCertificate, CertError> {
+        let path = self.path(which);
+        let damaged = |why: String| CertError::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let text = read_file(&path)?;
+        let blocks = pem::parse_many(&text).map_err(|e| damaged(e.to_string()))?;
+        let find = |tags: &[&str]| blocks.iter().find(|b| tags.contains(&b.tag()));
+        let certificate =
+            find(&[CERTIFICATE]).ok_or_else(|| damaged(format!("it has no block `{CERTIFICATE}`")))?;
+        let block =
+            find(&[ENCRYPTED, LEGACY]).ok_or_else(|| damaged(format!("it has no block `{ENCRYPTED}`")))?;
+        let key = self.decrypt(block, &path)?;
+        let own =
+            OwnCertificate::new(certificate.contents().to_vec(), key).map_err(|e| damaged(e.to_string()))?;
+        if own.facts.owner != *self.account.address() {
+            return Err(CertError::Owner {
+                expected: self.account.address().clone(),
+                found: own.facts.owner.to_string(),
+            });
+        }
+        Ok(own)
+    }
+
+    /// Writes a file; it is there as a whole or not at all.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn write(&self, which: KeyFile, own: &OwnCertificate) -> Result<(), CertError> {
+        let path = self.path(which);
+        let text = Zeroizing::new(self.encode(own)?);
+        let io = |operation| {
+            let path = path.clone();
+            move |source| CertError::Io {
+                operation,
+                path,
+                source,
+            }
+        };
+        fs::create_dir_all(self.home).map_err(io("create the folder of"))?;
+        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .and_then(|()| fs::File::open(self.home)?.sync_all())
+            .map_err(io("write"))
+    }
+
+    /// The next one becomes the one in use.
+    ///
+    /// # Errors
+    /// When there is none, or the file system refuses.
+    pub fn promote(&self) -> Result<(), CertError> {
+        let (from, to) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
+        fs::rename(&from, to).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => CertError::Absent { path: from.clone() },
+            _ => CertError::Io {
+                operation: "rename",
+                path: from.clone(),
+                source,
+            },
+        })
+    }
+
+    /// Removes the next one; fine when there is none.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn discard_next(&self) -> Result<(), CertError> {
+        let path = self.path(KeyFile::Next);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(CertError::Io {
+                operation: "remove",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode(&self, own: &OwnCertificate) -> Result<String, CertError> {
+        let mut salt = [0; SALT_BYTES];
+        let mut iv = [0; IV_BYTES];
+        let random = |e: getrandom::Error| CertError::Randomness(e.to_string());
+        getrandom::fill(&mut salt).map_err(random)?;
+        getrandom::fill(&mut iv).map_err(random)?;
+        let malformed = |e: &dyn ToString| CertError::Malformed(e.to_string());
+        let parameters =
+            Parameters::generate_pbkdf2_sha256_aes256cbc(ROUNDS, &salt, iv).map_err(|e| malformed(&e))?;
+        let der = own.private_key_der()?;
+        let info = PrivateKeyInfoRef::try_from(der.as_slice()).map_err(|e| malformed(&e))?;
+        let password = Zeroizing::new(password(self.account));
+        let sealed = info
+            .encrypt_with_params(parameters, password.as_slice())
+            .map_err(|e| malformed(&e))?;
+        Ok(format!(
+            "{}{}",
+            own.cert_pem(),
+            encode_pem(ENCRYPTED, sealed.as_bytes())
+        ))
+    }
+
+    fn decrypt(&self, block: &Pem, path: &Path) -> Result<SigningKey, CertError> {
+        let damaged = |why: &str| CertError::Damaged {
+            path: path.to_owned(),
+            why: why.to_owned(),
+        };
+        let wrong = || CertError::WrongKey {
+            path: path.to_owned(),
+        };
+        if block.tag() == LEGACY {
+            let password = Zeroizing::new(self.account.sign(&self.account.address().to_bytes()));
+            return decrypt_legacy(block, password.as_slice())
+                .ok_or_else(|| damaged("its older form is not understood"))?
+                .ok_or_else(wrong);
+        }
+        let sealed = EncryptedPrivateKeyInfoRef::try_from(block.contents())
+            .map_err(|_| damaged("its key is not an encrypted PKCS#8 key"))?;
+        let rounds = sealed
+            .encryption_algorithm
+            .pbes2()
+            .and_then(|p| p.kdf.pbkdf2())
+            .map(|k| k.iteration_count);
+        if rounds.is_none_or(|r| r > ROUNDS_MAX) {
+            return Err(damaged(
+                "its key is not encrypted with PBKDF2 of a bearable number of rounds",
+            ));
+        }
+        let password = Zeroizing::new(password(self.account));
+        let der = sealed.decrypt(password.as_slice()).map_err(|_| wrong())?;
+        SigningKey::from_pkcs8_der(der.as_bytes()).map_err(|_| wrong())
+    }
+}
+
+/// Password of an account's files.
+pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
+    account.sign(account.address().as_str().as_bytes())
+}
+
+/// `None` when it is not that form, `Some(None)` when the password does not open it.
+#[expect(clippy::option_option, reason = "two different failures of one small step")]
+fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
+    let info = block.headers().get("DEK-Info")?;
+    let (algorithm, iv) = info.split_once(',')?;
+    if algorithm.trim() != "AES-256-CBC" {
+        return None;
+    }
+    let iv: [u8; IV_BYTES] = HEXUPPER_PERMISSIVE
+        .decode(iv.trim().as_bytes())
+        .ok()?
+        .try_into()
+        .ok()?;
+    let key = legacy_key(password, iv.get(..8)?);
+    let opened = cbc::Decryptor::<aes::Aes256>::new((&*key).into(), (&iv).into())
+        .decrypt_padded_vec::<Pkcs7>(block.contents())
+        .map(Zeroizing::new);
+    let Ok(der) = opened else {
+        return Some(None);
+    };
+    let pkcs8 = SigningKey::from_pkcs8_der(&der).ok();
+    Some(pkcs8.or_else(|| {
+        p256::SecretKey::from_sec1_der(&der)
+            .ok()
+            .map(|k| SigningKey::from(&k))
+    }))
+}
+
+/// The key derivation of older PEM files: MD5 over password and salt, chained until there are 32 bytes.
+fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut key = Zeroizing::new([0; 32]);
+    let mut last: Vec<u8> = Vec::new();
+    for part in key.chunks_mut(16) {
+        let digest = Md5::new()
+            .chain_update(&last)
+            .chain_update(password)
+            .chain_update(salt)
+            .finalize();
+        part.copy_from_slice(&digest);
+        last = digest.to_vec();
+    }
+    key
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {
+    let io = |source: std::io::Error| match source.kind() {
+        ErrorKind::NotFound => CertError::Absent {
+            path: path.to_owned(),
+        },
+        _ => CertError::Io {
+            operation: "read",
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(io)?;
+    let limit = PEM_BYTES_MAX as u64;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() > PEM_BYTES_MAX {
+        let why = format!("it is larger than {PEM_BYTES_MAX} bytes");
+        return Err(CertError::Damaged {
+            path: path.to_owned(),
+            why,
+        });
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "key_file/tests.rs"]
+mod tests;

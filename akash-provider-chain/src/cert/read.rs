@@ -1,0 +1,154 @@
+//! Reading a certificate, and the chain's own rules for one.
+
+use super::made::{CLIENT_AUTH, SERVER_AUTH};
+use super::{CERTIFICATE, CertError, PUBLIC_KEY, only_block};
+use akash_provider_core::types::Address;
+use p256::ecdsa::signature::Verifier;
+use p256::ecdsa::{DerSignature, VerifyingKey};
+use p256::pkcs8::DecodePublicKey;
+use std::time::Duration;
+use x509_cert::Certificate;
+use x509_cert::der::{Decode, Encode};
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
+
+const ECDSA_WITH_SHA256: &str = "1.2.840.10045.4.3.2";
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The account it is of.
+    pub owner: Address,
+    /// Serial in decimal, as the chain keeps it.
+    pub serial: String,
+    /// Start of its validity, since the Unix epoch.
+    pub not_before: Duration,
+    /// Its end.
+    pub not_after: Duration,
+    /// Public key in SPKI form.
+    pub public_key: Vec<u8>,
+    /// A client may use it.
+    pub client: bool,
+    /// A server may use it.
+    pub server: bool,
+    /// Names it is for.
+    pub domains: Vec<String>,
+}
+
+impl Facts {
+    /// True between its dates.
+    #[must_use]
+    pub fn is_valid_at(&self, now: Duration) -> bool {
+        self.not_before <= now && now <= self.not_after
+    }
+}
+
+fn malformed(why: impl ToString) -> CertError {
+    CertError::Malformed(why.to_string())
+}
+
+/// Reads a certificate from its PEM text.
+///
+/// # Errors
+/// When it is not one certificate of the network's form.
+pub fn read(cert_pem: &[u8]) -> Result<Facts, CertError> {
+    read_der(&only_block(cert_pem, CERTIFICATE)?)
+}
+
+pub(super) fn read_der(der: &[u8]) -> Result<Facts, CertError> {
+    facts(&Certificate::from_der(der).map_err(malformed)?)
+}
+
+fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
+    let tbs = certificate.tbs_certificate();
+    let owner = |name: &x509_cert::name::Name| {
+        let name = name.common_name().map_err(malformed)?;
+        let text = name.map(|n| n.value().to_string()).unwrap_or_default();
+        text.parse::<Address>()
+            .map_err(|e| malformed(format!("its subject is not an account: {e}")))
+    };
+    let subject = owner(tbs.subject())?;
+    if owner(tbs.issuer())? != subject {
+        return Err(malformed("its issuer is not its subject"));
+    }
+    let usage: Option<(bool, ExtendedKeyUsage)> = tbs.get_extension().map_err(malformed)?;
+    let uses = usage.map(|(_, u)| u.0).unwrap_or_default();
+    let names: Option<(bool, SubjectAltName)> = tbs.get_extension().map_err(malformed)?;
+    let names = names.map(|(_, n)| n.0).unwrap_or_default();
+    let domain = |name: GeneralName| match name {
+        GeneralName::DnsName(name) => Some(name.to_string()),
+        _ => None,
+    };
+    Ok(Facts {
+        owner: subject,
+        serial: decimal(tbs.serial_number().as_bytes()),
+        not_before: tbs.validity().not_before.to_unix_duration(),
+        not_after: tbs.validity().not_after.to_unix_duration(),
+        public_key: tbs.subject_public_key_info().to_der().map_err(malformed)?,
+        client: uses.contains(&CLIENT_AUTH),
+        server: uses.contains(&SERVER_AUTH),
+        domains: names.into_iter().filter_map(domain).collect(),
+    })
+}
+
+/// Checks what the chain checks when a certificate is published: the form of both texts, the account, and that
+/// the certificate is signed by its own key. The chain does not look at dates and uses.
+///
+/// # Errors
+/// What the chain would refuse.
+pub fn check_published(owner: &Address, cert_pem: &[u8], public_key_pem: &[u8]) -> Result<Facts, CertError> {
+    let der = only_block(cert_pem, CERTIFICATE)?;
+    let certificate = Certificate::from_der(&der).map_err(malformed)?;
+    let facts = facts(&certificate)?;
+    if facts.owner != *owner {
+        return Err(CertError::Owner {
+            expected: owner.clone(),
+            found: facts.owner.to_string(),
+        });
+    }
+    let refused = |why: &str| CertError::Refused(why.to_owned());
+    let spki = only_block(public_key_pem, PUBLIC_KEY)?;
+    let key =
+        VerifyingKey::from_public_key_der(&spki).map_err(|_| refused("its public key is not of P-256"))?;
+    if certificate.signature_algorithm().oid.to_string() != ECDSA_WITH_SHA256 {
+        return Err(refused("it is not signed with ECDSA and SHA-256"));
+    }
+    let signature = certificate.signature().as_bytes().unwrap_or_default();
+    let signature = DerSignature::try_from(signature).map_err(|_| refused("its signature is none"))?;
+    let signed = certificate.tbs_certificate().to_der().map_err(malformed)?;
+    key.verify(&signed, &signature)
+        .map_err(|_| refused("it is not signed by the public key beside it"))?;
+    Ok(facts)
+}
+
+/// A big-endian number in decimal.
+fn decimal(number: &[u8]) -> String {
+    let mut digits = vec![0_u8];
+    for byte in number {
+        let mut carry = u32::from(*byte);
+        for digit in &mut digits {
+            let value = u32::from(*digit) * 256 + carry;
+            *digit = u8::try_from(value % 10).unwrap_or(0);
+            carry = value / 10;
+        }
+        while carry > 0 {
+            digits.push(u8::try_from(carry % 10).unwrap_or(0));
+            carry /= 10;
+        }
+    }
+    digits.iter().rev().map(|d| char::from(b'0' + d)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_are_decimal() {
+        assert_eq!(decimal(&[]), "0");
+        assert_eq!(decimal(&[0, 0]), "0");
+        assert_eq!(decimal(&[0, 1, 0]), "256");
+        assert_eq!(decimal(&u64::MAX.to_be_bytes()), u64::MAX.to_string());
+        assert_eq!(decimal(&u128::MAX.to_be_bytes()), u128::MAX.to_string());
+    }
+}

@@ -1,0 +1,287 @@
+//! Certificates against those recorded from the chain, and against rubbish.
+
+use super::*;
+use crate::fixtures;
+use akash_provider_core::chain::Certificate;
+use std::fs;
+
+fn owner() -> Address {
+    "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap()
+}
+
+fn now() -> Duration {
+    Duration::new(1_795_253_704, 990_464_384)
+}
+
+fn server() -> Usage {
+    Usage::Server {
+        domains: vec!["provider.localhost".into()],
+    }
+}
+
+/// Byte ranges of a certificate that differ from one to the next: key and signature.
+fn comparable(der: &[u8]) -> Vec<u8> {
+    use x509_cert::der::{Decode, Encode};
+    let certificate = x509_cert::Certificate::from_der(der).unwrap();
+    let tbs = certificate.tbs_certificate();
+    let key = tbs
+        .subject_public_key_info()
+        .subject_public_key
+        .raw_bytes()
+        .to_vec();
+    let mut bytes = tbs.to_der().unwrap();
+    let at = bytes.windows(key.len()).position(|w| w == key).unwrap();
+    bytes[at..at + key.len()].fill(0);
+    bytes
+}
+
+#[test]
+fn made_certificates_are_byte_for_byte_in_the_networks_form() {
+    let Some(folder) = fixtures::folder("chain/cert") else {
+        return;
+    };
+    let tenant: Address = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
+    let client_made_at = Duration::from_nanos(1_795_253_704_008_179_190);
+    let cases = [
+        ("provider", owner(), server(), now()),
+        ("tenant", tenant, Usage::Client, client_made_at),
+    ];
+    for (name, owner, usage, made_at) in cases {
+        let cert = fs::read(folder.join(format!("{name}-onchain-cert.pem"))).unwrap();
+        let public_key = fs::read(folder.join(format!("{name}-onchain-pubkey.pem"))).unwrap();
+        let facts = check_published(&owner, &cert, &public_key).unwrap();
+        assert_eq!(facts.serial, made_at.as_nanos().to_string());
+        let ours = OwnCertificate::make(&owner, &usage, made_at).unwrap();
+        let theirs = only_block(&cert, CERTIFICATE).unwrap();
+        assert_eq!(comparable(ours.der()), comparable(&theirs), "{name}");
+        let facts_ours = Facts {
+            public_key: facts.public_key.clone(),
+            ..ours.facts().clone()
+        };
+        assert_eq!(facts_ours, facts);
+        assert_eq!(
+            ours.cert_pem().lines().next(),
+            std::str::from_utf8(&cert).unwrap().lines().next()
+        );
+        let lengths = |pem: &str| pem.lines().map(str::len).collect::<Vec<_>>();
+        assert_eq!(
+            lengths(&ours.public_key_pem()),
+            lengths(std::str::from_utf8(&public_key).unwrap())
+        );
+    }
+}
+
+#[test]
+fn what_is_made_passes_the_chains_rules() {
+    for usage in [Usage::Client, server()] {
+        let own = OwnCertificate::make(&owner(), &usage, now()).unwrap();
+        let facts = check_published(
+            &owner(),
+            own.cert_pem().as_bytes(),
+            own.public_key_pem().as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(&facts, own.facts());
+        assert_eq!((facts.client, facts.server), (true, usage != Usage::Client));
+        assert!(facts.is_valid_at(now() + VALIDITY / 2));
+        assert!(!facts.is_valid_at(now() + VALIDITY + Duration::from_secs(1)));
+        assert!(!facts.is_valid_at(Duration::from_secs(now().as_secs() - 1)));
+        let Msg::CreateCertificate {
+            owner: whose,
+            cert,
+            pubkey,
+        } = own.publish()
+        else {
+            panic!()
+        };
+        assert_eq!((whose, cert), (owner(), own.cert_pem().into_bytes()));
+        assert_eq!(pubkey, own.public_key_pem().into_bytes());
+        let serial = facts.serial.clone();
+        assert_eq!(
+            own.revoke(),
+            Msg::RevokeCertificate {
+                owner: owner(),
+                serial
+            }
+        );
+        assert!(!format!("{own:?}").contains("SigningKey"));
+    }
+}
+
+#[test]
+fn what_the_chain_would_refuse_is_refused_here() {
+    let own = OwnCertificate::make(&owner(), &server(), now()).unwrap();
+    let other = OwnCertificate::make(&owner(), &server(), now()).unwrap();
+    let (cert, key) = (own.cert_pem(), own.public_key_pem());
+    let check = |cert: &str, key: &str| check_published(&owner(), cert.as_bytes(), key.as_bytes());
+    assert!(matches!(
+        check(&cert, &other.public_key_pem()),
+        Err(CertError::Refused(_))
+    ));
+    assert!(matches!(
+        check(&cert, &key.replace("EC PUBLIC KEY", "PUBLIC KEY")),
+        Err(CertError::Malformed(_))
+    ));
+    for text in [
+        format!("{cert}{cert}"),
+        format!("x\n{cert}"),
+        format!("{cert}x"),
+        String::new(),
+        cert[..200].into(),
+    ] {
+        assert!(
+            matches!(check(&text, &key), Err(CertError::Malformed(_))),
+            "{text}"
+        );
+    }
+    let stranger = Address::from_bytes(&[1; 20]).unwrap();
+    let refused = check_published(&stranger, cert.as_bytes(), key.as_bytes());
+    assert!(matches!(refused, Err(CertError::Owner { .. })));
+    let large = format!("{cert}{}", " ".repeat(PEM_BYTES_MAX));
+    assert!(read(large.as_bytes()).unwrap_err().to_string().contains("larger"));
+    assert!(read(&[0xff; 10]).unwrap_err().to_string().contains("UTF-8"));
+}
+
+#[test]
+fn domains_are_checked() {
+    let make = |domains: &[&str]| {
+        let domains = domains.iter().map(|d| (*d).to_owned()).collect();
+        OwnCertificate::make(&owner(), &Usage::Server { domains }, now())
+    };
+    assert!(matches!(make(&[]), Err(CertError::NoDomain)));
+    let long = "a.".repeat(127) + "a";
+    for bad in [
+        "",
+        "https://x",
+        "x:8443",
+        "a..b",
+        "-a",
+        "10.0.0.1",
+        "::1",
+        "a b",
+        "ä.de",
+        "a.*",
+        long.as_str(),
+    ] {
+        assert!(matches!(make(&[bad]), Err(CertError::Domain { .. })), "{bad}");
+    }
+    let own = make(&["*.ingress.example.com", "a-1.example.com", "localhost"]).unwrap();
+    assert_eq!(
+        own.facts().domains,
+        ["*.ingress.example.com", "a-1.example.com", "localhost"]
+    );
+}
+
+#[test]
+fn every_changed_byte_is_read_or_refused_and_never_verifies() {
+    let own = OwnCertificate::make(&owner(), &server(), now()).unwrap();
+    let key = own.public_key_pem();
+    for at in 0..own.der().len() {
+        let mut der = own.der().to_vec();
+        der[at] ^= 1;
+        let pem = encode_pem(CERTIFICATE, &der);
+        let checked = check_published(&owner(), pem.as_bytes(), key.as_bytes());
+        // The algorithm's second mention is outside what is signed; it is compared, not trusted.
+        assert!(checked.is_err(), "{at}: {checked:?}");
+        drop(read(encode_pem(CERTIFICATE, &der[..at]).as_bytes()));
+    }
+}
+
+fn on_chain(own: &OwnCertificate, valid: bool) -> Certificate {
+    Certificate {
+        serial: own.facts().serial.clone(),
+        valid,
+        cert: own.cert_pem().into_bytes(),
+        pubkey: own.public_key_pem().into_bytes(),
+    }
+}
+
+fn step(
+    current: Option<&OwnCertificate>,
+    next: Option<&OwnCertificate>,
+    chain: &[Certificate],
+    now: Duration,
+) -> Step {
+    let pems = [current, next].map(|o| o.map(OwnCertificate::cert_pem));
+    let of = |own: Option<&OwnCertificate>, at: usize| {
+        own.zip(pems[at].as_ref())
+            .map(|(o, p)| (o.facts().clone(), p.as_bytes().to_vec()))
+    };
+    let (current, next) = (of(current, 0), of(next, 1));
+    let view = |o: &Option<(Facts, Vec<u8>)>| o.as_ref().map(|(f, p)| (f.clone(), p.clone()));
+    let (current, next) = (view(&current), view(&next));
+    next_step(
+        current.as_ref().map(|(f, p)| (f, &p[..])),
+        next.as_ref().map(|(f, p)| (f, &p[..])),
+        chain,
+        now,
+    )
+}
+
+#[test]
+fn rotation_goes_on_from_wherever_it_was_cut_off() {
+    let old = OwnCertificate::make(&owner(), &server(), now()).unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let due = now() + VALIDITY - 6 * day;
+    let new = OwnCertificate::make(&owner(), &server(), due).unwrap();
+    let (old_valid, old_revoked) = (on_chain(&old, true), on_chain(&old, false));
+    let new_valid = on_chain(&new, true);
+
+    assert_eq!(step(None, None, &[], now()), Step::Make);
+    assert_eq!(step(Some(&old), None, &[], now() + day), Step::PublishCurrent);
+    let kept = step(Some(&old), None, std::slice::from_ref(&old_valid), now() + day);
+    assert!(
+        matches!(kept, Step::Keep { recheck_in } if recheck_in > 350 * day && recheck_in < 358 * day),
+        "{kept:?}"
+    );
+    assert_eq!(step(Some(&old), None, &[old_revoked], now() + day), Step::Make);
+
+    assert_eq!(
+        step(Some(&old), None, std::slice::from_ref(&old_valid), due),
+        Step::Make
+    );
+    assert_eq!(
+        step(
+            Some(&old),
+            Some(&new),
+            std::slice::from_ref(&old_valid),
+            due + day
+        ),
+        Step::PublishNext
+    );
+    let promote = Step::Promote {
+        revoke: Some(old.facts().serial.clone()),
+    };
+    assert_eq!(
+        step(
+            Some(&old),
+            Some(&new),
+            &[old_valid.clone(), new_valid.clone()],
+            due + day
+        ),
+        promote
+    );
+    let both = [old_valid.clone(), new_valid.clone()];
+    assert!(matches!(
+        step(Some(&new), None, &both, due + day),
+        Step::Keep { .. }
+    ));
+    assert_eq!(
+        step(None, Some(&new), &[new_valid], due + day),
+        Step::Promote { revoke: None }
+    );
+
+    assert_eq!(
+        step(Some(&old), Some(&new), &[on_chain(&new, false)], due + day),
+        Step::DiscardNext
+    );
+    assert_eq!(
+        step(Some(&old), Some(&old), std::slice::from_ref(&old_valid), due),
+        Step::DiscardNext
+    );
+    let impostor = Certificate {
+        cert: old.cert_pem().into_bytes(),
+        ..on_chain(&new, true)
+    };
+    assert_eq!(step(None, Some(&new), &[impostor], due + day), Step::DiscardNext);
+}

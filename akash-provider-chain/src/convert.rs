@@ -1,0 +1,83 @@
+//! Between the network's messages and the provider's own types; the one room that knows both.
+//!
+//! What comes in is checked here: a record that converts has an id that parses, money that is a number, a
+//! state we have a name for. What goes out is written as the network's own tools write it, down to the empty
+//! parts they always send, so that the bytes are theirs.
+
+pub mod answers;
+mod ids;
+mod messages;
+mod money;
+mod records;
+mod requests;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+pub use messages::{from_any, to_any};
+pub(crate) use money::dec_coin_from_text;
+pub use records::{
+    account, audited, bid, block_header, certificate, coin_balance, deployment, group, lease, lease_record,
+    market_params, order, provider,
+};
+pub(crate) use records::{close_reason, event_address};
+pub use requests::{
+    all_leases_of, auditor_request, balance_request, bid_request, bids_request, certificates_request,
+    deployment_request, group_request, lease_request, leases_request, order_request, orders_request,
+};
+pub use resources::wire_group_spec;
+
+/// A message that the network would not send.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{part}: {why}")]
+pub struct Malformed {
+    /// Which part of the message.
+    pub part: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Most characters of a foreign text that an error shows.
+const SHOWN_MAX: usize = 120;
+
+impl Malformed {
+    pub(crate) fn new(part: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            part: part.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Says that the part is a part of something larger.
+    fn within(self, outer: &str) -> Self {
+        Self {
+            part: format!("{outer}.{}", self.part),
+            why: self.why,
+        }
+    }
+}
+
+/// The beginning of a foreign text, fit for a message.
+pub(crate) fn shown(text: &str) -> String {
+    let mut short: String = text
+        .chars()
+        .take(SHOWN_MAX)
+        .flat_map(char::escape_default)
+        .collect();
+    if text.chars().nth(SHOWN_MAX).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn required<T>(part: &str, value: Option<T>) -> Result<T, Malformed> {
+    value.ok_or_else(|| Malformed::new(part, "is missing"))
+}
+
+fn height(part: &str, value: i64) -> Result<u64, Malformed> {
+    u64::try_from(value).map_err(|_| Malformed::new(part, format!("{value} is no height")))
+}
+
+fn unknown_state(number: i32) -> Malformed {
+    Malformed::new("state", format!("{number} is not a state we know"))
+}

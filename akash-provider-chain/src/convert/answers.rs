@@ -1,0 +1,258 @@
+//! Records as a node writes them, for whoever plays a node.
+
+use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
+use super::money::{wire_coin, wire_dec_coin, wire_duration};
+use super::resources::{wire_attributes, wire_group_spec, wire_resources};
+use crate::proto::akash::{cert, deployment as dep, escrow, market as mkt, provider as prov};
+use akash_provider_core::chain::Certificate;
+use akash_provider_core::types::{
+    Bid, BidState, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord,
+    LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
+};
+
+fn height(height: u64) -> i64 {
+    i64::try_from(height).unwrap_or(i64::MAX)
+}
+
+/// An order.
+#[must_use]
+pub fn order(order: &Order) -> mkt::v1beta5::Order {
+    use mkt::v1beta5::order::State;
+    let state = match order.state {
+        OrderState::Open => State::Open,
+        OrderState::Active => State::Active,
+        OrderState::Closed => State::Closed,
+    };
+    mkt::v1beta5::Order {
+        id: Some(wire_order(&order.id)),
+        state: state.into(),
+        spec: Some(wire_group_spec(&order.spec)),
+        created_at: height(order.created_at),
+        reclamation: order
+            .reclamation_min_window
+            .map(|window| dep::v1::DeploymentReclamation {
+                min_window: Some(wire_duration(window)),
+            }),
+    }
+}
+
+/// A bid. The account of its deposit is left out.
+#[must_use]
+pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
+    use mkt::v1beta5::bid::State;
+    let state = match bid.state {
+        BidState::Open => State::Open,
+        BidState::Active => State::Active,
+        BidState::Lost => State::Lost,
+        BidState::Closed => State::Closed,
+    };
+    let offer = |unit: &ResourceUnit| mkt::v1beta5::ResourceOffer {
+        resources: Some(wire_resources(&unit.resources)),
+        count: unit.count,
+        prices: None,
+    };
+    let bid = mkt::v1beta5::Bid {
+        id: Some(wire_bid(&bid.id)),
+        state: state.into(),
+        price: Some(wire_dec_coin(&bid.price)),
+        created_at: height(bid.created_at),
+        resources_offer: bid.resources_offer.iter().map(offer).collect(),
+        reclamation_window: bid.reclamation_window.map(wire_duration),
+    };
+    mkt::v1beta5::QueryBidResponse {
+        bid: Some(bid),
+        escrow_account: Some(escrow::types::v1::Account::default()),
+    }
+}
+
+/// A lease.
+#[must_use]
+pub fn lease(lease: &Lease) -> mkt::v1::Lease {
+    use mkt::v1::lease::State;
+    let state = match lease.state {
+        LeaseState::Active => State::Active,
+        LeaseState::Reclaiming => State::Reclaiming,
+        LeaseState::InsufficientFunds => State::InsufficientFunds,
+        LeaseState::Closed => State::Closed,
+    };
+    let reason = lease
+        .reason
+        .map_or(0, |r| i32::try_from(r.code()).unwrap_or_default());
+    mkt::v1::Lease {
+        id: Some(wire_lease(&lease.id)),
+        state: state.into(),
+        price: Some(wire_dec_coin(&lease.price)),
+        created_at: height(lease.created_at),
+        closed_on: height(lease.closed_on),
+        reason,
+        reclamation: lease.reclamation.as_ref().map(|terms| mkt::v1::Reclamation {
+            window: Some(wire_duration(terms.window)),
+            deadline: terms.deadline.map_or(0, |time| time.0 / 1000),
+            ..mkt::v1::Reclamation::default()
+        }),
+    }
+}
+
+fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Payment {
+    use escrow::id::v1::{Account, Payment as PaymentId, Scope};
+    let id = &record.lease.id;
+    let account = Account {
+        scope: Scope::Deployment.into(),
+        xid: id.deployment().to_string(),
+    };
+    let payment_id = PaymentId {
+        aid: Some(account),
+        xid: format!("{}/{}/{}", id.order.group.gseq, id.order.oseq, id.provider),
+    };
+    let state = if record.lease.state.is_live() {
+        escrow::types::v1::State::Open
+    } else {
+        escrow::types::v1::State::Closed
+    };
+    let state = escrow::types::v1::PaymentState {
+        owner: id.provider.to_string(),
+        state: state.into(),
+        rate: Some(wire_dec_coin(&payment.rate)),
+        balance: Some(wire_dec_coin(&payment.balance)),
+        unsettled: Some(crate::proto::cosmos::base::v1beta1::DecCoin {
+            denom: payment.rate.denom.to_string(),
+            amount: "0".to_owned(),
+        }),
+        withdrawn: Some(wire_coin(&payment.withdrawn)),
+    };
+    escrow::types::v1::Payment {
+        id: Some(payment_id),
+        state: Some(state),
+    }
+}
+
+/// A lease with its payment.
+#[must_use]
+pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
+    let paid = record.payment.as_ref().map(|p| payment(record, p));
+    mkt::v1beta5::QueryLeaseResponse {
+        lease: Some(lease(&record.lease)),
+        escrow_payment: Some(paid.unwrap_or_default()),
+    }
+}
+
+/// A group.
+#[must_use]
+pub fn group(group: &Group) -> dep::v1beta4::Group {
+    use dep::v1beta4::group::State;
+    let state = match group.state {
+        GroupState::Open => State::Open,
+        GroupState::Paused => State::Paused,
+        GroupState::InsufficientFunds => State::InsufficientFunds,
+        GroupState::Closed => State::Closed,
+    };
+    dep::v1beta4::Group {
+        id: Some(wire_group(&group.id)),
+        state: state.into(),
+        group_spec: Some(wire_group_spec(&group.spec)),
+        created_at: 0,
+    }
+}
+
+fn escrow_account(deployment: &Deployment, money: &EscrowAccount) -> escrow::types::v1::Account {
+    use escrow::types::v1::{AccountState, Balance, State};
+    let id = escrow::id::v1::Account {
+        scope: escrow::id::v1::Scope::Deployment.into(),
+        xid: deployment.id.to_string(),
+    };
+    let funds = money.funds.iter().map(|(denom, amount)| Balance {
+        denom: denom.to_string(),
+        amount: amount.scaled().to_string(),
+    });
+    let state = if deployment.active {
+        State::Open
+    } else {
+        State::Closed
+    };
+    let state = AccountState {
+        owner: deployment.id.owner.to_string(),
+        state: state.into(),
+        settled_at: height(money.settled_at),
+        funds: funds.collect(),
+        ..AccountState::default()
+    };
+    escrow::types::v1::Account {
+        id: Some(id),
+        state: Some(state),
+    }
+}
+
+/// A deployment with its groups and money.
+#[must_use]
+pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentResponse {
+    use dep::v1::deployment::State;
+    let DeploymentRecord {
+        deployment,
+        groups,
+        escrow,
+        ..
+    } = record;
+    let state = if deployment.active {
+        State::Active
+    } else {
+        State::Closed
+    };
+    let wire = dep::v1::Deployment {
+        id: Some(wire_deployment(&deployment.id)),
+        state: state.into(),
+        hash: deployment.hash.to_vec(),
+        created_at: height(deployment.created_at),
+        reclamation: deployment
+            .reclamation_min_window
+            .map(|window| dep::v1::DeploymentReclamation {
+                min_window: Some(wire_duration(window)),
+            }),
+    };
+    dep::v1beta4::QueryDeploymentResponse {
+        deployment: Some(wire),
+        groups: groups.iter().map(group).collect(),
+        escrow_account: Some(escrow_account(deployment, escrow)),
+    }
+}
+
+/// A provider.
+#[must_use]
+pub fn provider(provider: &Provider) -> prov::v1beta4::Provider {
+    prov::v1beta4::Provider {
+        owner: provider.owner.to_string(),
+        host_uri: provider.host_uri.clone(),
+        attributes: wire_attributes(&provider.attributes),
+        info: Some(prov::v1beta4::Info::default()),
+    }
+}
+
+/// Parameters of the market.
+#[must_use]
+pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
+    mkt::v1beta5::Params {
+        bid_min_deposit: params.bid_min_deposits.first().map(wire_coin),
+        order_max_bids: params.order_max_bids,
+        bid_min_deposits: params.bid_min_deposits.iter().map(wire_coin).collect(),
+        min_reclamation_window: Some(wire_duration(params.min_reclamation_window)),
+        max_reclamation_window: Some(wire_duration(params.max_reclamation_window)),
+    }
+}
+
+/// A certificate.
+#[must_use]
+pub fn certificate(certificate: &Certificate) -> cert::v1::CertificateResponse {
+    let state = if certificate.valid {
+        cert::v1::State::Valid
+    } else {
+        cert::v1::State::Revoked
+    };
+    let wire = cert::v1::Certificate {
+        state: state.into(),
+        cert: certificate.cert.clone(),
+        pubkey: certificate.pubkey.clone(),
+    };
+    cert::v1::CertificateResponse {
+        certificate: Some(wire),
+        serial: certificate.serial.clone(),
+    }
+}

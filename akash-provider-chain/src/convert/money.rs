@@ -1,0 +1,90 @@
+//! Money and spans of time.
+
+use super::{Malformed, required, shown};
+use crate::proto::cosmos::base::v1beta1 as wire;
+use akash_provider_core::types::{BlockTime, Coin, Dec, DecCoin, Denom};
+use std::time::Duration;
+
+/// A decimal as it is on the wire: an integer scaled by 10^18.
+pub(super) fn scaled(part: &str, text: &str) -> Result<Dec, Malformed> {
+    let scaled = text.parse::<i128>();
+    scaled
+        .map(Dec::from_scaled)
+        .map_err(|_| Malformed::new(part, format!("`{}` is no scaled decimal", shown(text))))
+}
+
+pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoin, Malformed> {
+    let coin = required(part, coin)?;
+    let denom: Denom = coin.denom.into();
+    Ok(DecCoin {
+        amount: scaled(&format!("{part}.amount"), &coin.amount)?,
+        denom,
+    })
+}
+
+/// A price as events write it: a decimal number.
+pub(crate) fn dec_coin_from_text(denom: &str, amount: &str) -> Result<DecCoin, Malformed> {
+    let parsed: Result<Dec, _> = amount.parse();
+    let amount = parsed.map_err(|error| Malformed::new("price.amount", error.to_string()))?;
+    Ok(DecCoin {
+        denom: denom.into(),
+        amount,
+    })
+}
+
+pub(super) fn coin(part: &str, coin: Option<wire::Coin>) -> Result<Coin, Malformed> {
+    let coin = required(part, coin)?;
+    let amount = coin.amount.parse();
+    Ok(Coin {
+        denom: coin.denom.into(),
+        amount: amount.map_err(|_| {
+            Malformed::new(
+                format!("{part}.amount"),
+                format!("`{}` is no amount", shown(&coin.amount)),
+            )
+        })?,
+    })
+}
+
+pub(super) fn duration(
+    part: &str,
+    value: Option<prost_types::Duration>,
+) -> Result<Option<Duration>, Malformed> {
+    let Some(value) = value else { return Ok(None) };
+    let positive = Duration::try_from(value);
+    let positive = positive.map_err(|_| Malformed::new(part, "is a negative duration"))?;
+    Ok(Some(positive))
+}
+
+pub(super) fn unix_seconds(seconds: i64) -> BlockTime {
+    BlockTime(seconds.saturating_mul(1000))
+}
+
+pub(super) fn timestamp(part: &str, time: Option<prost_types::Timestamp>) -> Result<BlockTime, Malformed> {
+    let time = required(part, time)?;
+    let millis = i64::from(time.nanos) / 1_000_000;
+    Ok(BlockTime(
+        time.seconds.saturating_mul(1000).saturating_add(millis),
+    ))
+}
+
+pub(super) fn wire_dec_coin(coin: &DecCoin) -> wire::DecCoin {
+    wire::DecCoin {
+        denom: coin.denom.to_string(),
+        amount: coin.amount.scaled().to_string(),
+    }
+}
+
+pub(super) fn wire_coin(coin: &Coin) -> wire::Coin {
+    wire::Coin {
+        denom: coin.denom.to_string(),
+        amount: coin.amount.to_string(),
+    }
+}
+
+pub(super) fn wire_duration(window: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(window.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(window.subsec_nanos()).unwrap_or(0),
+    }
+}

@@ -1,0 +1,170 @@
+//! Questions, as the network's own tools write them: filters are always sent, empty or not.
+
+use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
+use crate::proto::akash::{audit, cert, deployment as dep, market as mkt};
+use crate::proto::cosmos::bank::v1beta1::QueryBalanceRequest;
+use crate::proto::cosmos::base::query::v1beta1::PageRequest as WirePage;
+use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, PageRequest};
+use akash_provider_core::types::{
+    Address, BidId, BidState, DeploymentId, GroupId, LeaseId, LeaseState, OrderId, OrderState,
+};
+
+/// Most records of a page that is asked for.
+const PAGE_MAX: u32 = 1000;
+
+/// The first page of the node's own size is asked for by saying nothing.
+fn wire_page(page: PageRequest) -> Option<WirePage> {
+    (page != PageRequest::default()).then(|| WirePage {
+        key: page.key.unwrap_or_default(),
+        limit: u64::from(page.limit.min(PAGE_MAX)),
+        ..WirePage::default()
+    })
+}
+
+fn text(address: Option<&Address>) -> String {
+    address.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Orders of a filter.
+#[must_use]
+pub fn orders_request(filter: &OrderFilter, page: PageRequest) -> mkt::v1beta5::QueryOrdersRequest {
+    let state = match filter.state {
+        None => "",
+        Some(OrderState::Open) => "open",
+        Some(OrderState::Active) => "active",
+        Some(OrderState::Closed) => "closed",
+    };
+    let deployment = filter.deployment.as_ref();
+    mkt::v1beta5::QueryOrdersRequest {
+        filters: Some(mkt::v1beta5::OrderFilters {
+            owner: text(deployment.map(|d| &d.owner)),
+            dseq: deployment.map_or(0, |d| d.dseq),
+            state: state.to_owned(),
+            ..mkt::v1beta5::OrderFilters::default()
+        }),
+        pagination: wire_page(page),
+    }
+}
+
+/// Bids of a filter.
+#[must_use]
+pub fn bids_request(filter: &BidFilter, page: PageRequest) -> mkt::v1beta5::QueryBidsRequest {
+    let state = match filter.state {
+        None => "",
+        Some(BidState::Open) => "open",
+        Some(BidState::Active) => "active",
+        Some(BidState::Lost) => "lost",
+        Some(BidState::Closed) => "closed",
+    };
+    mkt::v1beta5::QueryBidsRequest {
+        filters: Some(mkt::v1beta5::BidFilters {
+            provider: text(filter.provider.as_ref()),
+            state: state.to_owned(),
+            ..mkt::v1beta5::BidFilters::default()
+        }),
+        pagination: wire_page(page),
+    }
+}
+
+/// Leases of a filter.
+#[must_use]
+pub fn leases_request(filter: &LeaseFilter, page: PageRequest) -> mkt::v1beta5::QueryLeasesRequest {
+    let state = match filter.state {
+        None => "",
+        Some(LeaseState::Active) => "active",
+        Some(LeaseState::Reclaiming) => "reclaiming",
+        Some(LeaseState::InsufficientFunds) => "insufficient_funds",
+        Some(LeaseState::Closed) => "closed",
+    };
+    let deployment = filter.deployment.as_ref();
+    mkt::v1beta5::QueryLeasesRequest {
+        filters: Some(mkt::v1::LeaseFilters {
+            owner: text(deployment.map(|d| &d.owner)),
+            dseq: deployment.map_or(0, |d| d.dseq),
+            provider: text(filter.provider.as_ref()),
+            state: state.to_owned(),
+            ..mkt::v1::LeaseFilters::default()
+        }),
+        pagination: wire_page(page),
+    }
+}
+
+/// The filter of the live leases of a deployment, in one of the two live states.
+#[must_use]
+pub fn all_leases_of(deployment: &DeploymentId, state: LeaseState) -> LeaseFilter {
+    LeaseFilter {
+        provider: None,
+        deployment: Some(deployment.clone()),
+        state: Some(state),
+    }
+}
+
+/// One order.
+#[must_use]
+pub fn order_request(id: &OrderId) -> mkt::v1beta5::QueryOrderRequest {
+    let id = Some(wire_order(id));
+    mkt::v1beta5::QueryOrderRequest { id }
+}
+
+/// One bid.
+#[must_use]
+pub fn bid_request(id: &BidId) -> mkt::v1beta5::QueryBidRequest {
+    let id = Some(wire_bid(id));
+    mkt::v1beta5::QueryBidRequest { id }
+}
+
+/// One lease.
+#[must_use]
+pub fn lease_request(id: &LeaseId) -> mkt::v1beta5::QueryLeaseRequest {
+    let id = Some(wire_lease(id));
+    mkt::v1beta5::QueryLeaseRequest { id }
+}
+
+/// One group.
+#[must_use]
+pub fn group_request(id: &GroupId) -> dep::v1beta4::QueryGroupRequest {
+    let id = Some(wire_group(id));
+    dep::v1beta4::QueryGroupRequest { id }
+}
+
+/// One deployment.
+#[must_use]
+pub fn deployment_request(id: &DeploymentId) -> dep::v1beta4::QueryDeploymentRequest {
+    let id = Some(wire_deployment(id));
+    dep::v1beta4::QueryDeploymentRequest { id }
+}
+
+/// What an auditor has signed about a provider.
+#[must_use]
+pub fn auditor_request(auditor: &Address, owner: &Address) -> audit::v1::QueryProviderAuditorRequest {
+    audit::v1::QueryProviderAuditorRequest {
+        auditor: auditor.to_string(),
+        owner: owner.to_string(),
+    }
+}
+
+/// Certificates of an account; all, or one serial.
+#[must_use]
+pub fn certificates_request(
+    owner: &Address,
+    serial: Option<&str>,
+    page: PageRequest,
+) -> cert::v1::QueryCertificatesRequest {
+    cert::v1::QueryCertificatesRequest {
+        filter: Some(cert::v1::CertificateFilter {
+            owner: owner.to_string(),
+            serial: serial.unwrap_or_default().to_owned(),
+            state: String::new(),
+        }),
+        pagination: wire_page(page),
+    }
+}
+
+/// Balance of an account.
+#[must_use]
+pub fn balance_request(address: &Address, denom: &str) -> QueryBalanceRequest {
+    QueryBalanceRequest {
+        address: address.to_string(),
+        denom: denom.to_owned(),
+    }
+}

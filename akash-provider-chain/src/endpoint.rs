@@ -1,0 +1,287 @@
+//! One endpoint of a node: an address, how it is spoken to, and how well it does.
+//!
+//! | address | spoken to by |
+//! |---|---|
+//! | `http://`, `https://`, `tcp://` | CometBFT's JSON-RPC; queries through `abci_query` |
+//! | `grpc://`, `grpcs://` | gRPC; queries only, it carries no blocks |
+
+pub(crate) mod health;
+mod version;
+
+use crate::convert::{block_header, shown};
+use crate::fault::{Fault, NodeError};
+use crate::grpc::Grpc;
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::proto::cosmos::base::tendermint::v1beta1 as node;
+use crate::rpc::Rpc;
+use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, height_fault};
+use akash_provider_core::chain::SyncInfo;
+use akash_provider_core::types::{BlockTime, Height};
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use url::Url;
+pub use version::Versions;
+
+/// Codespace and code of an `abci_query` answer for what does not exist.
+const NOT_FOUND: (&str, i64) = ("sdk", 22);
+
+/// An answer, and the height it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) bytes: Bytes,
+    pub(crate) height: Height,
+}
+
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Rpc(Box<Rpc>),
+    Grpc(Grpc),
+}
+
+/// One endpoint.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: Arc<str>,
+    pub(crate) url: Url,
+    pub(crate) transport: Transport,
+    questions: Semaphore,
+}
+
+/// An address that cannot be an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("endpoint `{address}`: {why}; write it as http://host:26657, https://host or grpc://host:9090")]
+pub struct BadEndpoint {
+    /// As given, without user name and password.
+    pub address: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+#[derive(Serialize)]
+struct QueryParams<'a> {
+    path: &'a str,
+    data: String,
+    height: String,
+    prove: bool,
+}
+
+#[derive(Serialize)]
+struct HeightParams {
+    height: String,
+}
+
+#[derive(Serialize)]
+struct NoParams {}
+
+impl Endpoint {
+    pub(crate) fn new(address: &str, limits: Limits) -> Result<Self, BadEndpoint> {
+        let bad = |why: String| BadEndpoint {
+            address: shown(address.rsplit('@').next().unwrap_or_default()),
+            why,
+        };
+        let tcp = address
+            .strip_prefix("tcp://")
+            .map(|rest| format!("http://{rest}"));
+        let url = Url::parse(tcp.as_deref().unwrap_or(address)).map_err(|e| bad(e.to_string()))?;
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(bad("names no host".to_owned()));
+        }
+        let transport = match url.scheme() {
+            "http" | "https" => Transport::Rpc(Box::new(Rpc::new(&url, limits).map_err(&bad)?)),
+            "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits).map_err(&bad)?),
+            other => return Err(bad(format!("`{}` is no way to speak to a node", shown(other)))),
+        };
+        let mut plain = url.clone();
+        // Fails only for addresses without a host, and there is one.
+        let _ = plain.set_username("");
+        let _ = plain.set_password(None);
+        Ok(Self {
+            name: plain.as_str().trim_end_matches('/').into(),
+            url,
+            transport,
+            questions: Semaphore::new(limits.questions),
+        })
+    }
+
+    /// The JSON-RPC, where the endpoint speaks it.
+    pub(crate) const fn rpc(&self) -> Option<&Rpc> {
+        match &self.transport {
+            Transport::Rpc(rpc) => Some(rpc),
+            Transport::Grpc(_) => None,
+        }
+    }
+
+    /// A fault of this endpoint.
+    pub(crate) fn error(&self, method: &str, fault: Fault) -> NodeError {
+        NodeError {
+            endpoint: Arc::clone(&self.name),
+            method: method.into(),
+            fault,
+        }
+    }
+
+    /// Asks a query by its path; `pin` asks about the state after that height.
+    pub(crate) async fn query(
+        &self,
+        path: &'static str,
+        data: Bytes,
+        pin: Option<Height>,
+    ) -> Result<Answer, NodeError> {
+        // The semaphore is never closed.
+        let _turn = self.questions.acquire().await;
+        let answer = match &self.transport {
+            Transport::Rpc(rpc) => abci_query(rpc, path, &data, pin).await,
+            Transport::Grpc(grpc) => {
+                let answer = grpc.query(path, data, pin).await;
+                answer.and_then(|(bytes, height)| {
+                    let silent = || Fault::Malformed("does not say from which height it answers".to_owned());
+                    let height = height.or(pin).ok_or_else(silent)?;
+                    Ok(Answer { bytes, height })
+                })
+            }
+        };
+        let answer = answer.and_then(|answer| match pin {
+            Some(asked) if asked != answer.height => Err(Fault::WrongHeight {
+                asked,
+                answered: answer.height,
+            }),
+            _ => Ok(answer),
+        });
+        answer.map_err(|fault| self.error(path, fault))
+    }
+
+    async fn ask<M: Method>(&self, request: &M) -> Result<M::Response, NodeError> {
+        let answer = self.query(M::PATH, request.encode_to_vec().into(), None).await?;
+        let decoded = M::Response::decode(answer.bytes);
+        decoded.map_err(|e| self.error(M::PATH, Fault::Malformed(e.to_string())))
+    }
+
+    /// Calls a method of the JSON-RPC.
+    pub(crate) async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<T, NodeError> {
+        let Some(rpc) = self.rpc() else {
+            let text = "is spoken to by gRPC, which carries no blocks".to_owned();
+            return Err(self.error(method, Fault::Unreachable(text)));
+        };
+        let _turn = self.questions.acquire().await;
+        rpc.call(method, params)
+            .await
+            .map_err(|fault| self.error(method, fault))
+    }
+
+    /// What the node says of itself.
+    pub(crate) async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
+        if self.rpc().is_some() {
+            let status: Status = self.call("status", NoParams {}).await?;
+            let time = parse_time(&status.sync_info.latest_block_time);
+            return Ok(SyncInfo {
+                chain_id: status.node_info.network,
+                height: status.sync_info.latest_block_height.0,
+                time: time.map_err(|fault| self.error("status", fault))?,
+                catching_up: status.sync_info.catching_up,
+            });
+        }
+        let (block, syncing) = (node::GetLatestBlockRequest {}, node::GetSyncingRequest {});
+        let (block, syncing) = tokio::try_join!(self.ask(&block), self.ask(&syncing))?;
+        let header = block_header(block.block.and_then(|b| b.header));
+        let malformed = |e: crate::convert::Malformed| {
+            self.error(node::GetLatestBlockRequest::PATH, Fault::Malformed(e.to_string()))
+        };
+        let (chain_id, height, time) = header.map_err(malformed)?;
+        Ok(SyncInfo {
+            chain_id,
+            height,
+            time,
+            catching_up: syncing.syncing,
+        })
+    }
+
+    /// Chain id and time of a block.
+    pub(crate) async fn header(&self, height: Height) -> Result<(String, BlockTime), NodeError> {
+        let (method, answer) = if self.rpc().is_some() {
+            let params = HeightParams {
+                height: height.to_string(),
+            };
+            let answer: HeaderAnswer = self.call("header", params).await?;
+            let header = answer.header.ok_or_else(|| {
+                let fault = Fault::HeightUnavailable(format!("no header {height}"));
+                self.error("header", fault)
+            })?;
+            let time = parse_time(&header.time);
+            let time = time.map_err(|fault| self.error("header", fault))?;
+            ("header", (header.chain_id, header.height.0, time))
+        } else {
+            let asked = i64::try_from(height).unwrap_or(i64::MAX);
+            let request = node::GetBlockByHeightRequest { height: asked };
+            let answer = self.ask(&request).await?;
+            let path = node::GetBlockByHeightRequest::PATH;
+            let header = block_header(answer.block.and_then(|b| b.header));
+            let header = header.map_err(|e| self.error(path, Fault::Malformed(e.to_string())))?;
+            (path, header)
+        };
+        let (chain_id, answered, time) = answer;
+        if answered != height {
+            let fault = Fault::WrongHeight {
+                asked: height,
+                answered,
+            };
+            return Err(self.error(method, fault));
+        }
+        Ok((chain_id, time))
+    }
+}
+
+async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> Result<Answer, Fault> {
+    let params = QueryParams {
+        path,
+        data: data_encoding::HEXLOWER.encode(data),
+        height: pin.unwrap_or_default().to_string(),
+        prove: false,
+    };
+    let answer = rpc.call::<AbciQuery>("abci_query", params).await;
+    let answer = answer.map_err(Fault::blaming_the_node)?;
+    abci_answer(answer.response)
+}
+
+/// Reads an `abci_query` answer: what gRPC says by its status, it says by codespace, code and text.
+fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
+    if response.code == 0 {
+        return Ok(Answer {
+            bytes: response.value.0.into(),
+            height: response.height.0,
+        });
+    }
+    let text = shown(&response.log);
+    if let Some(fault) = height_fault(&response.log) {
+        return Err(fault);
+    }
+    let code = (response.codespace.as_str(), response.code);
+    if code == NOT_FOUND && response.log.contains("not found") {
+        let height = Some(response.height.0).filter(|height| *height > 0);
+        return Err(Fault::NotFound { text, height });
+    }
+    Err(Fault::Refused {
+        codespace: shown(&response.codespace),
+        code: response.code,
+        text,
+    })
+}
+
+/// A time as the JSON-RPC writes it.
+pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
+    let malformed = || Fault::Malformed(format!("`{}` is no time", shown(text)));
+    let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;
+    let since = time
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_err(|_| malformed())?;
+    Ok(BlockTime(
+        i64::try_from(since.as_millis()).map_err(|_| malformed())?,
+    ))
+}

@@ -1,0 +1,100 @@
+//! How well an endpoint does.
+
+use super::Versions;
+use crate::fault::Fault;
+use akash_provider_core::types::Height;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// First wait after a failure; it doubles with each further one.
+const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
+/// Longest wait.
+const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
+
+/// What is known about an endpoint.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Health {
+    /// When it was last asked about itself.
+    pub(crate) checked: Option<Instant>,
+    /// Newest height seen from it.
+    pub(crate) height: Height,
+    /// Smoothed time of an answer.
+    pub(crate) latency: Option<Duration>,
+    /// Failures since the last answer.
+    pub(crate) failures: u32,
+    /// Not asked before.
+    pub(crate) retry_at: Option<Instant>,
+    /// It answered badly; to be asked about itself before long.
+    pub(crate) is_doubted: bool,
+    /// Why it is not asked.
+    pub(crate) fault: Option<Fault>,
+    /// What it serves; asked again after every outage.
+    pub(crate) versions: Option<Versions>,
+}
+
+impl Health {
+    /// It answered.
+    pub(crate) fn answered(&mut self, took: Duration, height: Height) {
+        self.height = self.height.max(height);
+        self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
+    }
+
+    /// It is well.
+    pub(crate) fn is_well(&mut self, now: Instant) {
+        self.checked = Some(now);
+        self.is_doubted = false;
+        self.failures = 0;
+        self.retry_at = None;
+        self.fault = None;
+    }
+
+    /// It failed; the wait grows with each failure and is shifted by `spread` so that several endpoints do not
+    /// come back at the same moment.
+    pub(crate) fn failed(&mut self, now: Instant, fault: Fault, spread: u32) {
+        self.is_doubted = false;
+        let doubled = COOL_DOWN_MIN.saturating_mul(1 << self.failures.min(6));
+        let wait = doubled.min(COOL_DOWN_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.checked = Some(now);
+        self.retry_at = Some(now + wait + wait / 10 * (spread % 5));
+        self.fault = Some(fault);
+        self.versions = None;
+    }
+
+    /// May be asked.
+    pub(crate) const fn is_good(&self) -> bool {
+        self.fault.is_none() && self.checked.is_some()
+    }
+
+    /// To be asked about itself.
+    pub(crate) fn is_due(&self, now: Instant, age: Duration) -> bool {
+        match (self.checked, self.retry_at) {
+            (None, _) => true,
+            (Some(_), Some(retry_at)) => now >= retry_at,
+            (Some(checked), None) => self.is_doubted || now.duration_since(checked) >= age,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_grow_and_end() {
+        let mut health = Health::default();
+        let now = Instant::now();
+        assert!(health.is_due(now, Duration::from_secs(20)));
+        let mut last = Duration::ZERO;
+        for _ in 0..10 {
+            health.failed(now, Fault::Timeout(Duration::from_secs(1)), 0);
+            let wait = health.retry_at.unwrap() - now;
+            assert!(wait >= last && wait <= COOL_DOWN_MAX, "{wait:?}");
+            assert!(!health.is_due(now, Duration::ZERO) && !health.is_good());
+            last = wait;
+        }
+        assert_eq!(last, COOL_DOWN_MAX);
+        health.is_well(now);
+        assert!(health.is_good() && !health.is_due(now, Duration::from_secs(20)));
+    }
+}

@@ -1,0 +1,238 @@
+//! Reading the endpoints' health, choosing among them, and telling what was chosen and why.
+
+use super::{Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT, lock, spread};
+use crate::endpoint::Versions;
+use crate::fault::{Fault, NodeError};
+use akash_provider_core::types::Height;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is known about an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointStatus {
+    /// Its address.
+    pub address: Arc<str>,
+    /// It answers queries.
+    pub answers_queries: bool,
+    /// It tells blocks and takes transactions.
+    pub tells_blocks: bool,
+    /// Newest height seen from it.
+    pub height: Height,
+    /// Smoothed time of an answer.
+    pub latency: Option<Duration>,
+    /// Failures since its last good answer.
+    pub failures: u32,
+    /// Why it is not asked.
+    pub fault: Option<Fault>,
+    /// What it serves.
+    pub versions: Option<Versions>,
+}
+
+impl Endpoints {
+    /// What is known about each endpoint.
+    #[must_use]
+    pub fn status(&self) -> Vec<EndpointStatus> {
+        let choice = lock(&self.shared.choice);
+        let (queries, blocks) = (choice.queries, choice.blocks);
+        drop(choice);
+        let members = self.shared.members.iter().enumerate();
+        let status = members.map(|(at, member)| {
+            let health = lock(&member.health);
+            EndpointStatus {
+                address: Arc::clone(&member.endpoint.name),
+                answers_queries: queries == Some(at),
+                tells_blocks: blocks == Some(at),
+                height: health.height,
+                latency: health.latency,
+                failures: health.failures,
+                fault: health.fault.clone(),
+                versions: health.versions.clone(),
+            }
+        });
+        status.collect()
+    }
+
+    /// How often another endpoint was taken, and why the last time.
+    #[must_use]
+    pub fn switches(&self) -> (u64, Option<String>) {
+        let choice = lock(&self.shared.choice);
+        (choice.switches, choice.reason.clone())
+    }
+
+    /// Endpoints that can be asked now.
+    pub(crate) fn ready(&self, need: Need) -> Vec<usize> {
+        let members = self.shared.members.iter().enumerate();
+        let ready = members.filter(|(_, m)| is_able(m, need) && lock(&m.health).is_good());
+        ready.map(|(at, _)| at).collect()
+    }
+
+    /// Reads the health of endpoints whose last reading is old. Somebody who can be asked at once does not wait
+    /// for it.
+    pub(super) async fn refresh_if_due(&self, need: Need) {
+        let urgent = self.ready(need).is_empty();
+        if self.due(urgent).is_empty() {
+            return;
+        }
+        if urgent {
+            let _one_at_a_time = self.shared.refreshing.lock().await;
+            let due = self.due(true);
+            self.probe_all(due).await;
+            return;
+        }
+        let this = self.clone();
+        if self.shared.refreshing.try_lock().is_ok() {
+            tokio::spawn(async move {
+                let Ok(_one_at_a_time) = this.shared.refreshing.try_lock() else {
+                    return;
+                };
+                let due = this.due(false);
+                this.probe_all(due).await;
+            });
+        }
+    }
+
+    fn due(&self, urgent: bool) -> Vec<usize> {
+        let now = Instant::now();
+        let age = self.shared.limits.health_age;
+        let is_due = |m: &Member| {
+            let health = lock(&m.health);
+            let waited = health.checked.is_none_or(|at| now.duration_since(at) >= URGENT);
+            health.is_due(now, age) || (urgent && waited)
+        };
+        let members = self.shared.members.iter().enumerate();
+        members.filter(|(_, m)| is_due(m)).map(|(at, _)| at).collect()
+    }
+
+    async fn probe_all(&self, due: Vec<usize>) {
+        join_all(due.into_iter().map(|at| self.probe(at))).await;
+        self.drop_laggards();
+    }
+
+    async fn probe(&self, at: usize) {
+        let Some(member) = self.shared.members.get(at) else {
+            return;
+        };
+        let limit = self
+            .shared
+            .limits
+            .connect_time
+            .min(self.shared.limits.answer_time);
+        let began = Instant::now();
+        let looked = tokio::time::timeout(limit, self.look(member)).await;
+        let late = || member.endpoint.error("status", Fault::Timeout(limit));
+        let looked = looked.unwrap_or_else(|_| Err(late()));
+        let mut health = lock(&member.health);
+        match looked {
+            Ok((height, versions)) => {
+                if let Some(old) = &health.fault {
+                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "a node can be used again");
+                }
+                health.answered(began.elapsed(), height);
+                // A node that was reset to an older state says so by its height.
+                health.height = height;
+                health.versions = Some(versions);
+                health.is_well(Instant::now());
+            }
+            Err(error) => {
+                if health.fault.as_ref() != Some(&error.fault) {
+                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "a node cannot be used");
+                }
+                health.failed(Instant::now(), error.fault, spread(at));
+            }
+        }
+    }
+
+    async fn look(&self, member: &Member) -> Result<(Height, Versions), NodeError> {
+        let endpoint = &member.endpoint;
+        let info = endpoint.sync_info().await?;
+        if info.chain_id != self.shared.chain_id {
+            let fault = Fault::OtherChain {
+                expected: self.shared.chain_id.clone(),
+                found: crate::convert::shown(&info.chain_id),
+            };
+            return Err(endpoint.error("status", fault));
+        }
+        if info.catching_up {
+            return Err(endpoint.error("status", Fault::CatchingUp { height: info.height }));
+        }
+        let known = lock(&member.health).versions.clone();
+        let versions = match known {
+            Some(versions) => versions,
+            None => endpoint.versions().await?,
+        };
+        Ok((info.height, versions))
+    }
+
+    /// Leaves endpoints alone that are far behind the best one, or behind what has been processed.
+    fn drop_laggards(&self) {
+        let members = &self.shared.members;
+        let good = members.iter().filter(|m| lock(&m.health).is_good());
+        let best = good.map(|m| lock(&m.health).height).max().unwrap_or_default();
+        let floor = best.max(self.floor());
+        for (at, member) in members.iter().enumerate() {
+            let mut health = lock(&member.health);
+            let height = health.height;
+            if health.is_good() && height.saturating_add(LAG_MAX) < floor {
+                let versions = health.versions.clone();
+                health.failed(Instant::now(), Fault::Behind { height, floor }, spread(at));
+                health.versions = versions;
+            }
+        }
+    }
+
+    /// The one in use if it can be, else the fastest; a faster one only after it has been so for some time.
+    pub(super) fn prefer(&self, need: Need, ready: &[usize]) -> Option<usize> {
+        let latency = |at: usize| {
+            let member = self.shared.members.get(at);
+            member.and_then(|m| lock(&m.health).latency).unwrap_or_default()
+        };
+        let fastest = ready.iter().copied().min_by_key(|at| latency(*at))?;
+        let mut choice = lock(&self.shared.choice);
+        let current = match need {
+            Need::Queries => choice.queries,
+            Need::Blocks => choice.blocks,
+        };
+        let Some(current) = current.filter(|at| ready.contains(at)) else {
+            let reason = current.map_or("the first one", |_| "the one before cannot be used");
+            self.take(&mut choice, need, fastest, current, reason);
+            return Some(fastest);
+        };
+        let is_faster = latency(fastest) * 2 + LATENCY_NOISE < latency(current);
+        if !is_faster {
+            choice.faster = None;
+            return Some(current);
+        }
+        let now = Instant::now();
+        let since = match choice.faster {
+            Some((at, since)) if at == fastest => since,
+            _ => now,
+        };
+        if now.duration_since(since) < self.shared.limits.health_age * 2 {
+            choice.faster = Some((fastest, since));
+            return Some(current);
+        }
+        choice.faster = None;
+        self.take(&mut choice, need, fastest, Some(current), "it is faster");
+        Some(fastest)
+    }
+
+    fn take(&self, choice: &mut Choice, need: Need, at: usize, before: Option<usize>, reason: &str) {
+        match need {
+            Need::Queries => choice.queries = Some(at),
+            Need::Blocks => choice.blocks = Some(at),
+        }
+        let name = self.shared.members.get(at).map(|m| Arc::clone(&m.endpoint.name));
+        let name = name.unwrap_or_else(|| "".into());
+        if before.is_some() {
+            choice.switches += 1;
+            choice.reason = Some(format!("{name}: {reason}"));
+        }
+        tracing::info!(endpoint = %name, ?need, reason, "this node is asked from now on");
+    }
+}
+
+fn is_able(member: &Member, need: Need) -> bool {
+    need == Need::Queries || member.endpoint.rpc().is_some()
+}

@@ -1,0 +1,364 @@
+//! Endpoints that are good, bad, slow, behind, of other chains, and dead.
+
+use super::*;
+use crate::proto::akash::market::v1beta5::QueryParamsRequest;
+use crate::reader::Reader;
+use crate::testing::chain::{Chain, Habits, account};
+use crate::testing::{Node, Reply};
+use akash_provider_core::chain::ChainQuery;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Agreement, LeaseState};
+use serde_json::json;
+use std::time::Duration;
+
+pub(crate) fn quick() -> Limits {
+    Limits {
+        answer_bytes: 1 << 20,
+        answer_time: Duration::from_secs(2),
+        connect_time: Duration::from_secs(1),
+        health_age: Duration::from_millis(300),
+        attempts: 3,
+        ..Limits::default()
+    }
+}
+
+fn habits() -> Arc<Mutex<Habits>> {
+    Arc::default()
+}
+
+async fn params(endpoints: &Endpoints) -> Result<u32, NodeError> {
+    let (answer, _) = endpoints.ask(&QueryParamsRequest {}, None).await?;
+    Ok(answer.params.unwrap().order_max_bids)
+}
+
+#[test]
+fn addresses_are_judged() {
+    for good in [
+        "http://h:26657",
+        "https://h/rpc",
+        "tcp://h:26657",
+        "grpc://h:9090",
+        "http://u:p@h:1",
+    ] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let made = runtime.block_on(async { Endpoints::new(&[good], "local", Limits::default()) });
+        let status = made.unwrap().status();
+        assert!(!status[0].address.contains("u:p"), "{good}");
+    }
+    for bad in ["", "h:26657", "ftp://h", "http://", "://", "http://[::1"] {
+        let error = Endpoints::new(&[bad], "local", Limits::default()).unwrap_err();
+        assert!(error.to_string().contains("http://host:26657"), "{error}");
+    }
+    let none: [&str; 0] = [];
+    assert!(Endpoints::new(&none, "local", Limits::default()).is_err());
+    let secret = Endpoints::new(&["ftp://user:secret@h"], "local", Limits::default()).unwrap_err();
+    assert!(!secret.to_string().contains("secret"), "{secret}");
+}
+
+type IsRight = fn(&Fault) -> bool;
+type Change = fn(&mut Habits);
+
+/// What a node may answer that is no answer, and how it is called.
+fn nonsense() -> Vec<(&'static str, Reply, IsRight)> {
+    let raw = |text: &str| Reply::Raw(200, text.as_bytes().to_vec());
+    let status = |height: &str| {
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"node_info": {"network": "local"},
+            "sync_info": {"latest_block_height": height, "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false}}})
+        .to_string()
+    };
+    let double = status("5").replace(
+        "\"catching_up\":false",
+        "\"catching_up\":false,\"catching_up\":true",
+    );
+    vec![
+        ("cut", Reply::Cut(b"{\"jsonrpc\":".to_vec()), |f| {
+            matches!(f, Fault::Unreachable(_))
+        }),
+        (
+            "huge",
+            Reply::Raw(200, vec![b' '; (1 << 20) + 1]),
+            |f| matches!(f, Fault::TooLarge { limit } if *limit == 1 << 20),
+        ),
+        ("html", raw("<html>502</html>"), |f| {
+            matches!(f, Fault::Malformed(_))
+        }),
+        ("html with status", Reply::Raw(502, b"<html>".to_vec()), |f| {
+            matches!(f, Fault::Http { status: 502, .. })
+        }),
+        ("empty", raw(""), |f| matches!(f, Fault::Malformed(_))),
+        (
+            "not UTF-8",
+            Reply::Raw(200, b"{\"result\":\"\xff\xfe\"}".to_vec()),
+            |f| matches!(f, Fault::Malformed(_)),
+        ),
+        ("negative height", raw(&status("-5")), |f| {
+            matches!(f, Fault::Malformed(_))
+        }),
+        (
+            "height beyond numbers",
+            raw(&status("99999999999999999999")),
+            |f| matches!(f, Fault::Malformed(_)),
+        ),
+        ("duplicate keys", raw(&double), |f| {
+            matches!(f, Fault::Malformed(_))
+        }),
+        ("duplicate frame", raw("{\"result\":{},\"result\":{}}"), |f| {
+            matches!(f, Fault::Malformed(_))
+        }),
+        ("deep", raw(&"[".repeat(100_000)), |f| {
+            matches!(f, Fault::Malformed(_))
+        }),
+        ("error", Reply::Error(-32000, "no".to_owned()), |f| {
+            matches!(f, Fault::Refused { code: -32000, .. })
+        }),
+        ("silence", Reply::Hang, |f| matches!(f, Fault::Timeout(_))),
+    ]
+}
+
+#[tokio::test]
+async fn nonsense_is_named_and_the_other_endpoint_answers() {
+    let chain = Chain::new();
+    for (case, reply, is_right) in nonsense() {
+        let bad = Node::start(move |_, _| reply.clone()).await;
+        let alone = Endpoints::new(&[&bad.url], "local", quick()).unwrap();
+        let error = params(&alone).await.unwrap_err();
+        assert!(is_right(&error.fault), "{case}: {error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(&bad.url) && text.contains("status"),
+            "{case}: {text}"
+        );
+        assert!(text.len() < 2000, "{case}: {} bytes", text.len());
+        let good = chain.node(habits()).await;
+        let both = Endpoints::new(&[&bad.url, &good.url], "local", quick()).unwrap();
+        assert_eq!(params(&both).await.unwrap(), 20, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn answers_at_the_size_limit_are_taken() {
+    let answer =
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"height": "1", "txs_results": null}}).to_string();
+    let padded = |size: usize| format!("{answer}{}", " ".repeat(size - answer.len())).into_bytes();
+    for (size, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let body = padded(size);
+        let node = Node::start(move |_, _| Reply::Raw(200, body.clone())).await;
+        let endpoint = Endpoint::new(&node.url, quick()).unwrap();
+        let results = endpoint
+            .call::<crate::rpc::types::BlockResults>("block_results", json!({}))
+            .await;
+        assert_eq!(results.is_ok(), fits, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_of_other_chains_catching_up_or_behind_are_not_asked() {
+    let chain = Chain::new();
+    for _ in 0..20 {
+        chain.end_block();
+    }
+    let (ours, odd) = (habits(), habits());
+    let (good, bad) = (chain.node(ours).await, chain.node(Arc::clone(&odd)).await);
+    let set = |change: fn(&mut Habits)| change(&mut odd.lock().unwrap());
+    let cases: [(&str, Change, IsRight); 3] = [
+        (
+            "chain",
+            |h| h.chain_id = Some("other".to_owned()),
+            |f| matches!(f, Fault::OtherChain { .. }),
+        ),
+        (
+            "catching up",
+            |h| h.catching_up = true,
+            |f| matches!(f, Fault::CatchingUp { .. }),
+        ),
+        ("behind", |h| h.lag = 10, |f| matches!(f, Fault::Behind { .. })),
+    ];
+    for (case, change, is_right) in cases {
+        set(|h| *h = Habits::default());
+        set(change);
+        let endpoints = Endpoints::new(&[&bad.url, &good.url], "local", quick()).unwrap();
+        params(&endpoints).await.unwrap();
+        let status = endpoints.status();
+        assert!(
+            status[0].fault.as_ref().is_some_and(is_right),
+            "{case}: {status:?}"
+        );
+        assert!(
+            status[1].answers_queries && !status[0].answers_queries,
+            "{case}: {status:?}"
+        );
+        assert_eq!(
+            status[1].versions.as_ref().unwrap().chosen.as_deref(),
+            Some("v1beta4")
+        );
+    }
+}
+
+#[tokio::test]
+async fn answers_from_before_what_was_processed_are_refused() {
+    let chain = Chain::new();
+    let node = chain.node(habits()).await;
+    let endpoints = Endpoints::new(&[&node.url], "local", quick()).unwrap();
+    params(&endpoints).await.unwrap();
+    endpoints.raise_floor(chain.height() + 1);
+    let error = params(&endpoints).await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Behind { .. }), "{error}");
+    chain.end_block();
+    params(&endpoints).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dead_endpoint_is_replaced_and_does_not_take_over_again_at_once() {
+    let chain = Chain::new();
+    let first = chain.node(habits()).await;
+    let address = first.address();
+    let second = chain.node(habits()).await;
+    let endpoints = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
+    for _ in 0..20 {
+        params(&endpoints).await.unwrap();
+    }
+    let used = endpoints.status().iter().position(|s| s.answers_queries).unwrap();
+    let (dead, alive) = if used == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    let dead_address = dead.address();
+    drop(dead);
+    params(&endpoints).await.unwrap();
+    let status = endpoints.status();
+    assert!(status[1 - used].answers_queries, "{status:?}");
+    assert_eq!(endpoints.switches().0, 1, "{:?}", endpoints.switches());
+    // It comes back; nobody runs to it.
+    let again = chain.clone();
+    let h = habits();
+    let _back = Node::start_at(Some(dead_address), move |m, p| again.reply(&h, m, p)).await;
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        params(&endpoints).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let status = endpoints.status();
+    assert!(
+        status[used].fault.is_none(),
+        "it is known to be well again: {status:?}"
+    );
+    assert!(status[1 - used].answers_queries, "{status:?}");
+    drop((alive, address));
+}
+
+#[tokio::test]
+async fn an_outage_makes_no_stampede_and_ends_quickly() {
+    let chain = Chain::new();
+    let node = chain.node(habits()).await;
+    let (address, url) = (node.address(), node.url.clone());
+    let endpoints = Endpoints::new(&[&url], "local", quick()).unwrap();
+    params(&endpoints).await.unwrap();
+    drop(node);
+    let many = || futures::future::join_all((0..200).map(|_| params(&endpoints)));
+    assert!(many().await.iter().all(Result::is_err));
+    let again = chain.clone();
+    let h = habits();
+    let back = Node::start_at(Some(address), move |m, p| again.reply(&h, m, p)).await;
+    let began = std::time::Instant::now();
+    while params(&endpoints).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(5), "it is asked again soon");
+    }
+    assert!(many().await.iter().all(Result::is_ok));
+    let calls = back.calls.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(calls < 30, "200 equal questions made {calls} calls");
+}
+
+#[tokio::test]
+async fn evidence_needs_a_second_node() {
+    let chain = Chain::new();
+    let order = chain.order(1, 1).remove(0);
+    let bid = chain.bid(&order, 2);
+    assert!(chain.tenant(TenantMsg::CreateLease { bid: bid.clone() }));
+    chain.end_block();
+    let (one, two) = (habits(), habits());
+    let (first, second) = (chain.node(one).await, chain.node(Arc::clone(&two)).await);
+    let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", quick()).unwrap());
+    let single = reader(&[&first.url]).lease(&bid).await.unwrap();
+    assert_eq!(
+        (single.agreement, single.height),
+        (Agreement::Single, chain.height())
+    );
+    assert_eq!(single.value.unwrap().lease.state, LeaseState::Active);
+    let both = reader(&[&first.url, &second.url]);
+    assert_eq!(both.lease(&bid).await.unwrap().agreement, Agreement::Confirmed);
+    // The second is two blocks behind; both are read at its height.
+    assert!(chain.tenant(TenantMsg::CloseLease { id: bid.clone() }));
+    chain.end_block();
+    chain.end_block();
+    chain.end_block();
+    two.lock().unwrap().lag = 2;
+    let read = both.lease(&bid).await.unwrap();
+    assert_eq!(read.agreement, Agreement::Confirmed);
+    assert_eq!(read.value.unwrap().lease.state, LeaseState::Closed);
+    // It is so far behind that it does not know of the close; what is read is from its height.
+    two.lock().unwrap().lag = 3;
+    let read = both.lease(&bid).await.unwrap();
+    assert_eq!(
+        (read.agreement, read.height),
+        (Agreement::Confirmed, chain.height() - 3)
+    );
+    assert_eq!(read.value.unwrap().lease.state, LeaseState::Active);
+    drop(second);
+    let read = both.lease(&bid).await.unwrap();
+    assert_eq!(read.agreement, Agreement::Unreachable);
+    assert_eq!(read.value.unwrap().lease.state, LeaseState::Closed);
+}
+
+#[tokio::test]
+async fn a_second_node_that_says_otherwise_disputes() {
+    let (ours, theirs) = (Chain::new(), Chain::new());
+    let mut ids = Vec::new();
+    for chain in [&ours, &theirs] {
+        let order = chain.order(1, 1).remove(0);
+        ids.push(chain.bid(&order, 2));
+        assert!(chain.tenant(TenantMsg::CreateLease { bid: ids[0].clone() }));
+        chain.end_block();
+    }
+    assert!(ours.tenant(TenantMsg::CloseLease { id: ids[0].clone() }));
+    ours.end_block();
+    theirs.end_block();
+    let (first, second) = (ours.node(habits()).await, theirs.node(habits()).await);
+    let endpoints = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
+    let read = Reader::new(endpoints).lease(&ids[0]).await.unwrap();
+    assert_eq!(read.agreement, Agreement::Disputed);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_none_and_an_unknown_version_is_named() {
+    let chain = Chain::new();
+    let node = chain.node(habits()).await;
+    let reader = Reader::new(Endpoints::new(&[&node.url], "local", quick()).unwrap());
+    let nobody = account(9);
+    assert_eq!(reader.provider(&nobody).await.unwrap(), None);
+    assert_eq!(
+        reader.provider(&account(2)).await.unwrap().unwrap().owner,
+        account(2)
+    );
+    assert_eq!(
+        reader
+            .auditor_attributes("no address", &account(2))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(reader.block_time(chain.height() + 1000).await.unwrap(), None);
+    let future = Node::start(|method, _| match method {
+        "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {
+            "latest_block_height": "5", "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false}})),
+        "akash" => Reply::Result(json!({"supported_versions": [{"api_version": "v9", "modules": [{"module": "market", "version": "v9"}]}]})),
+        _ => Reply::Error(-1, "no".to_owned()),
+    })
+    .await;
+    let endpoints = Endpoints::new(&[&future.url], "local", quick()).unwrap();
+    let error = params(&endpoints).await.unwrap_err();
+    assert!(error.to_string().contains("v9 (market/v9)"), "{error}");
+}

@@ -1,0 +1,139 @@
+//! Following the chain: [`ChainEvents`] over a set of endpoints.
+//!
+//! ```text
+//!            ┌────────────────────────────── gap too large, pruned, or an outage ──┐
+//!            ▼                                                                     │
+//!   snapshot at height a ──► Resync ──► a+1, a+2, … in order, each from            │
+//!            ▲                            the websocket, or, where it has a hole,  │
+//!            │                            from block_results or tx_search ─────────┘
+//!            └ asked again, with growing waits, while no node answers
+//! ```
+//!
+//! No block is told twice or left out between two `Resync`. Where the node serves no pinned height the
+//! snapshot may hold later things already; the events after its height are told all the same and lead to the
+//! same state.
+
+mod block;
+mod decode;
+mod follow;
+mod heights;
+mod poll;
+#[cfg(test)]
+mod tests;
+mod websocket;
+
+use crate::reader::{Reader, lock};
+use akash_provider_core::chain::ChainEvents;
+use akash_provider_core::error::Error;
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
+pub use decode::MalformedEvent;
+use futures::stream::{BoxStream, StreamExt};
+pub use heights::{HeightStore, MemoryHeights};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events that wait for a reader. More wait at the node, and what the node drops is asked for again.
+const QUEUE: usize = 1024;
+
+/// How the chain is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Time between pings; shorter than the idle limits of proxies.
+    pub ping_interval: Duration,
+    /// A connection that says nothing for so long is dead.
+    pub read_deadline: Duration,
+    /// Time between questions where there is no websocket: a third of a block.
+    pub poll_interval: Duration,
+    /// How long polling goes on before a websocket is tried again.
+    pub poll_for: Duration,
+    /// Without a new block for so long every node is asked whether it has one.
+    pub silence: Duration,
+    /// Without a word from any node for so long the follower says so.
+    pub outage: Duration,
+    /// Most blocks that are fetched one by one; a larger gap is answered by a `Resync`. About three hours.
+    pub gap_max: u64,
+    /// Blocks fetched at the same time.
+    pub parallel: usize,
+    /// First wait after a failure; it doubles.
+    pub wait_min: Duration,
+    /// Longest wait after a failure.
+    pub wait_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ping_interval: Duration::from_secs(10),
+            read_deadline: Duration::from_secs(25),
+            poll_interval: Duration::from_secs(2),
+            poll_for: Duration::from_secs(60),
+            silence: Duration::from_secs(30),
+            outage: Duration::from_secs(60),
+            gap_max: 2000,
+            parallel: 16,
+            wait_min: Duration::from_millis(250),
+            wait_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How blocks are had.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Source {
+    /// Not at all.
+    #[default]
+    None,
+    /// Pushed by this endpoint.
+    Websocket(Arc<str>),
+    /// By asking.
+    Polling,
+}
+
+/// How the chain is followed, as values.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FollowerStatus {
+    /// Newest block told.
+    pub height: Height,
+    /// Its time; the age of the chain is the difference to now.
+    pub time: BlockTime,
+    /// How blocks are had.
+    pub source: Source,
+    /// No node has had a new block for longer than the limit of silence.
+    pub is_silent: bool,
+    /// Blocks told.
+    pub blocks: u64,
+    /// Blocks that were not pushed and had to be asked for.
+    pub fetched: u64,
+    /// Times the whole present was told.
+    pub resyncs: u64,
+    /// Why the last time.
+    pub last_resync: Option<String>,
+    /// Connections that were opened.
+    pub connections: u64,
+    /// Events that could not be read.
+    pub malformed: u64,
+    /// The last of them.
+    pub last_malformed: Option<MalformedEvent>,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
+}
+
+impl ChainEvents for Reader {
+    fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
+        let (out, events) = mpsc::channel(QUEUE);
+        let follower = follow::Follower::new(self.clone(), provider.clone(), out);
+        let task = tokio::spawn(follower.run());
+        // The task ends when the stream is dropped: nothing can be told any more.
+        let stream = futures::stream::unfold((events, task), |(mut events, task)| async move {
+            events.recv().await.map(|event| (event, (events, task)))
+        });
+        stream.boxed()
+    }
+}
+
+impl Reader {
+    pub(crate) fn note<R>(&self, change: impl FnOnce(&mut FollowerStatus) -> R) -> R {
+        change(&mut lock(&self.following))
+    }
+}

@@ -1,0 +1,191 @@
+//! A block with its facts, from wherever they can be had.
+
+use super::decode::{Facts, facts};
+use crate::convert::shown;
+use crate::endpoint::{Endpoint, parse_time};
+use crate::endpoints::{Endpoints, Need};
+use crate::fault::{Fault, NodeError};
+use crate::rpc::types::{AbciEvent, BlockAnswer, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
+use akash_provider_core::types::{BlockTime, Height};
+use serde::Serialize;
+
+/// Transactions of one page of a search; nodes give no more.
+const SEARCH_PAGE: u64 = 100;
+/// Pages of one search: no block has that many transactions.
+const SEARCH_PAGES: u64 = 200;
+
+/// A block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) height: Height,
+    pub(crate) time: BlockTime,
+    pub(crate) facts: Facts,
+}
+
+#[derive(Serialize)]
+struct HeightParams {
+    height: String,
+}
+
+#[derive(Serialize)]
+struct SearchParams {
+    query: String,
+    prove: bool,
+    page: String,
+    per_page: String,
+    order_by: &'static str,
+}
+
+impl Block {
+    /// Reads a `NewBlock` event.
+    pub(crate) fn of_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
+        let missing = |part: &str| Fault::Malformed(format!("a NewBlock event without {part}"));
+        let header = event.block.ok_or_else(|| missing("a block"))?.header;
+        let results = event.result_finalize_block.ok_or_else(|| missing("results"))?;
+        if header.chain_id != chain_id {
+            return Err(Fault::OtherChain {
+                expected: chain_id.to_owned(),
+                found: shown(&header.chain_id),
+            });
+        }
+        let height = header.height.0;
+        if height == 0 {
+            return Err(Fault::Malformed("a block of height 0".to_owned()));
+        }
+        let txs = results.tx_results.unwrap_or_default();
+        Ok(Self {
+            height,
+            time: parse_time(&header.time)?,
+            facts: facts(height, &txs, results.events.as_deref().unwrap_or_default()),
+        })
+    }
+}
+
+impl Endpoints {
+    /// A block: its results where a node keeps them, else what a search for its transactions finds.
+    pub(crate) async fn block(&self, height: Height) -> Result<Block, NodeError> {
+        let ask = |at: usize| {
+            let endpoint = self.endpoint(at);
+            async move {
+                let endpoint = endpoint?;
+                let block = block_of_results(&endpoint, height, self.chain_id()).await;
+                let block = block.map_err(NodeError::blaming_the_node)?;
+                Ok((block, None))
+            }
+        };
+        let error = match self.attempt(Need::Blocks, ask).await {
+            Ok((_, block)) => return Ok(block),
+            Err(error) => error,
+        };
+        if !matches!(error.fault, Fault::Pruned(_)) {
+            return Err(error);
+        }
+        for at in self.ready(Need::Blocks) {
+            let endpoint = self.endpoint(at)?;
+            match block_of_search(&endpoint, height, self.chain_id()).await {
+                Ok(block) => return Ok(block),
+                Err(error) => tracing::debug!(%error, height, "a search does not give the block either"),
+            }
+        }
+        Err(error)
+    }
+}
+
+async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+    let params = HeightParams {
+        height: height.to_string(),
+    };
+    let results = endpoint.call::<BlockResults>("block_results", params);
+    let (results, header) = tokio::try_join!(results, endpoint.header(height))?;
+    let answered = results.height.0;
+    if answered != height {
+        let fault = Fault::WrongHeight {
+            asked: height,
+            answered,
+        };
+        return Err(endpoint.error("block_results", fault));
+    }
+    let time = our_time(endpoint, header, chain_id)?;
+    let lists = [
+        results.begin_block_events,
+        results.end_block_events,
+        results.finalize_block_events,
+    ];
+    let block: Vec<AbciEvent> = lists.into_iter().flatten().flatten().collect();
+    let txs = results.txs_results.unwrap_or_default();
+    Ok(Block {
+        height,
+        time,
+        facts: facts(height, &txs, &block),
+    })
+}
+
+fn our_time(
+    endpoint: &Endpoint,
+    (found, time): (String, BlockTime),
+    chain_id: &str,
+) -> Result<BlockTime, NodeError> {
+    if found == chain_id {
+        return Ok(time);
+    }
+    let fault = Fault::OtherChain {
+        expected: chain_id.to_owned(),
+        found: shown(&found),
+    };
+    Err(endpoint.error("header", fault))
+}
+
+/// Searches the transactions of a block. What is found counts only when it is as many as the block has: an
+/// index may be late, or cut.
+async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+    let params = HeightParams {
+        height: height.to_string(),
+    };
+    let malformed = |why: &str| endpoint.error("block", Fault::Malformed(why.to_owned()));
+    let block = endpoint.call::<BlockAnswer>("block", params);
+    let (block, header) = tokio::try_join!(block, endpoint.header(height))?;
+    let time = our_time(endpoint, header, chain_id)?;
+    let block = block.block.ok_or_else(|| malformed("no block in the answer"))?;
+    if block.header.height.0 != height {
+        let fault = Fault::WrongHeight {
+            asked: height,
+            answered: block.header.height.0,
+        };
+        return Err(endpoint.error("block", fault));
+    }
+    let count = block.data.txs.unwrap_or_default().len();
+    let mut found: Vec<FoundTx> = Vec::new();
+    for page in 1..=SEARCH_PAGES {
+        if found.len() >= count {
+            break;
+        }
+        let params = SearchParams {
+            query: format!("tx.height={height}"),
+            prove: false,
+            page: page.to_string(),
+            per_page: SEARCH_PAGE.to_string(),
+            order_by: "asc",
+        };
+        let answer: TxSearch = endpoint.call("tx_search", params).await?;
+        let txs = answer.txs.unwrap_or_default();
+        let total = usize::try_from(answer.total_count.0).unwrap_or(usize::MAX);
+        if txs.is_empty() || total != count {
+            break;
+        }
+        found.extend(txs);
+    }
+    if found.len() != count || found.iter().any(|tx| tx.height.0 != height) {
+        let why = format!(
+            "the block has {count} transactions, the search gives {}",
+            found.len()
+        );
+        return Err(endpoint.error("tx_search", Fault::Malformed(why)));
+    }
+    found.sort_by_key(|tx| tx.index);
+    let txs: Vec<TxResult> = found.into_iter().map(|tx| tx.tx_result).collect();
+    Ok(Block {
+        height,
+        time,
+        facts: facts(height, &txs, &[]),
+    })
+}

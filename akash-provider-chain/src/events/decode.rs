@@ -1,0 +1,361 @@
+//! Events of a block as facts.
+//!
+//! An event is a type and a list of keys with values; each value is JSON. Events and keys that are not known
+//! are not looked at. One that is known and cannot be read is reported with its place and skipped: one lying
+//! event takes no other with it.
+
+use crate::convert::{Malformed, close_reason, dec_coin_from_text, event_address, shown};
+use crate::proto::akash::market::v1::LeaseClosedReason;
+use crate::rpc::types::{AbciAttribute, AbciEvent, Number, TxResult};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, ChainEvent, CloseReason, DecCoin, DeploymentId, GroupId, Height, OrderId,
+};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Bytes of one value; the longest real one has some hundred.
+const VALUE_MAX: usize = 16 << 10;
+
+/// Keys that are looked at.
+const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", "reason"];
+
+/// An event that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MalformedEvent {
+    /// The block.
+    pub height: Height,
+    /// The transaction in the block; `None` for events of the block itself.
+    pub tx: Option<usize>,
+    /// The event in the transaction or the block.
+    pub index: usize,
+    /// Its type.
+    pub kind: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for MalformedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            height,
+            index,
+            kind,
+            why,
+            ..
+        } = self;
+        match self.tx {
+            Some(tx) => write!(
+                f,
+                "block {height}, transaction {tx}, event {index}, {kind}: {why}"
+            ),
+            None => write!(f, "block {height}, event {index}, {kind}: {why}"),
+        }
+    }
+}
+
+/// The facts of a block.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Facts {
+    pub(crate) facts: Vec<ChainEvent>,
+    pub(crate) malformed: Vec<MalformedEvent>,
+}
+
+/// Reads the events of a block: those of its successful transactions, then those of the block itself.
+pub(crate) fn facts(height: Height, txs: &[TxResult], block: &[AbciEvent]) -> Facts {
+    let mut facts = Facts::default();
+    for (tx, result) in txs.iter().enumerate() {
+        // A failed transaction changed nothing, whatever its events say.
+        if result.code == 0 {
+            facts.read(height, Some(tx), result.events.as_deref().unwrap_or_default());
+        }
+    }
+    facts.read(height, None, block);
+    facts
+}
+
+impl Facts {
+    fn read(&mut self, height: Height, tx: Option<usize>, events: &[AbciEvent]) {
+        for (index, event) in events.iter().enumerate() {
+            match fact(event) {
+                Ok(Some(fact)) => self.facts.push(fact),
+                Ok(None) => {}
+                Err(error) => self.malformed.push(MalformedEvent {
+                    height,
+                    tx,
+                    index,
+                    kind: event.kind.clone(),
+                    why: error.to_string(),
+                }),
+            }
+        }
+    }
+}
+
+/// An id of whatever kind; which parts it must have depends on the event.
+#[derive(Debug, Deserialize)]
+struct Id {
+    owner: String,
+    dseq: Number,
+    gseq: Option<u32>,
+    oseq: Option<u32>,
+    provider: Option<String>,
+    bseq: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Price {
+    denom: String,
+    amount: String,
+}
+
+/// A name or, from encoders that write numbers, a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Reason {
+    Name(String),
+    Number(i32),
+}
+
+fn need<T>(part: &'static str, value: Option<T>) -> Result<T, Malformed> {
+    value.ok_or_else(|| Malformed::new(part, "is missing"))
+}
+
+impl Id {
+    fn deployment(&self) -> Result<DeploymentId, Malformed> {
+        Ok(DeploymentId {
+            owner: event_address("id.owner", &self.owner)?,
+            dseq: self.dseq.0,
+        })
+    }
+
+    fn group(&self) -> Result<GroupId, Malformed> {
+        Ok(GroupId {
+            deployment: self.deployment()?,
+            gseq: need("id.gseq", self.gseq)?,
+        })
+    }
+
+    fn order(&self) -> Result<OrderId, Malformed> {
+        Ok(OrderId {
+            group: self.group()?,
+            oseq: need("id.oseq", self.oseq)?,
+        })
+    }
+
+    fn bid(&self) -> Result<BidId, Malformed> {
+        if let Some(bseq) = self.bseq.filter(|bseq| *bseq != 0) {
+            return Err(Malformed::new("id.bseq", format!("{bseq} is not 0")));
+        }
+        let provider = need("id.provider", self.provider.as_deref())?;
+        Ok(BidId {
+            order: self.order()?,
+            provider: event_address("id.provider", provider)?,
+        })
+    }
+}
+
+/// The values of an event by key.
+struct Values<'a> {
+    values: [Option<Cow<'a, str>>; KEYS.len()],
+}
+
+impl<'a> Values<'a> {
+    fn of(attributes: &'a [AbciAttribute]) -> Result<Self, Malformed> {
+        let mut values = [const { None }; KEYS.len()];
+        for attribute in attributes {
+            let Some((key, value)) = plain(attribute)? else {
+                continue;
+            };
+            let slot = KEYS.iter().position(|k| *k == key);
+            let Some(slot) = slot.and_then(|at| values.get_mut(at)) else {
+                continue;
+            };
+            if slot.is_some() {
+                return Err(Malformed::new(key, "comes twice"));
+            }
+            *slot = Some(value);
+        }
+        Ok(Self { values })
+    }
+
+    fn text(&self, key: &'static str) -> Result<&str, Malformed> {
+        let at = KEYS.iter().position(|k| *k == key);
+        let value = at.and_then(|at| self.values.get(at)).and_then(Option::as_deref);
+        let value = need(key, value)?;
+        if value.len() > VALUE_MAX {
+            return Err(Malformed::new(key, format!("has more than {VALUE_MAX} bytes")));
+        }
+        Ok(value)
+    }
+
+    fn json<'s, T: Deserialize<'s>>(&'s self, key: &'static str) -> Result<T, Malformed> {
+        let text = self.text(key)?;
+        serde_json::from_str(text).map_err(|e| Malformed::new(key, format!("{e} in `{}`", shown(text))))
+    }
+
+    fn id(&self) -> Result<Id, Malformed> {
+        self.json("id")
+    }
+
+    fn address(&self, key: &'static str) -> Result<Address, Malformed> {
+        let text: String = self.json(key)?;
+        event_address(key, &text)
+    }
+
+    fn price(&self) -> Result<DecCoin, Malformed> {
+        let price: Price = self.json("price")?;
+        dec_coin_from_text(&price.denom, &price.amount)
+    }
+
+    fn hash(&self) -> Result<[u8; 32], Malformed> {
+        let text: String = self.json("hash")?;
+        let bytes = data_encoding::BASE64.decode(text.as_bytes());
+        let bytes = bytes.map_err(|e| Malformed::new("hash", e.to_string()))?;
+        let len = bytes.len();
+        bytes
+            .try_into()
+            .map_err(|_| Malformed::new("hash", format!("has {len} bytes, not 32")))
+    }
+
+    fn reason(&self) -> Result<CloseReason, Malformed> {
+        let number = match self.json("reason")? {
+            Reason::Number(number) => number,
+            Reason::Name(name) => {
+                let known = LeaseClosedReason::from_str_name(&name);
+                let unknown = || Malformed::new("reason", format!("`{}` is no reason", shown(&name)));
+                known.ok_or_else(unknown)?.into()
+            }
+        };
+        // Old leases were closed without a reason.
+        Ok(close_reason(number).unwrap_or(CloseReason::Other(0)))
+    }
+
+    fn deadline(&self) -> Result<BlockTime, Malformed> {
+        let seconds: Number = self.json("deadline")?;
+        let millis = i64::try_from(seconds.0).ok().and_then(|s| s.checked_mul(1000));
+        millis
+            .map(BlockTime)
+            .ok_or_else(|| Malformed::new("deadline", format!("{} is no time", seconds.0)))
+    }
+}
+
+/// Key and value as text. Nodes before CometBFT 0.38 write both in base64; a key that is known as it stands is
+/// taken as it stands.
+fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
+    let key = attribute.key.as_deref().unwrap_or_default();
+    let value = attribute.value.as_deref().unwrap_or_default();
+    if let Some(known) = KEYS.iter().find(|k| **k == key) {
+        return Ok(Some((known, Cow::Borrowed(value))));
+    }
+    let decoded = data_encoding::BASE64.decode(key.as_bytes()).ok();
+    let Some(known) = KEYS.iter().find(|k| decoded.as_deref() == Some(k.as_bytes())) else {
+        return Ok(None);
+    };
+    let bytes = data_encoding::BASE64.decode(value.as_bytes());
+    let bytes = bytes.map_err(|e| Malformed::new(*known, format!("is no base64, {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| Malformed::new(*known, "is not UTF-8"))?;
+    Ok(Some((known, Cow::Owned(text))))
+}
+
+/// The fact an event tells; `None` for events we do not know.
+fn fact(event: &AbciEvent) -> Result<Option<ChainEvent>, Malformed> {
+    let Some(name) = event.kind.strip_prefix("akash.") else {
+        return Ok(None);
+    };
+    let attributes = event.attributes.as_deref().unwrap_or_default();
+    if let Some(name) = name.strip_prefix("deployment.v1.Event") {
+        deployment_fact(name, attributes)
+    } else if let Some(name) = name.strip_prefix("market.v1.Event") {
+        market_fact(name, attributes)
+    } else {
+        account_fact(name, attributes)
+    }
+}
+
+fn deployment_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::of(attributes);
+    let fact = match name {
+        "DeploymentCreated" => ChainEvent::DeploymentCreated {
+            id: values()?.id()?.deployment()?,
+        },
+        "DeploymentUpdated" => {
+            let values = values()?;
+            let id = values.id()?.deployment()?;
+            let hash = values.hash()?;
+            ChainEvent::DeploymentUpdated { id, hash }
+        }
+        "DeploymentClosed" => ChainEvent::DeploymentClosed {
+            id: values()?.id()?.deployment()?,
+        },
+        "GroupStarted" => ChainEvent::GroupStarted {
+            id: values()?.id()?.group()?,
+        },
+        "GroupPaused" => ChainEvent::GroupPaused {
+            id: values()?.id()?.group()?,
+        },
+        "GroupClosed" => ChainEvent::GroupClosed {
+            id: values()?.id()?.group()?,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(fact))
+}
+
+fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::of(attributes);
+    let fact = match name {
+        "OrderCreated" => ChainEvent::OrderCreated {
+            id: values()?.id()?.order()?,
+        },
+        "OrderClosed" => ChainEvent::OrderClosed {
+            id: values()?.id()?.order()?,
+        },
+        "BidCreated" => {
+            let values = values()?;
+            let id = values.id()?.bid()?;
+            let price = values.price()?;
+            ChainEvent::BidCreated { id, price }
+        }
+        "BidClosed" => ChainEvent::BidClosed {
+            id: values()?.id()?.bid()?,
+        },
+        "LeaseCreated" => {
+            let values = values()?;
+            let id = values.id()?.bid()?;
+            let price = values.price()?;
+            ChainEvent::LeaseCreated { id, price }
+        }
+        "LeaseClosed" => {
+            let values = values()?;
+            let id = values.id()?.bid()?;
+            let reason = values.reason()?;
+            ChainEvent::LeaseClosed { id, reason }
+        }
+        "LeaseReclaimStarted" => {
+            let values = values()?;
+            let (id, reason) = (values.id()?.bid()?, values.reason()?);
+            let deadline = values.deadline()?;
+            ChainEvent::LeaseReclaimStarted { id, reason, deadline }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(fact))
+}
+
+fn account_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::of(attributes);
+    let fact = match name {
+        "provider.v1beta4.EventProviderCreated" | "provider.v1beta4.EventProviderUpdated" => {
+            let owner = values()?.address("owner")?;
+            ChainEvent::ProviderUpdated { owner }
+        }
+        "audit.v1.EventTrustedAuditorCreated" | "audit.v1.EventTrustedAuditorDeleted" => {
+            let values = values()?;
+            let (auditor, owner) = (values.address("auditor")?, values.address("owner")?);
+            ChainEvent::AuditChanged { auditor, owner }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(fact))
+}

@@ -1,0 +1,399 @@
+//! The loop that tells every block once and in order.
+
+use super::block::Block;
+use super::poll::Poll;
+use super::websocket::Socket;
+use super::{Settings, Source};
+use crate::endpoints::Need;
+use crate::fault::{Fault, NodeError};
+use crate::reader::Reader;
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
+use futures::StreamExt;
+use futures::stream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Times nodes that answer may fail to give one block before the whole present is told instead.
+const REFUSALS_MAX: u32 = 10;
+
+type Out = mpsc::Sender<Result<ChainEvent, Error>>;
+
+/// Why the blocks of a `Resync` end.
+#[derive(Debug)]
+enum End {
+    /// Nobody listens any more.
+    Unheard,
+    /// Blocks are missing that no node can give, or too many.
+    Gap(String),
+    /// No node has answered for too long.
+    Outage(String),
+}
+
+/// What a source of blocks says.
+enum Head {
+    Block(Box<Block>),
+    Tip(Height),
+}
+
+enum Feed {
+    Socket(Box<Socket>),
+    Poll(Poll, Instant),
+}
+
+/// Follows the chain for one listener.
+pub(super) struct Follower {
+    reader: Reader,
+    provider: Address,
+    out: Out,
+    settings: Settings,
+    /// The next height to tell.
+    next: Height,
+    /// When something was last heard from any node.
+    heard: Instant,
+    /// When the last new block came.
+    advanced: Instant,
+    wait: Duration,
+    /// How often nodes that answer have not given the next block.
+    refusals: u32,
+}
+
+impl Follower {
+    pub(super) fn new(reader: Reader, provider: Address, out: Out) -> Self {
+        let settings = reader.settings;
+        Self {
+            reader,
+            provider,
+            out,
+            settings,
+            next: 0,
+            heard: Instant::now(),
+            advanced: Instant::now(),
+            wait: settings.wait_min,
+            refusals: 0,
+        }
+    }
+
+    /// Runs until nobody listens any more.
+    pub(super) async fn run(mut self) {
+        self.load_floor();
+        let mut reason = "the start".to_owned();
+        loop {
+            let out = self.out.clone();
+            let ended = tokio::select! {
+                biased;
+                () = out.closed() => End::Unheard,
+                end = self.session(&reason) => end,
+            };
+            match ended {
+                End::Unheard => break,
+                End::Gap(why) => {
+                    tracing::warn!(why, "blocks cannot be told one by one; telling the whole present");
+                    reason = why;
+                }
+                End::Outage(why) => {
+                    tracing::warn!(why, "no node answers; the present is unknown");
+                    let error = Error::new(ErrorKind::Unavailable, "subscribe", why.clone());
+                    if self.out.send(Err(error)).await.is_err() {
+                        break;
+                    }
+                    reason = why;
+                }
+            }
+        }
+        self.reader.note(|s| s.source = Source::None);
+    }
+
+    fn load_floor(&self) {
+        match self.reader.heights.load() {
+            Ok(Some(height)) => self.reader.endpoints.raise_floor(height),
+            Ok(None) => {}
+            Err(error) => self.fail(&format!("the last height cannot be read: {error}")),
+        }
+    }
+
+    fn fail(&self, text: &str) {
+        tracing::warn!(error = text, "following the chain");
+        self.reader.note(|s| s.last_error = Some(text.to_owned()));
+    }
+
+    async fn back_off(&mut self) {
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(self.settings.wait_max);
+    }
+
+    fn is_outage(&self) -> bool {
+        self.heard.elapsed() >= self.settings.outage
+    }
+
+    /// From one `Resync` to the next.
+    async fn session(&mut self, reason: &str) -> End {
+        if let Err(end) = self.resync(reason).await {
+            return end;
+        }
+        loop {
+            let end = match self.open().await {
+                Ok(mut feed) => self.feed(&mut feed).await,
+                Err(error) => self.trouble(&error),
+            };
+            if let Err(end) = end {
+                return end;
+            }
+            self.back_off().await;
+        }
+    }
+
+    /// Notes that a node did not answer; an outage when none has for too long, a gap when nodes answer and again
+    /// and again do not give the next block.
+    fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
+        self.fail(&error.to_string());
+        let answered = matches!(
+            error.fault,
+            Fault::Malformed(_)
+                | Fault::TooLarge { .. }
+                | Fault::WrongHeight { .. }
+                | Fault::NotFound { .. }
+                | Fault::Refused { .. }
+                | Fault::HeightUnavailable(_)
+        );
+        self.refusals += u32::from(answered);
+        if self.refusals >= REFUSALS_MAX {
+            return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
+        }
+        if self.is_outage() {
+            return Err(End::Outage(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Tells the whole present. Nobody is told twice that there is none.
+    async fn resync(&mut self, reason: &str) -> Result<(), End> {
+        let began = Instant::now();
+        let mut is_told = false;
+        let listing = loop {
+            match self.reader.take_snapshot(&self.provider).await {
+                Ok(listing) => break listing,
+                Err(error) => {
+                    self.fail(&error.to_string());
+                    if !is_told && began.elapsed() >= self.settings.outage {
+                        is_told = true;
+                        let error = error.into_port("subscribe");
+                        self.out.send(Err(error)).await.map_err(|_| End::Unheard)?;
+                    }
+                    self.back_off().await;
+                }
+            }
+        };
+        let snapshot = Arc::new(listing.snapshot);
+        let (height, time) = (snapshot.height, snapshot.time);
+        self.tell(ChainEvent::Resync(snapshot)).await?;
+        self.next = height + 1;
+        self.told(height, time);
+        self.reader.note(|s| {
+            s.resyncs += 1;
+            s.last_resync = Some(reason.to_owned());
+        });
+        Ok(())
+    }
+
+    async fn tell(&self, event: ChainEvent) -> Result<(), End> {
+        self.out.send(Ok(event)).await.map_err(|_| End::Unheard)
+    }
+
+    /// Notes that everything up to a height has been told.
+    fn told(&mut self, height: Height, time: BlockTime) {
+        let now = Instant::now();
+        (self.heard, self.advanced, self.wait) = (now, now, self.settings.wait_min);
+        self.refusals = 0;
+        self.reader.endpoints.raise_floor(height);
+        self.reader.remember_time(height, time);
+        self.reader.note(|s| {
+            s.height = height;
+            s.time = time;
+            s.is_silent = false;
+        });
+        if let Err(error) = self.reader.heights.store(height) {
+            self.fail(&format!("the last height cannot be kept: {error}"));
+        }
+    }
+
+    /// Opens a subscription at one endpoint after the other; polls where none gives one.
+    async fn open(&mut self) -> Result<Feed, NodeError> {
+        let endpoints = self.reader.endpoints.clone();
+        let limit = endpoints.limits().answer_bytes;
+        let mut tried = Vec::new();
+        loop {
+            let at = endpoints.choose(Need::Blocks, &tried).await?;
+            if tried.contains(&at) {
+                break;
+            }
+            tried.push(at);
+            let endpoint = endpoints.endpoint(at)?;
+            let name = Arc::clone(&endpoint.name);
+            match Socket::open(endpoint, endpoints.chain_id(), limit, self.settings).await {
+                Ok(socket) => {
+                    self.reader.note(|s| {
+                        s.connections += 1;
+                        s.source = Source::Websocket(name);
+                    });
+                    return Ok(Feed::Socket(Box::new(socket)));
+                }
+                Err(error) => {
+                    endpoints.doubt(at);
+                    self.fail(&error.to_string());
+                }
+            }
+        }
+        self.reader.note(|s| s.source = Source::Polling);
+        let until = Instant::now() + self.settings.poll_for;
+        Ok(Feed::Poll(Poll::new(self.settings.poll_interval), until))
+    }
+
+    /// Tells what a source says until it breaks.
+    async fn feed(&mut self, feed: &mut Feed) -> Result<(), End> {
+        // What happened before the subscription took effect.
+        if let Err(error) = self.catch_up().await? {
+            return self.trouble(&error);
+        }
+        loop {
+            let silent_at = self.advanced.max(self.heard) + self.settings.silence;
+            let head = tokio::select! {
+                biased;
+                head = next(feed, &self.reader) => head,
+                () = tokio::time::sleep_until(silent_at) => {
+                    match self.break_silence().await? {
+                        true => continue,
+                        false => return Ok(()),
+                    }
+                }
+            };
+            let told = match head {
+                Ok(Head::Block(block)) => self.block(*block).await?,
+                Ok(Head::Tip(tip)) => {
+                    self.heard = Instant::now();
+                    self.fill(tip).await?
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = told {
+                return self.trouble(&error);
+            }
+            if matches!(feed, Feed::Poll(_, until) if Instant::now() >= *until) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks all nodes after a silence. True when the chain itself stands still.
+    async fn break_silence(&mut self) -> Result<bool, End> {
+        match self.reader.endpoints.sync_info().await {
+            Ok(info) if info.height >= self.next => {
+                self.fail("a subscription is silent although there are new blocks");
+                if let Err(error) = self.fill(info.height).await? {
+                    self.trouble(&error)?;
+                }
+                Ok(false)
+            }
+            Ok(info) => {
+                self.heard = Instant::now();
+                if !self.reader.note(|s| std::mem::replace(&mut s.is_silent, true)) {
+                    tracing::warn!(height = info.height, "no node has a new block");
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                self.trouble(&error)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Tells everything up to the newest height.
+    async fn catch_up(&mut self) -> Result<Result<(), NodeError>, End> {
+        match self.reader.endpoints.sync_info().await {
+            Ok(info) => {
+                self.heard = Instant::now();
+                self.fill(info.height).await
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Tells a block that was pushed, after those before it.
+    async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
+        self.heard = Instant::now();
+        if block.height < self.next {
+            return Ok(Ok(()));
+        }
+        if let Err(error) = self.fill(block.height - 1).await? {
+            return Ok(Err(error));
+        }
+        self.tell_block(block).await?;
+        Ok(Ok(()))
+    }
+
+    /// Fetches and tells every block up to a height.
+    async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, End> {
+        if to < self.next {
+            return Ok(Ok(()));
+        }
+        let missing = to - self.next + 1;
+        if missing > self.settings.gap_max {
+            return Err(End::Gap(format!("{missing} blocks were missed")));
+        }
+        let endpoints = self.reader.endpoints.clone();
+        let fetch = |height| {
+            let endpoints = endpoints.clone();
+            async move { endpoints.block(height).await }
+        };
+        let mut blocks = stream::iter(self.next..=to)
+            .map(fetch)
+            .buffered(self.settings.parallel);
+        while let Some(block) = blocks.next().await {
+            match block {
+                Ok(block) => {
+                    self.reader.note(|s| s.fetched += 1);
+                    self.tell_block(block).await?;
+                }
+                Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
+                    return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    async fn tell_block(&mut self, block: Block) -> Result<(), End> {
+        let Block { height, time, facts } = block;
+        for event in &facts.malformed {
+            tracing::warn!(%event, "an event cannot be read and is skipped");
+        }
+        let count = u64::try_from(facts.malformed.len()).unwrap_or_default();
+        self.reader.note(|s| {
+            s.blocks += 1;
+            s.malformed += count;
+            if let Some(last) = facts.malformed.into_iter().last() {
+                s.last_malformed = Some(last);
+            }
+        });
+        for fact in facts.facts {
+            if fact.concerns(&self.provider) {
+                self.tell(fact).await?;
+            }
+        }
+        self.tell(ChainEvent::Block { height, time }).await?;
+        self.next = height + 1;
+        self.told(height, time);
+        Ok(())
+    }
+}
+
+async fn next(feed: &mut Feed, reader: &Reader) -> Result<Head, NodeError> {
+    match feed {
+        Feed::Socket(socket) => Ok(Head::Block(Box::new(socket.next().await?))),
+        Feed::Poll(poll, _) => Ok(Head::Tip(poll.next(&reader.endpoints).await?)),
+    }
+}

@@ -1,0 +1,330 @@
+//! Recorded blocks, and what no honest node would send.
+
+mod follow;
+mod same_state;
+
+use super::block::Block;
+use super::decode::{Facts, facts};
+use super::websocket::frame;
+use crate::fault::Fault;
+use crate::fixtures::{files, fixtures, json};
+use crate::rpc;
+use crate::rpc::types::{AbciEvent, BlockResults, TxResult};
+use akash_provider_core::types::{ChainEvent, CloseReason};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+fn of_results(path: &Path) -> (u64, Facts) {
+    let results: BlockResults = rpc::result(&fs::read(path).unwrap()).unwrap();
+    let block = results.finalize_block_events.unwrap_or_default();
+    let txs = results.txs_results.unwrap_or_default();
+    (results.height.0, facts(results.height.0, &txs, &block))
+}
+
+fn name(event: &ChainEvent) -> &'static str {
+    match event {
+        ChainEvent::Resync(_) | ChainEvent::Block { .. } => "no fact",
+        ChainEvent::DeploymentCreated { .. } => "DeploymentCreated",
+        ChainEvent::DeploymentUpdated { .. } => "DeploymentUpdated",
+        ChainEvent::DeploymentClosed { .. } => "DeploymentClosed",
+        ChainEvent::GroupStarted { .. } => "GroupStarted",
+        ChainEvent::GroupPaused { .. } => "GroupPaused",
+        ChainEvent::GroupClosed { .. } => "GroupClosed",
+        ChainEvent::OrderCreated { .. } => "OrderCreated",
+        ChainEvent::OrderClosed { .. } => "OrderClosed",
+        ChainEvent::BidCreated { .. } => "BidCreated",
+        ChainEvent::BidClosed { .. } => "BidClosed",
+        ChainEvent::LeaseCreated { .. } => "LeaseCreated",
+        ChainEvent::LeaseClosed { .. } => "LeaseClosed",
+        ChainEvent::LeaseReclaimStarted { .. } => "LeaseReclaimStarted",
+        ChainEvent::ProviderUpdated { .. } => "ProviderUpdated",
+        ChainEvent::AuditChanged { .. } => "AuditChanged",
+    }
+}
+
+#[test]
+fn every_recorded_block_is_read() {
+    let Some(folder) = fixtures() else { return };
+    let mut blocks = 0;
+    let results = files(&folder.join("chain/rpc"), ".json");
+    for path in results
+        .iter()
+        .filter(|p| p.to_string_lossy().contains("/block_results-"))
+    {
+        let (height, read) = of_results(path);
+        assert!(height > 0, "{}", path.display());
+        assert_eq!(read.malformed, [], "{}", path.display());
+        // Each event of the network in a transaction that succeeded is a fact.
+        let recorded = json(path);
+        let txs = recorded["result"]["txs_results"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let good = txs.iter().filter(|tx| tx["code"] == 0);
+        let events = good.flat_map(|tx| tx["events"].as_array().unwrap().clone());
+        let akash: Vec<String> = events
+            .map(|e| e["type"].as_str().unwrap().to_owned())
+            .filter(|kind| kind.starts_with("akash."))
+            .collect();
+        assert_eq!(read.facts.len(), akash.len(), "{}", path.display());
+        for (fact, kind) in read.facts.iter().zip(&akash) {
+            let short = kind.rsplit("Event").next().unwrap();
+            let short = match short {
+                "ProviderCreated" => "ProviderUpdated",
+                "TrustedAuditorCreated" => "AuditChanged",
+                other => other,
+            };
+            assert_eq!(name(fact), short, "{}", path.display());
+        }
+        blocks += 1;
+    }
+    assert!(blocks > 60, "{blocks} blocks");
+    println!("{blocks} blocks were read");
+}
+
+#[test]
+fn pushed_blocks_say_what_asked_ones_say() {
+    let Some(folder) = fixtures() else { return };
+    let chain = folder.join("chain");
+    let mut frames = 0;
+    for path in files(&chain.join("ws"), ".json") {
+        let file = path.file_name().unwrap().to_string_lossy().into_owned();
+        let bytes = fs::read(&path).unwrap();
+        let block = frame(&bytes, "local").unwrap();
+        let Some(case) = file.strip_prefix("NewBlock-") else {
+            assert_eq!(block, None, "{file}: is no NewBlock");
+            continue;
+        };
+        let Block { height, time, facts } = block.unwrap();
+        frames += 1;
+        assert!(time.0 > 1_700_000_000_000, "{file}");
+        let asked = chain.join("rpc").join(format!("block_results-{case}"));
+        if !asked.exists() {
+            assert!(file.contains("empty-block"), "{file}");
+            assert_eq!(facts, Facts::default(), "{file}");
+            continue;
+        }
+        assert_eq!((height, facts), of_results(&asked), "{file}");
+    }
+    assert!(frames >= 20, "{frames} frames");
+    let session = fs::read_to_string(chain.join("ws/subscribe-session.jsonl")).unwrap();
+    let received = session.lines().filter_map(|line| line.strip_prefix("< "));
+    let read: Vec<_> = received.map(|line| frame(line.as_bytes(), "local")).collect();
+    let refused = |r: &&Result<Option<Block>, Fault>| matches!(r, Err(Fault::Refused { code: -32603, .. }));
+    assert_eq!(
+        read.iter().filter(refused).count(),
+        2,
+        "twice the same, and a bad query"
+    );
+    assert!(read.iter().all(|r| !matches!(r, Err(Fault::Malformed(_)))));
+}
+
+fn event(kind: &str, attributes: &[(&str, Value)]) -> Value {
+    let attributes = attributes
+        .iter()
+        .map(|(key, value)| json!({"key": key, "value": value, "index": true}));
+    json!({"type": kind, "attributes": attributes.collect::<Vec<_>>()})
+}
+
+fn bid_id() -> String {
+    format!(r#"{{"owner":"{OWNER}","dseq":"1001","gseq":1,"oseq":2,"provider":"{PROVIDER}","bseq":0}}"#)
+}
+
+fn read(events: &[Value]) -> Facts {
+    let tx: TxResult = serde_json::from_value(json!({"code": 0, "events": events})).unwrap();
+    facts(7, &[tx], &[])
+}
+
+const LEASE_CLOSED: &str = "akash.market.v1.EventLeaseClosed";
+
+#[test]
+fn attributes_may_be_in_base64() {
+    let b64 = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
+    let reason = r#""lease_closed_reason_unstable""#;
+    let plain = event(
+        LEASE_CLOSED,
+        &[
+            ("id", bid_id().into()),
+            ("reason", reason.into()),
+            ("msg_index", "0".into()),
+        ],
+    );
+    let coded = event(
+        LEASE_CLOSED,
+        &[
+            (&b64("id"), b64(&bid_id()).into()),
+            (&b64("reason"), b64(reason).into()),
+            (&b64("msg_index"), b64("0").into()),
+        ],
+    );
+    let (plain, coded) = (read(&[plain]), read(&[coded]));
+    assert_eq!(plain, coded);
+    assert!(matches!(
+        &plain.facts[..],
+        [ChainEvent::LeaseClosed { id, reason: CloseReason::Unstable }] if id.to_string().ends_with(PROVIDER)
+    ));
+}
+
+#[test]
+fn unknown_events_and_keys_are_not_looked_at() {
+    let id = bid_id().replace("\"bseq\":0", "\"bseq\":0,\"new\":{\"a\":[1]}");
+    let events = [
+        event("akash.market.v9.EventLeaseClosed", &[("id", "nonsense".into())]),
+        event("akash.market.v1.EventNew", &[]),
+        event("transfer", &[("id", "1".into())]),
+        event(
+            "akash.market.v1.EventBidClosed",
+            &[("extra", "{".into()), ("id", id.into()), ("mode", Value::Null)],
+        ),
+    ];
+    let read = read(&events);
+    assert_eq!((read.facts.len(), read.malformed.len()), (1, 0), "{read:?}");
+}
+
+#[test]
+fn lying_events_are_reported_with_their_place() {
+    let lies: Vec<(Value, &str)> = vec![
+        (json!([]), "id: is missing"),
+        (json!([("id", "{")]), "id: EOF"),
+        (json!([("id", "[]")]), "id: invalid length"),
+        (json!([("id", bid_id()), ("id", bid_id())]), "id: comes twice"),
+        (
+            json!([("id", bid_id().replace("\"1001\"", "\"-1\""))]),
+            "id: invalid value",
+        ),
+        (
+            json!([("id", bid_id().replace("\"gseq\":1", "\"gseq\":-1"))]),
+            "id: invalid value",
+        ),
+        (
+            json!([("id", bid_id().replace("\"gseq\":1,", "\"gseq\":1,\"gseq\":2,"))]),
+            "id: duplicate field",
+        ),
+        (
+            json!([("id", bid_id().replace("\"gseq\":1,", ""))]),
+            "id.gseq: is missing",
+        ),
+        (
+            json!([("id", bid_id().replace("\"bseq\":0", "\"bseq\":3"))]),
+            "id.bseq: 3",
+        ),
+        (
+            json!([("id", bid_id().replace(PROVIDER, "cosmos1x"))]),
+            "id.provider",
+        ),
+        (
+            json!([("id", bid_id().replace(OWNER, &"a".repeat(20_000)))]),
+            "id: has more than",
+        ),
+        (
+            json!([("id", bid_id()), ("reason", "\"lease_closed_never_heard\"")]),
+            "reason: `lease_closed_never_heard`",
+        ),
+        (json!([("id", bid_id())]), "reason: is missing"),
+        (json!([("aWQ=", "%%%")]), "id: is no base64"),
+        (json!([("aWQ=", "/////w==")]), "id: is not UTF-8"),
+        (json!([("id", "[".repeat(10_000))]), "id: "),
+    ];
+    for (attributes, why) in lies {
+        let pairs: Vec<(String, Value)> = serde_json::from_value(attributes).unwrap();
+        let pairs: Vec<(&str, Value)> = pairs.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+        let good = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
+        let read = read(&[event(LEASE_CLOSED, &pairs), good]);
+        assert_eq!(read.facts.len(), 1, "{why}: the other event is told");
+        let [malformed] = &read.malformed[..] else {
+            panic!("{why}: {read:?}")
+        };
+        assert_eq!((malformed.height, malformed.tx, malformed.index), (7, Some(0), 0));
+        assert!(malformed.why.starts_with(why), "{why}: {malformed}");
+        assert!(malformed.why.len() < 2000, "{why}: is short enough for a log");
+    }
+}
+
+#[test]
+fn failed_transactions_tell_nothing() {
+    let closed = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
+    let failed: TxResult = serde_json::from_value(json!({"code": 5, "events": [closed.clone()]})).unwrap();
+    assert_eq!(facts(7, &[failed], &[]), Facts::default());
+    let of_block: AbciEvent = serde_json::from_value(closed).unwrap();
+    assert_eq!(
+        facts(7, &[], &[of_block]).facts.len(),
+        1,
+        "events of the block itself count"
+    );
+}
+
+#[test]
+fn frames_of_other_chains_and_negative_heights_are_refused() {
+    let push = |header: Value| {
+        let value = json!({"block": {"header": header}, "result_finalize_block": {"tx_results": null}});
+        let data = json!({"type": "tendermint/event/NewBlock", "value": value});
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"data": data}}).to_string()
+    };
+    let time = "2026-11-21T09:41:10.766717291Z";
+    let good = frame(
+        push(json!({"chain_id": "local", "height": "5", "time": time})).as_bytes(),
+        "local",
+    );
+    assert_eq!(good.unwrap().unwrap().height, 5);
+    let other = frame(
+        push(json!({"chain_id": "x", "height": "5", "time": time})).as_bytes(),
+        "local",
+    );
+    assert!(matches!(other, Err(Fault::OtherChain { .. })));
+    let double = push(json!({"chain_id": "local", "height": "5", "time": time}))
+        .replace("\"height\":\"5\"", "\"height\":\"5\",\"height\":\"6\"");
+    for bad in [
+        push(json!({"chain_id": "local", "height": "-5", "time": time})),
+        push(json!({"chain_id": "local", "height": "0", "time": time})),
+        push(json!({"chain_id": "local", "height": "99999999999999999999", "time": time})),
+        push(json!({"chain_id": "local", "height": "5", "time": "yesterday"})),
+        push(json!({"chain_id": "local", "height": "5", "time": "1950-01-01T00:00:00Z"})),
+        double,
+        "<html><body>502 Bad Gateway</body></html>".to_owned(),
+        String::new(),
+    ] {
+        assert!(
+            matches!(frame(bad.as_bytes(), "local"), Err(Fault::Malformed(_))),
+            "{bad}"
+        );
+    }
+    assert!(matches!(frame(b"\xff\xfe{}", "local"), Err(Fault::Malformed(_))));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        drop(frame(&bytes, "local"));
+        drop(rpc::result::<BlockResults>(&bytes));
+    }
+
+    #[test]
+    fn no_event_makes_the_decoder_panic(
+        kind in "(akash\\.(market\\.v1|deployment\\.v1|audit\\.v1|provider\\.v1beta4)\\.Event)?[A-Za-z]{0,20}",
+        attributes in proptest::collection::vec(("(id|price|reason|hash|deadline|owner|[a-zA-Z=]{0,6})", ".{0,80}"), 0..6),
+    ) {
+        let pairs: Vec<(&str, Value)> = attributes.iter().map(|(k, v)| (k.as_str(), v.clone().into())).collect();
+        let read = read(&[event(&kind, &pairs)]);
+        prop_assert!(read.facts.len() + read.malformed.len() <= 1);
+    }
+
+    #[test]
+    fn a_recording_cut_or_changed_anywhere_is_an_error_or_a_block(at in 0_usize..4000, byte in any::<u8>(), cut in any::<bool>()) {
+        let value = json!({"height": "5", "txs_results": [{"code": 0, "events": [
+            event(LEASE_CLOSED, &[("id", bid_id().into()), ("reason", "\"lease_closed_owner\"".into())])
+        ]}]});
+        let mut bytes = json!({"jsonrpc": "2.0", "id": 1, "result": value}).to_string().into_bytes();
+        let at = at % bytes.len();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        if let Ok(results) = rpc::result::<BlockResults>(&bytes) {
+            let txs = results.txs_results.unwrap_or_default();
+            let read = facts(results.height.0, &txs, &[]);
+            prop_assert!(read.facts.len() + read.malformed.len() <= 1);
+        }
+    }
+}

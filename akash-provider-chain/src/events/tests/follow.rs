@@ -1,0 +1,545 @@
+//! Every block once and in order, whatever the node does.
+
+use crate::endpoints::Endpoints;
+use crate::events::{HeightStore, MemoryHeights, Settings, Source};
+use crate::limits::Limits;
+use crate::reader::Reader;
+use crate::testing::Node;
+use crate::testing::chain::{Chain, Habits, account};
+use akash_provider_core::chain::ChainEvents;
+use akash_provider_core::error::Error;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, ChainEvent, Height, Snapshot};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn limits() -> Limits {
+    Limits {
+        answer_time: Duration::from_secs(2),
+        connect_time: Duration::from_secs(1),
+        health_age: Duration::from_millis(200),
+        attempts: 3,
+        ..Limits::default()
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        ping_interval: Duration::from_millis(100),
+        read_deadline: Duration::from_millis(500),
+        poll_interval: Duration::from_millis(30),
+        poll_for: Duration::from_millis(300),
+        silence: Duration::from_millis(700),
+        outage: Duration::from_secs(2),
+        gap_max: 50,
+        wait_min: Duration::from_millis(10),
+        wait_max: Duration::from_millis(100),
+        ..Settings::default()
+    }
+}
+
+/// A chain, a node of it, and somebody who listens.
+struct Scene {
+    chain: Chain,
+    habits: Arc<Mutex<Habits>>,
+    node: Option<Node>,
+    address: SocketAddr,
+    reader: Reader,
+    events: BoxStream<'static, Result<ChainEvent, Error>>,
+    told: Height,
+}
+
+impl Scene {
+    async fn new(settings: Settings) -> Self {
+        let chain = Chain::new();
+        let habits: Arc<Mutex<Habits>> = Arc::default();
+        let node = chain.node(Arc::clone(&habits)).await;
+        let endpoints = Endpoints::new(&[&node.url], "local", limits()).unwrap();
+        let reader = Reader::new(endpoints).with_settings(settings);
+        let mut scene = Self {
+            chain,
+            habits,
+            address: node.address(),
+            node: Some(node),
+            events: reader.subscribe(&us()),
+            reader,
+            told: 0,
+        };
+        let snapshot = scene.resync().await;
+        assert_eq!(snapshot.height, scene.chain.height());
+        scene
+    }
+
+    fn habits(&self, change: impl FnOnce(&mut Habits)) {
+        change(&mut self.habits.lock().unwrap());
+    }
+
+    /// Waits until the follower listens to pushed blocks.
+    async fn listening(&self) {
+        let began = Instant::now();
+        let node = self.node.as_ref().unwrap();
+        while node.pushes.subscribed.load(Ordering::Relaxed) == 0 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.reader.status());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn next(&mut self) -> Result<ChainEvent, Error> {
+        let next = tokio::time::timeout(PATIENCE, self.events.next()).await;
+        next.unwrap_or_else(|_| panic!("nothing came: {:?}", self.reader.status()))
+            .unwrap()
+    }
+
+    async fn resync(&mut self) -> Arc<Snapshot> {
+        match self.next().await.unwrap() {
+            ChainEvent::Resync(snapshot) => {
+                self.told = snapshot.height;
+                snapshot
+            }
+            other => panic!("{other:?} instead of a Resync"),
+        }
+    }
+
+    /// Something happens, and a block is completed.
+    fn block(&self, dseq: u64) -> Height {
+        if dseq > 0 {
+            let order = self.chain.order(dseq, 1).remove(0);
+            self.chain.bid(&order, 2);
+            self.chain.bid(&order, 3);
+        }
+        self.chain.end_block()
+    }
+
+    fn push(&self, height: Height) {
+        if let Some(node) = &self.node {
+            node.push(self.chain.frame(height));
+        }
+    }
+
+    /// Everything up to a height is told, in order, each fact in its block.
+    async fn told_up_to(&mut self, height: Height) {
+        let mut facts = Vec::new();
+        while self.told < height {
+            match self.next().await.unwrap() {
+                ChainEvent::Block { height, .. } => {
+                    assert_eq!(height, self.told + 1, "in order, none twice");
+                    let mut happened = self.chain.facts(height);
+                    happened.retain(|fact| fact.concerns(&us()));
+                    assert_eq!(std::mem::take(&mut facts), happened, "block {height}");
+                    self.told = height;
+                }
+                ChainEvent::Resync(_) => panic!("a Resync: {:?}", self.reader.status()),
+                fact => facts.push(fact),
+            }
+        }
+    }
+
+    fn stop_node(&mut self) {
+        self.node = None;
+    }
+
+    async fn start_node(&mut self) {
+        let (chain, habits) = (self.chain.clone(), Arc::clone(&self.habits));
+        let answer = move |method: &str, params: &serde_json::Value| chain.reply(&habits, method, params);
+        self.node = Some(Node::start_at(Some(self.address), answer).await);
+    }
+}
+
+fn us() -> Address {
+    account(2)
+}
+
+#[tokio::test]
+async fn pushed_blocks_are_told_and_nothing_is_asked() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    // Until the first question after the subscription is through.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let calls = scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed);
+    for dseq in 1..=5 {
+        let height = scene.block(dseq);
+        scene.push(height);
+        scene.told_up_to(height).await;
+    }
+    assert_eq!(
+        scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed),
+        calls,
+        "idle but for the subscription"
+    );
+    let status = scene.reader.status().follower;
+    assert!(matches!(status.source, Source::Websocket(_)), "{status:?}");
+    assert_eq!(
+        (status.blocks, status.fetched, status.resyncs),
+        (5, 0, 1),
+        "{status:?}"
+    );
+    assert_eq!(scene.reader.heights.load().unwrap(), Some(scene.told));
+}
+
+#[tokio::test]
+async fn lost_doubled_and_disordered_frames_change_nothing() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    let heights: Vec<Height> = (1..=9).map(|dseq| scene.block(dseq)).collect();
+    for at in [0, 0, 3, 1, 2, 3, 8, 8, 5] {
+        scene.push(heights[at]);
+    }
+    scene.told_up_to(heights[8]).await;
+    let next = scene.block(0);
+    scene.push(next);
+    scene.told_up_to(next).await;
+    assert_eq!(scene.reader.status().follower.resyncs, 1);
+}
+
+#[tokio::test]
+async fn without_a_websocket_blocks_are_asked_for() {
+    let mut scene = Scene::new(settings()).await;
+    scene
+        .node
+        .as_ref()
+        .unwrap()
+        .pushes
+        .refused
+        .store(true, Ordering::Relaxed);
+    scene.stop_node();
+    scene.start_node().await;
+    scene
+        .node
+        .as_ref()
+        .unwrap()
+        .pushes
+        .refused
+        .store(true, Ordering::Relaxed);
+    for dseq in 1..=3 {
+        let height = scene.block(dseq);
+        scene.told_up_to(height).await;
+    }
+    assert_eq!(scene.reader.status().follower.source, Source::Polling);
+    scene
+        .node
+        .as_ref()
+        .unwrap()
+        .pushes
+        .refused
+        .store(false, Ordering::Relaxed);
+    scene.listening().await;
+}
+
+#[tokio::test]
+async fn a_frozen_connection_is_noticed() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    scene.start_node().await;
+    scene
+        .node
+        .as_ref()
+        .unwrap()
+        .pushes
+        .frozen
+        .store(true, Ordering::Relaxed);
+    for dseq in 1..=3 {
+        let height = scene.block(dseq);
+        scene.told_up_to(height).await;
+    }
+    let status = scene.reader.status().follower;
+    assert_eq!(status.resyncs, 1, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_silent_subscription_is_noticed_and_a_halted_chain_is_not_an_error() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // Nothing is pushed: the node has lost the subscription, and answers pings.
+    let height = scene.block(1);
+    scene.told_up_to(height).await;
+    let began = Instant::now();
+    while !scene.reader.status().follower.is_silent {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let height = scene.block(2);
+    scene.told_up_to(height).await;
+    assert!(!scene.reader.status().follower.is_silent);
+}
+
+#[tokio::test]
+async fn blocks_made_during_a_cut_are_told_afterwards() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    scene.stop_node();
+    let mut last = 0;
+    for dseq in 1..=20 {
+        last = scene.block(dseq);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    scene.start_node().await;
+    scene.told_up_to(last).await;
+    assert_eq!(scene.reader.status().follower.resyncs, 1);
+}
+
+#[tokio::test]
+async fn a_long_outage_is_said_and_ended_by_a_resync() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    assert!(scene.next().await.is_err());
+    let order = scene.chain.order(5, 1).remove(0);
+    scene.chain.end_block();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    scene.start_node().await;
+    let snapshot = scene.resync().await;
+    assert!(snapshot.orders.iter().any(|o| o.id == order));
+    let height = scene.block(6);
+    scene.told_up_to(height).await;
+}
+
+#[tokio::test]
+async fn a_pruned_gap_is_filled_by_search_or_answered_by_a_resync() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    for dseq in 1..=5 {
+        scene.block(dseq);
+    }
+    let last = scene.block(0);
+    scene.habits(|h| h.results_from = last);
+    scene.start_node().await;
+    scene.told_up_to(last).await;
+    assert_eq!(
+        scene.reader.status().follower.resyncs,
+        1,
+        "the search gave the blocks"
+    );
+    scene.stop_node();
+    scene.block(6);
+    let last = scene.block(7);
+    scene.habits(|h| (h.results_from, h.no_index) = (last + 1, true));
+    scene.start_node().await;
+    let snapshot = scene.resync().await;
+    assert_eq!(snapshot.orders.len(), 7);
+    let status = scene.reader.status().follower;
+    assert!(
+        status
+            .last_resync
+            .as_ref()
+            .is_some_and(|r| r.contains("cannot be had")),
+        "{status:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_gap_that_is_too_large_is_answered_by_a_resync() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    for _ in 0..50 {
+        scene.block(0);
+    }
+    scene.start_node().await;
+    let at_the_limit = scene.chain.height();
+    scene.told_up_to(at_the_limit).await;
+    scene.stop_node();
+    for _ in 0..51 {
+        scene.block(0);
+    }
+    scene.start_node().await;
+    let snapshot = scene.resync().await;
+    assert_eq!(snapshot.height, at_the_limit + 51);
+}
+
+#[tokio::test]
+async fn a_block_that_nobody_gives_does_not_hold_it_up_for_ever() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    scene.block(1);
+    let withheld = scene.block(2);
+    scene.block(3);
+    scene.habits(|h| h.withheld = Some(withheld));
+    scene.start_node().await;
+    scene.told_up_to(withheld - 1).await;
+    let snapshot = scene.resync().await;
+    assert_eq!((snapshot.height, snapshot.orders.len()), (withheld + 1, 3));
+}
+
+#[tokio::test]
+async fn nonsense_that_is_pushed_does_not_stop_it() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    for nonsense in [
+        "<html>",
+        "",
+        "{}",
+        "{\"result\":{\"data\":{\"type\":\"tendermint/event/NewBlock\",\"value\":{}}}}",
+    ] {
+        scene.node.as_ref().unwrap().push(nonsense.to_owned());
+        let height = scene.block(0);
+        scene.push(height);
+        scene.told_up_to(height).await;
+    }
+    let height = scene.block(1);
+    let lying = scene
+        .chain
+        .frame(height)
+        .replace("\\\"gseq\\\":1", "\\\"gseq\\\":-1");
+    scene.node.as_ref().unwrap().push(lying);
+    // The events that lie are skipped; the block is told.
+    loop {
+        if let ChainEvent::Block { height: told, .. } = scene.next().await.unwrap() {
+            assert_eq!(told, height);
+            break;
+        }
+    }
+    assert_eq!(scene.reader.status().follower.resyncs, 1);
+}
+
+#[tokio::test]
+async fn a_node_from_before_the_kept_height_is_not_believed() {
+    let chain = Chain::new();
+    let node = chain.node(Arc::default()).await;
+    let heights = Arc::new(MemoryHeights::default());
+    heights.store(chain.height() + 2).unwrap();
+    let endpoints = Endpoints::new(&[&node.url], "local", limits()).unwrap();
+    let reader = Reader::new(endpoints)
+        .with_settings(settings())
+        .with_heights(heights);
+    let mut events = reader.subscribe(&us());
+    let early = tokio::time::timeout(Duration::from_millis(800), events.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    chain.end_block();
+    let last = chain.end_block();
+    let first = tokio::time::timeout(PATIENCE, events.next())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(matches!(first, Ok(ChainEvent::Resync(s)) if s.height == last));
+}
+
+#[tokio::test]
+async fn nothing_runs_on_when_nobody_listens() {
+    let scene = Scene::new(settings()).await;
+    scene.listening().await;
+    let Scene {
+        reader, events, node, ..
+    } = scene;
+    drop(events);
+    let began = Instant::now();
+    while reader.status().follower.source != Source::None {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(node);
+}
+
+#[tokio::test]
+async fn catching_up_is_fast() {
+    const BLOCKS: u64 = 600;
+    let settings = Settings {
+        gap_max: BLOCKS,
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.stop_node();
+    let mut last = 0;
+    for at in 0..BLOCKS {
+        last = scene.block(if at < 20 { at + 1 } else { 0 });
+    }
+    scene.start_node().await;
+    let first = scene.told + 1;
+    scene.told_up_to(first).await;
+    let began = Instant::now();
+    scene.told_up_to(last).await;
+    let took = began.elapsed();
+    let rate = f64::from(u32::try_from(last - first).unwrap()) / took.as_secs_f64();
+    println!(
+        "caught up {} blocks in {took:?}: {rate:.0} blocks/s",
+        last - first
+    );
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Block { pushed: bool, doubled: bool },
+    Cut,
+    Freeze,
+    Refuse,
+    Lag(u64),
+    Prune,
+    Wait,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (any::<bool>(), any::<bool>()).prop_map(|(pushed, doubled)| Act::Block { pushed, doubled }),
+        1 => Just(Act::Cut),
+        1 => Just(Act::Freeze),
+        1 => Just(Act::Refuse),
+        1 => (0_u64..4).prop_map(Act::Lag),
+        1 => Just(Act::Prune),
+        2 => Just(Act::Wait),
+    ]
+}
+
+async fn campaign(acts: Vec<Act>) {
+    let mut scene = Scene::new(settings()).await;
+    let mut dseq = 0;
+    for act in acts {
+        match act {
+            Act::Block { pushed, doubled } => {
+                dseq += 1;
+                let height = scene.block(dseq);
+                for _ in 0..usize::from(pushed) + usize::from(doubled) {
+                    scene.push(height);
+                }
+                if dseq % 3 == 0 {
+                    let id = akash_provider_core::types::DeploymentId {
+                        owner: account(1),
+                        dseq: dseq - 1,
+                    };
+                    scene.chain.tenant(TenantMsg::CloseDeployment { id });
+                }
+            }
+            Act::Cut => {
+                scene.stop_node();
+                scene.start_node().await;
+            }
+            Act::Freeze => scene
+                .node
+                .as_ref()
+                .unwrap()
+                .pushes
+                .frozen
+                .store(true, Ordering::Relaxed),
+            Act::Refuse => scene
+                .node
+                .as_ref()
+                .unwrap()
+                .pushes
+                .refused
+                .store(true, Ordering::Relaxed),
+            // A node never goes below its first block.
+            Act::Lag(lag) => scene.habits(|h| h.lag = lag.min(scene.told.saturating_sub(2))),
+            Act::Prune => {
+                let newest = scene.chain.height();
+                scene.habits(|h| h.results_from = newest);
+            }
+            Act::Wait => tokio::time::sleep(Duration::from_millis(30)).await,
+        }
+    }
+    scene.habits(|h| h.lag = 0);
+    let last = scene.block(0);
+    scene.told_up_to(last).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 8, ..ProptestConfig::default() })]
+    #[test]
+    fn any_faults_at_any_moment_lose_no_block(acts in proptest::collection::vec(act(), 1..25)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(campaign(acts));
+    }
+}

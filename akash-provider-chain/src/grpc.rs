@@ -1,0 +1,169 @@
+//! Queries over gRPC. Requests and responses pass as bytes: the same ones as over `abci_query`.
+
+use crate::fault::Fault;
+use crate::limits::Limits;
+use crate::rpc::types::height_fault;
+use crate::{convert::shown, fault::causes};
+use bytes::{Buf, BufMut, Bytes};
+use http::uri::PathAndQuery;
+use std::time::Duration;
+use tonic::client::Grpc as Caller;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Request, Status};
+use url::Url;
+
+/// Metadata key of the height, in questions and in answers.
+const HEIGHT: &str = "x-cosmos-block-height";
+/// Time between signs of life on an unused connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// A client of one node's gRPC.
+#[derive(Debug, Clone)]
+pub(crate) struct Grpc {
+    channel: Channel,
+    limits: Limits,
+}
+
+impl Grpc {
+    /// A client of the node at `url` (`grpc` or `grpcs`); nothing is connected yet.
+    pub(crate) fn new(url: &Url, limits: Limits) -> Result<Self, String> {
+        let host = url.host_str().ok_or("names no host")?;
+        let port = url.port().unwrap_or(9090);
+        let secure = url.scheme() == "grpcs";
+        let scheme = if secure { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"));
+        let mut endpoint = endpoint
+            .map_err(|e| causes(&e))?
+            .connect_timeout(limits.connect_time)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(limits.connect_time)
+            .tcp_nodelay(true);
+        if secure {
+            let tls = ClientTlsConfig::new().with_native_roots();
+            endpoint = endpoint.tls_config(tls).map_err(|e| causes(&e))?;
+        }
+        Ok(Self {
+            channel: endpoint.connect_lazy(),
+            limits,
+        })
+    }
+
+    /// Asks; the answer's bytes and the height they are from (none where the node does not say it).
+    pub(crate) async fn query(
+        &self,
+        path: &'static str,
+        data: Bytes,
+        pin: Option<u64>,
+    ) -> Result<(Bytes, Option<u64>), Fault> {
+        let time = self.limits.answer_time;
+        let answer = tokio::time::timeout(time, self.send(path, data, pin)).await;
+        answer.map_err(|_| Fault::Timeout(time))?
+    }
+
+    async fn send(
+        &self,
+        path: &'static str,
+        data: Bytes,
+        pin: Option<u64>,
+    ) -> Result<(Bytes, Option<u64>), Fault> {
+        let mut caller =
+            Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.answer_bytes);
+        let ready = caller.ready().await;
+        ready.map_err(|e| Fault::Unreachable(causes(&e)))?;
+        let mut request = Request::new(data);
+        if let Some(height) = pin {
+            request
+                .metadata_mut()
+                .insert(HEIGHT, AsciiMetadataValue::from(height));
+        }
+        let path = PathAndQuery::from_static(path);
+        let answer = caller.unary(request, path, Raw).await;
+        let answer = answer.map_err(|status| self.fault(&status))?;
+        let height = height_in(answer.metadata());
+        Ok((answer.into_inner(), height))
+    }
+
+    fn fault(&self, status: &Status) -> Fault {
+        let text = shown(status.message());
+        if let Some(fault) = height_fault(status.message()) {
+            return fault;
+        }
+        // A status with a cause was made on this side: the connection broke.
+        if std::error::Error::source(status).is_some() {
+            return Fault::Unreachable(causes(status));
+        }
+        match status.code() {
+            Code::NotFound => Fault::NotFound {
+                text,
+                height: height_in(status.metadata()),
+            },
+            Code::DeadlineExceeded => Fault::Timeout(self.limits.answer_time),
+            Code::OutOfRange => Fault::TooLarge {
+                limit: self.limits.answer_bytes,
+            },
+            Code::Cancelled
+            | Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::Internal
+            | Code::DataLoss
+            | Code::PermissionDenied
+            | Code::Unauthenticated => Fault::Unreachable(causes(status)),
+            Code::Ok
+            | Code::Unknown
+            | Code::InvalidArgument
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::Unimplemented => Fault::Refused {
+                codespace: "grpc".to_owned(),
+                code: i64::from(i32::from(status.code())),
+                text,
+            },
+        }
+    }
+}
+
+fn height_in(metadata: &MetadataMap) -> Option<u64> {
+    let height = metadata.get(HEIGHT)?;
+    height.to_str().ok()?.parse().ok()
+}
+
+/// Passes bytes as they are.
+#[derive(Debug, Clone, Copy)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}

@@ -1,0 +1,313 @@
+//! The files of a keyring.
+
+use super::error::KeyringError;
+use super::jwe::{self, OpenError};
+use super::record::{self, Stored};
+use super::{PASSPHRASE_BYTES_MAX, check_new_passphrase};
+use crate::private_key::PrivateKey;
+use akash_provider_core::types::Address;
+use data_encoding::{BASE64, HEXLOWER};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Largest file that is looked at; a key takes about 1 KiB.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// Cost of the stored hash, the default of the Go tool's library.
+const HASH_COST: u32 = 10;
+const INFO: &str = ".info";
+const HASH_FILE: &str = "keyhash";
+
+/// A folder and the passphrase of its files.
+#[derive(Debug)]
+pub(super) struct Folder {
+    dir: PathBuf,
+    passphrase: SecretString,
+}
+
+/// The item that the Go library encrypts, with its field names.
+#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+struct Item {
+    #[serde(rename = "Key")]
+    key: String,
+    #[serde(rename = "Data")]
+    data: String,
+    #[serde(rename = "Label", default)]
+    label: String,
+    #[serde(rename = "Description", default)]
+    description: String,
+    #[serde(rename = "KeychainNotTrustApplication", default)]
+    not_trusted: bool,
+    #[serde(rename = "KeychainNotSynchronizable", default)]
+    not_synchronized: bool,
+}
+
+impl Folder {
+    pub(super) fn new(dir: PathBuf, passphrase: SecretString) -> Self {
+        Self { dir, passphrase }
+    }
+
+    pub(super) fn place(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    /// Compares the passphrase with the stored hash, or stores the hash where there is none.
+    pub(super) fn check_passphrase(&self) -> Result<(), KeyringError> {
+        let path = self.dir.join(HASH_FILE);
+        let Some(hash) = read(&path)? else {
+            return self.store_hash(&path);
+        };
+        let damaged = |why: String| KeyringError::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let hash = std::str::from_utf8(&hash).map_err(|_| damaged("it is not text".to_owned()))?;
+        let passphrase = self.passphrase.expose_secret().as_bytes();
+        let matches = passphrase.len() <= PASSPHRASE_BYTES_MAX + 1
+            && bcrypt::verify(passphrase, hash.trim_end())
+                .map_err(|e| damaged(format!("it is no bcrypt hash ({e})")))?;
+        if matches {
+            Ok(())
+        } else {
+            Err(KeyringError::WrongPassphrase { what: self.what() })
+        }
+    }
+
+    fn store_hash(&self, path: &Path) -> Result<(), KeyringError> {
+        // A keyring that lost its hash is not a new one: its files say whether the passphrase is right.
+        if let Some(name) = self.names()?.first() {
+            self.read(name)?;
+        } else {
+            check_new_passphrase(&self.passphrase)?;
+        }
+        let hash = bcrypt::hash_with_result(self.passphrase.expose_secret().as_bytes(), HASH_COST)
+            .map_err(|e| KeyringError::Randomness(e.to_string()))?;
+        self.write_file(path, hash.format_for_version(bcrypt::Version::TwoA).as_bytes())
+    }
+
+    fn what(&self) -> String {
+        format!("keyring {}", self.dir.display())
+    }
+
+    /// Names of all keys, sorted; none where there is no folder.
+    pub(super) fn names(&self) -> Result<Vec<String>, KeyringError> {
+        let io = |source| KeyringError::Io {
+            operation: "list",
+            path: self.dir.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(io(e)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let file = entry.map_err(io)?.file_name();
+            let name = file.to_str().and_then(|f| f.strip_suffix(INFO));
+            names.extend(
+                name.filter(|n| !n.is_empty() && !n.starts_with('.'))
+                    .map(str::to_owned),
+            );
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) fn has(&self, name: &str) -> Result<bool, KeyringError> {
+        let path = self.info_path(name);
+        path.try_exists().map_err(|source| KeyringError::Io {
+            operation: "look for",
+            path,
+            source,
+        })
+    }
+
+    pub(super) fn read(&self, name: &str) -> Result<Option<Stored>, KeyringError> {
+        let path = self.info_path(name);
+        let Some(data) = self.open_item(&path)? else {
+            return Ok(None);
+        };
+        let damaged = |why| KeyringError::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let stored = record::decode(&data).map_err(damaged)?;
+        if stored.name != name {
+            let why = format!(
+                "it holds a key of another name, `{}`",
+                super::shortened(&stored.name)
+            );
+            return Err(damaged(why));
+        }
+        Ok(Some(stored))
+    }
+
+    /// Name of the key with this address, as the index says.
+    pub(super) fn name_of(&self, address: &Address) -> Result<Option<String>, KeyringError> {
+        let path = self.address_path(address)?;
+        let Some(data) = self.open_item(&path)? else {
+            return Ok(None);
+        };
+        let name = std::str::from_utf8(&data).ok().and_then(|t| t.strip_suffix(INFO));
+        let name = name.and_then(|n| super::checked_name(n).ok());
+        let why = || "it does not name a key".to_owned();
+        name.map(|n| Some(n.to_owned()))
+            .ok_or_else(|| KeyringError::Damaged { path, why: why() })
+    }
+
+    /// Writes a key, then its index entry: a crash between leaves a key that is found by its name.
+    pub(super) fn write(&self, name: &str, key: &PrivateKey) -> Result<(), KeyringError> {
+        self.write_item(&self.info_path(name), &record::encode(name, key))?;
+        self.write_item(
+            &self.address_path(key.address())?,
+            format!("{name}{INFO}").as_bytes(),
+        )
+    }
+
+    /// Removes the index entry, then the key.
+    pub(super) fn remove(&self, name: &str, address: Option<&Address>) -> Result<(), KeyringError> {
+        if let Some(address) = address {
+            remove(&self.address_path(address)?)?;
+        }
+        remove(&self.info_path(name))
+    }
+
+    fn info_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}{INFO}"))
+    }
+
+    fn address_path(&self, address: &Address) -> Result<PathBuf, KeyringError> {
+        let bytes = address.to_bytes();
+        Ok(self.dir.join(format!("{}.address", HEXLOWER.encode(&bytes))))
+    }
+
+    fn open_item(&self, path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, KeyringError> {
+        let Some(bytes) = read(path)? else {
+            return Ok(None);
+        };
+        let damaged = |why: String| KeyringError::Damaged {
+            path: path.to_owned(),
+            why,
+        };
+        let token = std::str::from_utf8(&bytes).map_err(|_| damaged("it is not text".to_owned()))?;
+        let opened = jwe::open(token, self.passphrase.expose_secret().as_bytes());
+        let plain = opened.map_err(|e| match e {
+            OpenError::Damaged(why) => damaged(why),
+            OpenError::WrongPassphrase => KeyringError::WrongPassphrase {
+                what: path.display().to_string(),
+            },
+        })?;
+        let item: Item = serde_json::from_slice(&plain)
+            .map_err(|e| damaged(format!("its content is not understood ({e})")))?;
+        if Some(item.key.as_str()) != path.file_name().and_then(|f| f.to_str()) {
+            return Err(damaged(
+                "its content belongs to a file of another name".to_owned(),
+            ));
+        }
+        let data = BASE64
+            .decode(item.data.as_bytes())
+            .map_err(|_| damaged("its data is not base64".to_owned()))?;
+        Ok(Some(Zeroizing::new(data)))
+    }
+
+    fn write_item(&self, path: &Path, data: &[u8]) -> Result<(), KeyringError> {
+        let key = path
+            .file_name()
+            .and_then(|f| f.to_str())
+            .unwrap_or_default()
+            .to_owned();
+        let item = Item {
+            key,
+            data: BASE64.encode(data),
+            label: String::new(),
+            description: String::new(),
+            not_trusted: false,
+            not_synchronized: false,
+        };
+        let plain = Zeroizing::new(serde_json::to_vec(&item).unwrap_or_default());
+        let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_secs());
+        let token = jwe::seal(
+            &plain,
+            self.passphrase.expose_secret().as_bytes(),
+            &seconds.to_string(),
+        )
+        .map_err(|e| KeyringError::Randomness(e.to_string()))?;
+        self.write_file(path, token.as_bytes())
+    }
+
+    /// Replaces a file as a whole: after a crash there is the old one or the new one.
+    fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<(), KeyringError> {
+        let io = |operation| {
+            move |source| KeyringError::Io {
+                operation,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        let mut folder = DirBuilder::new();
+        folder
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .map_err(io("create the folder of"))?;
+        let name = path.file_name().and_then(|f| f.to_str()).unwrap_or_default();
+        let temporary = self.dir.join(format!(".{name}.{}", std::process::id()));
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&temporary, path))
+            .and_then(|()| fs::File::open(&self.dir)?.sync_all());
+        written.map_err(|e| {
+            // The first error is the one to tell.
+            drop(fs::remove_file(&temporary));
+            io("write")(e)
+        })
+    }
+}
+
+/// Content of a file; `None` when it is absent.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
+    let io = |source| KeyringError::Io {
+        operation: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(io(e)),
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let why = format!("it is larger than {FILE_BYTES_MAX} bytes");
+        return Err(KeyringError::Damaged {
+            path: path.to_owned(),
+            why,
+        });
+    }
+    Ok(Some(bytes))
+}
+
+fn remove(path: &Path) -> Result<(), KeyringError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(KeyringError::Io {
+            operation: "remove",
+            path: path.to_owned(),
+            source: e,
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,111 @@
+//! Keys from a mnemonic (BIP-39 words, BIP-32 derivation).
+
+use super::error::{KeyringError, shortened};
+use crate::private_key::PrivateKey;
+use bip32::{DerivationPath, XPrv};
+use bip0039::{English, Mnemonic};
+use secrecy::{ExposeSecret, SecretString};
+use zeroize::Zeroizing;
+
+/// The network's path: coin type 118, first account, first address.
+pub const DEFAULT_PATH: &str = "m/44'/118'/0'/0/0";
+
+/// 24 words take 215 characters at most.
+const MNEMONIC_BYTES_MAX: usize = 1024;
+const ENTROPY_BYTES: usize = 32;
+
+/// A new mnemonic of 24 words.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub fn generate_mnemonic() -> Result<SecretString, KeyringError> {
+    let mut entropy = Zeroizing::new([0; ENTROPY_BYTES]);
+    getrandom::fill(entropy.as_mut_slice()).map_err(|e| KeyringError::Randomness(e.to_string()))?;
+    let mnemonic = Mnemonic::<English>::from_entropy(entropy.to_vec())
+        .map_err(|e| KeyringError::Mnemonic(e.to_string()))?;
+    Ok(SecretString::from(mnemonic.phrase()))
+}
+
+/// The key of a mnemonic at a path.
+///
+/// # Errors
+/// When the words or the path are none.
+pub fn key_of_mnemonic(
+    mnemonic: &SecretString,
+    bip39_passphrase: &SecretString,
+    path: &str,
+) -> Result<PrivateKey, KeyringError> {
+    let words = mnemonic.expose_secret();
+    if words.len() > MNEMONIC_BYTES_MAX {
+        return Err(KeyringError::Mnemonic("it is too long".to_owned()));
+    }
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let words = Zeroizing::new(words.join(" ").to_lowercase());
+    // The library's own text would repeat a wrong word: perhaps a right one, misspelled.
+    let mnemonic = Mnemonic::<English>::from_phrase(words.as_str()).map_err(|_| {
+        KeyringError::Mnemonic("a word is not of the list, or the checksum is wrong".to_owned())
+    })?;
+    let path: DerivationPath = path.parse().map_err(|_| KeyringError::Path {
+        path: shortened(path),
+    })?;
+    let seed = Zeroizing::new(mnemonic.to_seed(bip39_passphrase.expose_secret()));
+    let derived = XPrv::derive_from_path(seed.as_slice(), &path)
+        .map_err(|e| KeyringError::Mnemonic(format!("no key can be derived ({e})")))?;
+    let bytes = Zeroizing::new(derived.to_bytes());
+    PrivateKey::from_bytes(bytes.as_slice()).map_err(|e| KeyringError::Mnemonic(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(mnemonic: &str, path: &str) -> Result<PrivateKey, KeyringError> {
+        key_of_mnemonic(&mnemonic.into(), &"".into(), path)
+    }
+
+    const ABANDON: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon \
+                           abandon about";
+
+    #[test]
+    fn a_known_mnemonic_gives_its_known_address() {
+        let expected = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
+        assert_eq!(key(ABANDON, DEFAULT_PATH).unwrap().address().as_str(), expected);
+        let untidy = format!("  {}\n", ABANDON.to_uppercase().replace(' ', "\n "));
+        assert_eq!(key(&untidy, DEFAULT_PATH).unwrap().address().as_str(), expected);
+        let other = key(ABANDON, "m/44'/118'/0'/0/1").unwrap();
+        assert_ne!(other.address().as_str(), expected);
+        let salted = key_of_mnemonic(&ABANDON.into(), &"more".into(), DEFAULT_PATH).unwrap();
+        assert_ne!(salted.address().as_str(), expected);
+    }
+
+    #[test]
+    fn new_mnemonics_have_24_words_and_differ() {
+        let (one, two) = (generate_mnemonic().unwrap(), generate_mnemonic().unwrap());
+        assert_eq!(one.expose_secret().split(' ').count(), 24);
+        assert_ne!(one.expose_secret(), two.expose_secret());
+        key_of_mnemonic(&one, &"".into(), DEFAULT_PATH).unwrap();
+    }
+
+    #[test]
+    fn wrong_words_are_refused_and_not_repeated() {
+        let long = "abandon ".repeat(2000);
+        for wrong in [
+            "",
+            "abandon",
+            "secretword ".repeat(12).as_str(),
+            long.as_str(),
+            &ABANDON[8..],
+        ] {
+            let error = key(wrong, DEFAULT_PATH).unwrap_err();
+            assert!(matches!(error, KeyringError::Mnemonic(_)), "{error}");
+            assert!(!error.to_string().contains("secretword"), "{error}");
+        }
+        for path in ["", "m", "44'/118'", "m/x", "m/4294967296"] {
+            let refused = key(ABANDON, path);
+            assert!(
+                matches!(refused, Err(KeyringError::Path { .. })) || path == "m",
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One key as it is stored: `cosmos.crypto.keyring.v1.Record`, or the amino form of older tools.
+
+use crate::private_key::{PrivateKey, PublicKey};
+use crate::proto::cosmos::crypto::keyring::v1::Record;
+use crate::proto::cosmos::crypto::keyring::v1::record::{Item, Local};
+use crate::proto::cosmos::crypto::secp256k1::{PrivKey, PubKey};
+use prost::{Message, Name};
+use prost_types::Any;
+use zeroize::{Zeroize, Zeroizing};
+
+/// First four bytes of the SHA-256 of `crypto/keys/localInfo` after its disambiguation bytes.
+const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
+/// Likewise of `tendermint/PubKeySecp256k1`, and the length that follows it.
+const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
+/// Likewise of `tendermint/PrivKeySecp256k1`.
+pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
+
+#[derive(Clone, PartialEq, Message)]
+struct AminoLocal {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(bytes = "vec", tag = "2")]
+    public: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    private: Vec<u8>,
+    #[prost(string, tag = "4")]
+    algorithm: String,
+}
+
+/// What a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum KeyKind {
+    /// Both halves are in the keyring.
+    Local,
+    /// The private half is in a hardware wallet.
+    Ledger,
+    /// Several keys together.
+    Multi,
+    /// Only the public half is known.
+    Offline,
+}
+
+impl KeyKind {
+    /// As the Go tool names it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Ledger => "ledger",
+            Self::Multi => "multi",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+/// A stored key.
+pub(super) struct Stored {
+    pub(super) name: String,
+    pub(super) kind: KeyKind,
+    /// `None` where it is not a secp256k1 key.
+    pub(super) public: Option<PublicKey>,
+    pub(super) private: Option<PrivateKey>,
+}
+
+/// Reads either form.
+pub(super) fn decode(bytes: &[u8]) -> Result<Stored, String> {
+    amino(bytes).unwrap_or_else(|| proto(bytes))
+}
+
+/// Writes a key with both halves.
+pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
+    let public = PubKey {
+        key: key.public().as_bytes().to_vec(),
+    };
+    let mut private = PrivKey {
+        key: key.to_bytes().to_vec(),
+    };
+    let local = Local {
+        priv_key: Some(any(&private)),
+    };
+    private.key.zeroize();
+    let mut record = Record {
+        name: name.to_owned(),
+        pub_key: Some(any(&public)),
+        item: Some(Item::Local(local)),
+    };
+    let bytes = Zeroizing::new(record.encode_to_vec());
+    wipe(&mut record);
+    bytes
+}
+
+fn any<M: Message + Name>(message: &M) -> Any {
+    Any {
+        type_url: M::type_url(),
+        value: message.encode_to_vec(),
+    }
+}
+
+fn wipe(record: &mut Record) {
+    if let Some(Item::Local(Local { priv_key: Some(key) })) = &mut record.item {
+        key.value.zeroize();
+    }
+}
+
+fn proto(bytes: &[u8]) -> Result<Stored, String> {
+    let mut record = Record::decode(bytes).map_err(|e| format!("it is not a key record ({e})"))?;
+    let stored = of_record(&record);
+    wipe(&mut record);
+    stored
+}
+
+fn of_record(record: &Record) -> Result<Stored, String> {
+    let name = record.name.clone();
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let public = match &record.pub_key {
+        Some(any) if any.type_url == PubKey::type_url() => Some(public_key(any)?),
+        Some(_) => None,
+        None => return Err("it has no public key".to_owned()),
+    };
+    let (kind, private) = match &record.item {
+        Some(Item::Local(Local { priv_key: Some(any) })) => (KeyKind::Local, Some(private_key(any)?)),
+        Some(Item::Ledger(_)) => (KeyKind::Ledger, None),
+        Some(Item::Multi(_)) => (KeyKind::Multi, None),
+        Some(Item::Offline(_)) => (KeyKind::Offline, None),
+        Some(Item::Local(Local { priv_key: None })) | None => {
+            return Err("it has no private key and is of no other kind".to_owned());
+        }
+    };
+    matching(Stored {
+        name,
+        kind,
+        public,
+        private,
+    })
+}
+
+/// The halves must belong together: a swapped one would sign for another account.
+fn matching(stored: Stored) -> Result<Stored, String> {
+    match (&stored.public, &stored.private) {
+        (public, Some(private)) if public.as_ref() != Some(private.public()) => {
+            Err("its public and private halves do not belong together".to_owned())
+        }
+        _ => Ok(stored),
+    }
+}
+
+fn public_key(any: &Any) -> Result<PublicKey, String> {
+    let message =
+        PubKey::decode(&any.value[..]).map_err(|e| format!("its public key is not understood ({e})"))?;
+    PublicKey::from_bytes(&message.key).map_err(|e| e.to_string())
+}
+
+fn private_key(any: &Any) -> Result<PrivateKey, String> {
+    if any.type_url != PrivKey::type_url() {
+        let found = super::error::shortened(&any.type_url);
+        return Err(format!("its type {found} is not a secp256k1 key"));
+    }
+    let mut message =
+        PrivKey::decode(&any.value[..]).map_err(|e| format!("its private key is not understood ({e})"))?;
+    let key = PrivateKey::from_bytes(&message.key).map_err(|e| e.to_string());
+    message.key.zeroize();
+    key
+}
+
+/// `None` when it is not the amino form.
+fn amino(bytes: &[u8]) -> Option<Result<Stored, String>> {
+    let mut rest = bytes;
+    let length = prost::decode_length_delimiter(&mut rest).ok()?;
+    let body = rest.strip_prefix(&AMINO_LOCAL)?;
+    if rest.len() != length {
+        return Some(Err("its amino form has a wrong length".to_owned()));
+    }
+    Some(amino_local(body))
+}
+
+fn amino_local(body: &[u8]) -> Result<Stored, String> {
+    let mut info = AminoLocal::decode(body).map_err(|e| format!("its amino form is not understood ({e})"))?;
+    let private = amino_private(&info.private);
+    info.private.zeroize();
+    let public = info
+        .public
+        .strip_prefix(&AMINO_PUBLIC)
+        .ok_or_else(|| "its public key is not a secp256k1 key".to_owned())?;
+    matching(Stored {
+        name: info.name,
+        kind: KeyKind::Local,
+        public: Some(PublicKey::from_bytes(public).map_err(|e| e.to_string())?),
+        private: Some(private?),
+    })
+}
+
+/// A private key in amino form, as armor and older records hold it.
+pub(super) fn amino_private(bytes: &[u8]) -> Result<PrivateKey, String> {
+    let key = bytes
+        .strip_prefix(&AMINO_PRIVATE)
+        .ok_or_else(|| "its private key is not a secp256k1 key".to_owned())?;
+    PrivateKey::from_bytes(key).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+#[path = "record/tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! Secrets from the environment or from a mounted file, for containers.
+
+use super::error::KeyringError;
+use secrecy::SecretString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// Largest secret: an exported key has some 400 bytes.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// In an environment variable.
+    Variable(String),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl SecretSource {
+    /// Reads it. One line end at the end is not part of it: editors and `echo` add one.
+    ///
+    /// # Errors
+    /// When it is absent, empty, too large or not UTF-8. The text never repeats it.
+    pub fn read(&self) -> Result<SecretString, KeyringError> {
+        let (place, text) = match self {
+            Self::Variable(name) => (format!("variable {name}"), variable(name)),
+            Self::File(path) => (format!("file {}", path.display()), file(path)),
+        };
+        let text = text.and_then(|t| {
+            let line = t.strip_suffix('\n').unwrap_or(&t);
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            if line.is_empty() {
+                Err("it is empty".to_owned())
+            } else {
+                Ok(SecretString::from(line))
+            }
+        });
+        text.map_err(|why| KeyringError::Secret { place, why })
+    }
+}
+
+fn variable(name: &str) -> Result<Zeroizing<String>, String> {
+    let value = std::env::var_os(name).ok_or_else(|| "it is not set".to_owned())?;
+    let text = value.into_string().map_err(|_| "it is not UTF-8".to_owned())?;
+    Ok(Zeroizing::new(text))
+}
+
+fn file(path: &PathBuf) -> Result<Zeroizing<String>, String> {
+    let open = File::open(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => e.to_string(),
+    })?;
+    let mut text = Zeroizing::new(String::new());
+    let read = open.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = read.map_err(|e| e.to_string())?;
+    if read as u64 > SECRET_BYTES_MAX {
+        return Err(format!("it is larger than {SECRET_BYTES_MAX} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret;
+
+    #[test]
+    fn files_are_read_without_their_last_line_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        let read = |content: &[u8]| {
+            std::fs::write(&path, content).unwrap();
+            SecretSource::File(path.clone()).read()
+        };
+        for (content, expected) in [
+            ("a b", "a b"),
+            ("a\n", "a"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+            (" a ", " a "),
+        ] {
+            assert_eq!(read(content.as_bytes()).unwrap().expose_secret(), expected);
+        }
+        let limit = usize::try_from(SECRET_BYTES_MAX).unwrap();
+        assert!(read(&vec![b'x'; limit]).is_ok());
+        for bad in [vec![], b"\n".to_vec(), vec![0xff, 0xfe], vec![b'x'; limit + 1]] {
+            let error = read(&bad).unwrap_err();
+            assert!(error.to_string().contains("secret"), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            SecretSource::File(path)
+                .read()
+                .unwrap_err()
+                .to_string()
+                .contains("no such file")
+        );
+    }
+
+    #[test]
+    fn an_unset_variable_is_named() {
+        let source = SecretSource::Variable("AKASH_TEST_SURELY_UNSET".into());
+        let error = source.read().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "secret from variable AKASH_TEST_SURELY_UNSET: it is not set"
+        );
+    }
+}

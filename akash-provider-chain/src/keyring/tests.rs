@@ -1,0 +1,269 @@
+//! Keyrings as a whole, on recorded folders and on new ones.
+
+use super::*;
+use crate::fixtures;
+use std::fs;
+
+fn key(byte: u8) -> PrivateKey {
+    PrivateKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+fn test_keyring(home: &Path) -> Keyring {
+    Keyring::open(Backend::Test, home, None).unwrap()
+}
+
+/// A copy of the recorded keyrings: opening one may write to it.
+fn recorded() -> Option<tempfile::TempDir> {
+    let folder = fixtures::folder("chain/keyring")?;
+    let home = tempfile::tempdir().unwrap();
+    for keyring in ["keyring-test", "keyring-file"] {
+        fs::create_dir(home.path().join(keyring)).unwrap();
+        for entry in fs::read_dir(folder.join(keyring)).unwrap() {
+            let from = entry.unwrap().path();
+            fs::write(
+                home.path().join(keyring).join(from.file_name().unwrap()),
+                fs::read(&from).unwrap(),
+            )
+            .unwrap();
+        }
+    }
+    Some(home)
+}
+
+#[test]
+fn recorded_keyrings_are_read() {
+    let Some(home) = recorded() else { return };
+    let keyring = test_keyring(home.path());
+    let listing = keyring.list().unwrap();
+    assert!(listing.unreadable.is_empty(), "{:?}", listing.unreadable);
+    let names: Vec<_> = listing.keys.iter().map(|k| k.name.as_str()).collect();
+    assert_eq!(names, ["auditor", "provider", "provider2", "tenant", "validator"]);
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+    assert_eq!(keyring.show(provider).unwrap().name, "provider");
+    for key in &listing.keys {
+        let address = key.address.as_ref().unwrap().as_str();
+        assert_eq!(keyring.private_key(address).unwrap().address().as_str(), address);
+    }
+
+    let wrong = Keyring::open(Backend::File, home.path(), Some(&"hunter2".into())).unwrap_err();
+    assert!(matches!(wrong, KeyringError::WrongPassphrase { .. }), "{wrong}");
+    let missing = Keyring::open(Backend::File, home.path(), None).unwrap_err();
+    assert!(
+        matches!(missing, KeyringError::PassphraseMissing { .. }),
+        "{missing}"
+    );
+    let file = Keyring::open(Backend::File, home.path(), Some(&"hunter2-pass".into())).unwrap();
+    assert_eq!(file.private_key("provider").unwrap().address().as_str(), provider);
+    assert!(file.add("two", &keyring.private_key("tenant").unwrap()).is_ok());
+    assert_eq!(file.list().unwrap().keys.len(), 2);
+}
+
+#[test]
+fn a_key_lives_from_add_to_delete() {
+    for (backend, passphrase) in [
+        (Backend::Test, None),
+        (Backend::File, Some(SecretString::from("long enough"))),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let open = || Keyring::open(backend, home.path(), passphrase.as_ref()).unwrap();
+        assert!(open().list().unwrap().keys.is_empty());
+        let added = open().add("my key", &key(1)).unwrap();
+        assert_eq!(added.address.as_ref(), Some(key(1).address()));
+        open().add("other", &key(2)).unwrap();
+        let keyring = open();
+        assert_eq!(keyring.list().unwrap().keys.len(), 2);
+        assert_eq!(keyring.show(key(1).address().as_str()).unwrap(), added);
+        assert_eq!(
+            keyring.private_key("my key").unwrap().to_bytes(),
+            key(1).to_bytes()
+        );
+        for (name, key) in [("my key", key(3)), ("third", key(1))] {
+            assert!(
+                matches!(keyring.add(name, &key), Err(KeyringError::Exists { .. })),
+                "{name}"
+            );
+        }
+        keyring.delete("my key").unwrap();
+        assert!(matches!(
+            keyring.show("my key"),
+            Err(KeyringError::NotFound { .. })
+        ));
+        assert!(matches!(
+            keyring.show(key(1).address().as_str()),
+            Err(KeyringError::NotFound { .. })
+        ));
+        assert!(matches!(
+            keyring.delete("my key"),
+            Err(KeyringError::NotFound { .. })
+        ));
+        keyring.add("again", &key(1)).unwrap();
+    }
+}
+
+#[test]
+fn keys_are_exported_and_imported() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = test_keyring(home.path());
+    keyring.add("one", &key(1)).unwrap();
+    let passphrase = SecretString::from("a passphrase");
+    let text = keyring.export("one", &passphrase).unwrap();
+    assert!(matches!(
+        keyring.import("two", &text, &passphrase),
+        Err(KeyringError::Exists { .. })
+    ));
+    keyring.delete("one").unwrap();
+    let wrong = keyring.import("two", &text, &"another".into());
+    assert!(matches!(wrong, Err(KeyringError::WrongPassphrase { .. })));
+    assert_eq!(
+        keyring
+            .import("two", &text, &passphrase)
+            .unwrap()
+            .address
+            .as_ref(),
+        Some(key(1).address())
+    );
+    assert_eq!(
+        key_of_armor(&text, &passphrase).unwrap().to_bytes(),
+        key(1).to_bytes()
+    );
+    for short in ["", "short"] {
+        let refused = keyring.export("two", &short.into());
+        assert!(matches!(refused, Err(KeyringError::PassphraseLength { .. })));
+    }
+}
+
+#[test]
+fn names_cannot_leave_the_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = test_keyring(home.path());
+    let long = "n".repeat(NAME_BYTES_MAX + 1);
+    let address = key(1).address().to_string();
+    for name in [
+        "",
+        ".",
+        "../x",
+        "a/b",
+        "a\\b",
+        "a%2fb",
+        " a",
+        "a\0",
+        ".hidden",
+        long.as_str(),
+        address.as_str(),
+    ] {
+        assert!(
+            matches!(keyring.add(name, &key(1)), Err(KeyringError::BadName { .. })),
+            "{name}"
+        );
+    }
+    for name in ["../x", "", "a/b"] {
+        assert!(
+            matches!(keyring.show(name), Err(KeyringError::BadName { .. })),
+            "{name}"
+        );
+    }
+    keyring.add(&"n".repeat(NAME_BYTES_MAX), &key(1)).unwrap();
+    keyring.add("schlüssel", &key(2)).unwrap();
+    assert_eq!(keyring.list().unwrap().keys.len(), 2);
+}
+
+#[test]
+fn damaged_files_are_named_and_hide_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = test_keyring(home.path());
+    keyring.add("good", &key(1)).unwrap();
+    keyring.add("bad", &key(2)).unwrap();
+    let dir = home.path().join("keyring-test");
+    let good = fs::read(dir.join("good.info")).unwrap();
+    let cut = good[..good.len() - 9].to_vec();
+    let contents = [
+        Vec::new(),
+        cut,
+        good.clone(),
+        vec![0xff; 100],
+        vec![b'a'; 64 * 1024 + 1],
+        b"a.b.c.d.e".to_vec(),
+    ];
+    for content in contents {
+        fs::write(dir.join("bad.info"), &content).unwrap();
+        let listing = keyring.list().unwrap();
+        assert_eq!(listing.keys.len(), 1);
+        let [error] = &listing.unreadable[..] else {
+            panic!("{listing:?}")
+        };
+        assert!(matches!(error, KeyringError::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains("bad.info"), "{error}");
+        assert!(keyring.private_key("bad").is_err());
+    }
+    fs::write(dir.join(format!("{}.address", "00".repeat(20))), b"x").unwrap();
+    let zero = Address::from_bytes(&[0; 20]).unwrap();
+    assert!(matches!(
+        keyring.show(zero.as_str()),
+        Err(KeyringError::Damaged { .. })
+    ));
+}
+
+#[test]
+fn a_file_keyring_without_its_hash_is_not_taken_over() {
+    let home = tempfile::tempdir().unwrap();
+    let open = |passphrase: &str| Keyring::open(Backend::File, home.path(), Some(&passphrase.into()));
+    for bad in ["short", &"x".repeat(PASSPHRASE_BYTES_MAX + 1)] {
+        assert!(matches!(open(bad), Err(KeyringError::PassphraseLength { .. })));
+    }
+    open("right one").unwrap().add("key", &key(1)).unwrap();
+    let hash = home.path().join("keyring-file/keyhash");
+    assert!(fs::read_to_string(&hash).unwrap().starts_with("$2a$10$"));
+    fs::remove_file(&hash).unwrap();
+    assert!(matches!(
+        open("wrong one"),
+        Err(KeyringError::WrongPassphrase { .. })
+    ));
+    assert!(!hash.exists());
+    assert_eq!(open("right one").unwrap().list().unwrap().keys.len(), 1);
+    fs::write(&hash, b"rubbish").unwrap();
+    assert!(matches!(open("right one"), Err(KeyringError::Damaged { .. })));
+}
+
+#[test]
+fn only_the_owner_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    test_keyring(home.path()).add("key", &key(1)).unwrap();
+    let dir = home.path().join("keyring-test");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for entry in fs::read_dir(&dir).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+}
+
+#[test]
+fn desktop_backends_name_the_way_out() {
+    for backend in ["os", "pass", "kwallet"] {
+        let error = backend.parse::<Backend>().unwrap_err().to_string();
+        assert!(
+            error.contains("keys export") && error.contains(backend),
+            "{error}"
+        );
+    }
+    assert!(matches!(
+        "vault".parse::<Backend>(),
+        Err(KeyringError::UnknownBackend(_))
+    ));
+}
+
+#[test]
+fn no_secret_is_in_debug_texts() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = Keyring::open(Backend::File, home.path(), Some(&"long enough".into())).unwrap();
+    keyring.add("key", &key(0x41)).unwrap();
+    let shown = format!(
+        "{keyring:?} {:?} {:?}",
+        keyring.list(),
+        keyring.private_key("key")
+    );
+    assert!(
+        !shown.contains("long enough") && !shown.contains("4141") && !shown.contains("65, 65"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,196 @@
+//! A secp256k1 private key of an account: its address, its signatures.
+//!
+//! Signatures are deterministic (RFC 6979) with a low `s`, 64 bytes `r || s` over the SHA-256 of the message.
+
+use akash_provider_core::types::Address;
+use k256::ecdsa::signature::{Signer as _, Verifier as _};
+use k256::ecdsa::{Signature, SigningKey, VerifyingKey};
+use ripemd::Ripemd160;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Bytes of a private key.
+pub const PRIVATE_KEY_BYTES: usize = 32;
+/// Bytes of a compressed public key.
+pub const PUBLIC_KEY_BYTES: usize = 33;
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// Why bytes are not a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadKey {
+    /// Wrong length, zero, or not below the order of the curve.
+    #[error("not a secp256k1 private key: it must be 32 bytes, above zero and below the order of the curve")]
+    Private,
+    /// Not a point of the curve in compressed form.
+    #[error("not a secp256k1 public key: it must be 33 bytes, a compressed point of the curve")]
+    Public,
+}
+
+/// A private key. Its memory is wiped when it is dropped; `Debug` shows the address alone.
+#[derive(Clone)]
+pub struct PrivateKey {
+    key: SigningKey,
+    public: PublicKey,
+}
+
+/// A compressed public key and the address that follows from it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    bytes: [u8; PUBLIC_KEY_BYTES],
+    key: VerifyingKey,
+    address: Address,
+}
+
+impl PrivateKey {
+    /// A key from its 32 bytes.
+    ///
+    /// # Errors
+    /// When they are not a key of the curve.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadKey> {
+        if bytes.len() != PRIVATE_KEY_BYTES {
+            return Err(BadKey::Private);
+        }
+        let key = SigningKey::from_slice(bytes).map_err(|_| BadKey::Private)?;
+        let public = PublicKey::new(*key.verifying_key())?;
+        Ok(Self { key, public })
+    }
+
+    /// The 32 bytes, wiped when dropped.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<[u8; PRIVATE_KEY_BYTES]> {
+        Zeroizing::new(self.key.to_bytes().into())
+    }
+
+    /// Its public half.
+    #[must_use]
+    pub const fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Address of the account.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.public.address
+    }
+
+    /// Signs a message.
+    #[must_use]
+    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        let signature: Signature = self.key.sign(message);
+        signature.normalize_s().to_bytes().into()
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({})", self.public.address)
+    }
+}
+
+impl PublicKey {
+    fn new(key: VerifyingKey) -> Result<Self, BadKey> {
+        let bytes: [u8; PUBLIC_KEY_BYTES] = key
+            .to_sec1_point(true)
+            .as_bytes()
+            .try_into()
+            .map_err(|_| BadKey::Public)?;
+        let account = Ripemd160::digest(Sha256::digest(bytes));
+        let address = Address::from_bytes(&account).map_err(|_| BadKey::Public)?;
+        Ok(Self { bytes, key, address })
+    }
+
+    /// A key from its 33 bytes.
+    ///
+    /// # Errors
+    /// When they are not a compressed point of the curve.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadKey> {
+        if bytes.len() != PUBLIC_KEY_BYTES {
+            return Err(BadKey::Public);
+        }
+        Self::new(VerifyingKey::from_sec1_bytes(bytes).map_err(|_| BadKey::Public)?)
+    }
+
+    /// The compressed form.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; PUBLIC_KEY_BYTES] {
+        &self.bytes
+    }
+
+    /// Address of the account.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// True when `signature` is this key's for `message`. A high `s` is refused, as the network does.
+    #[must_use]
+    pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        let Ok(signature) = Signature::from_slice(signature) else {
+            return false;
+        };
+        signature.normalize_s() == signature && self.key.verify(message, &signature).is_ok()
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::{BASE64, HEXLOWER};
+
+    const PRIVATE: &str = "476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c";
+
+    #[test]
+    fn the_address_follows_from_the_key() {
+        let key = PrivateKey::from_bytes(&HEXLOWER.decode(PRIVATE.as_bytes()).unwrap()).unwrap();
+        assert_eq!(
+            key.address().as_str(),
+            "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
+        );
+        let public = BASE64.encode(key.public().as_bytes());
+        assert_eq!(public, "AjUCKPrPFgul+7c9cMmfEiW2Q8VcqDEoivjPXoT63/95");
+        assert_eq!(
+            PublicKey::from_bytes(key.public().as_bytes()).unwrap(),
+            *key.public()
+        );
+        assert_eq!(HEXLOWER.encode(&*key.to_bytes()), PRIVATE);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let key = PrivateKey::from_bytes(&HEXLOWER.decode(PRIVATE.as_bytes()).unwrap()).unwrap();
+        let shown = format!("{key:?} {key:#?} {:?}", key.public());
+        assert!(!shown.contains("476b") && shown.contains("akash1y37"), "{shown}");
+    }
+
+    #[test]
+    fn signatures_are_deterministic_and_a_high_s_is_refused() {
+        let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
+        let signature = key.sign(b"message");
+        assert_eq!(signature, key.sign(b"message"));
+        assert!(key.public().verify(b"message", &signature));
+        assert!(!key.public().verify(b"other", &signature));
+        assert!(!key.public().verify(b"message", &signature[1..]));
+        let low = Signature::from_slice(&signature).unwrap();
+        let (r, s) = low.split_scalars();
+        let high = Signature::from_scalars(r, -s).unwrap();
+        assert!(!key.public().verify(b"message", &high.to_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for bytes in [&[0_u8; 32][..], &[0xff; 32], &[1; 31], &[1; 33], &[]] {
+            assert_eq!(PrivateKey::from_bytes(bytes).unwrap_err(), BadKey::Private);
+        }
+        for bytes in [&[0_u8; 33][..], &[0xff; 33], &[2; 32], &[4; 65], &[]] {
+            assert_eq!(PublicKey::from_bytes(bytes).unwrap_err(), BadKey::Public);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Questions to the chain: [`ChainQuery`] over a set of endpoints.
+
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use crate::convert::{self, Malformed};
+use crate::endpoints::Need;
+use crate::fault::{Fault, NodeError};
+use crate::method::Method;
+use crate::proto::{akash, cosmos};
+use crate::reader::Reader;
+use akash::market::v1beta5 as mkt;
+use akash_provider_core::chain::{
+    Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
+};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::{
+    Address, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord, Group, GroupId,
+    Height, Lease, LeaseId, LeaseRecord, LeaseState, MarketParams, Observed, Order, OrderId, Provider,
+    Snapshot,
+};
+use async_trait::async_trait;
+use cosmos::base::query::v1beta1::PageResponse;
+pub use snapshot::Listing;
+
+/// Says which answer was malformed.
+fn malformed(operation: &'static str, error: &Malformed) -> Error {
+    let message = format!("a node's answer is malformed, {error}");
+    Error::new(ErrorKind::Unavailable, operation, message)
+}
+
+/// An answer that is missing because there is no such record.
+fn found<T>(answer: Result<T, NodeError>, operation: &'static str) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into_port(operation)),
+    }
+}
+
+fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
+    page.map(|p| p.next_key).filter(|key| !key.is_empty())
+}
+
+/// Converts what can be; a record of a listing that cannot is left out and reported.
+fn lenient<W, T>(what: &'static str, list: Vec<W>, convert: impl Fn(W) -> Result<T, Malformed>) -> Vec<T> {
+    let converted = list.into_iter().filter_map(|record| match convert(record) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            tracing::warn!(what, %error, "a record of a listing is malformed and left out");
+            None
+        }
+    });
+    converted.collect()
+}
+
+impl Reader {
+    /// Asks one thing, at a height if one is given.
+    pub(crate) async fn get<M: Method>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+    ) -> Result<M::Response, NodeError> {
+        Ok(self.endpoints.ask(request, pin).await?.0)
+    }
+
+    pub(crate) async fn orders_at(
+        &self,
+        filter: &OrderFilter,
+        page: PageRequest,
+        pin: Option<Height>,
+    ) -> Result<Page<Order>, NodeError> {
+        let answer = self.get(&convert::orders_request(filter, page), pin).await?;
+        Ok(Page {
+            items: lenient("order", answer.orders, convert::order),
+            next: next_key(answer.pagination),
+        })
+    }
+
+    pub(crate) async fn bids_at(
+        &self,
+        filter: &BidFilter,
+        page: PageRequest,
+        pin: Option<Height>,
+    ) -> Result<Page<Bid>, NodeError> {
+        let request = convert::bids_request(filter, page);
+        let answer = self.get(&request, pin).await?;
+        let bids = answer.bids.into_iter().map(bid_of);
+        Ok(Page {
+            items: bids
+                .collect::<Result<_, _>>()
+                .map_err(|e| self.lie(mkt::QueryBidsRequest::PATH, &e))?,
+            next: next_key(answer.pagination),
+        })
+    }
+
+    pub(crate) async fn leases_at(
+        &self,
+        filter: &LeaseFilter,
+        page: PageRequest,
+        pin: Option<Height>,
+    ) -> Result<Page<LeaseRecord>, NodeError> {
+        let request = convert::leases_request(filter, page);
+        let answer = self.get(&request, pin).await?;
+        let leases = answer.leases.into_iter().map(convert::lease_record);
+        Ok(Page {
+            items: leases
+                .collect::<Result<_, _>>()
+                .map_err(|e| self.lie(mkt::QueryLeasesRequest::PATH, &e))?,
+            next: next_key(answer.pagination),
+        })
+    }
+
+    /// A record that says what it cannot say, of whatever endpoint.
+    fn lie(&self, method: &'static str, error: &Malformed) -> NodeError {
+        NodeError {
+            endpoint: self.endpoints.chain_id().into(),
+            method: method.into(),
+            fault: Fault::Malformed(error.to_string()),
+        }
+    }
+
+    /// A deployment with its groups, money and live leases, all at one height where the node still has it.
+    pub(crate) async fn deployment_at(
+        &self,
+        id: &DeploymentId,
+        pin: Option<Height>,
+    ) -> Result<Option<DeploymentRecord>, NodeError> {
+        let request = convert::deployment_request(id);
+        let (answer, height) = match self.endpoints.ask(&request, pin).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let path = akash::deployment::v1beta4::QueryDeploymentRequest::PATH;
+        let (deployment, groups, escrow) = convert::deployment(answer).map_err(|e| self.lie(path, &e))?;
+        let leases = match self.live_leases_of(id, Some(height)).await {
+            Err(error) if pin.is_none() && error.is_about_height() => self.live_leases_of(id, None).await?,
+            other => other?,
+        };
+        Ok(Some(DeploymentRecord {
+            deployment,
+            groups,
+            escrow,
+            leases,
+        }))
+    }
+
+    async fn live_leases_of(&self, id: &DeploymentId, pin: Option<Height>) -> Result<Vec<Lease>, NodeError> {
+        let of = |state| async move { self.all_leases(&convert::all_leases_of(id, state), pin).await };
+        let (active, reclaiming) = tokio::try_join!(of(LeaseState::Active), of(LeaseState::Reclaiming))?;
+        let mut leases: Vec<Lease> = active.into_iter().chain(reclaiming).map(|r| r.lease).collect();
+        leases.sort_by(|a, b| a.id.cmp(&b.id));
+        leases.dedup_by(|a, b| a.id == b.id);
+        Ok(leases)
+    }
+
+    /// Time of a block, asked once and remembered; `None` when no node has it.
+    pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
+        if let Some(time) = self.remembered_time(height) {
+            return Ok(Some(time));
+        }
+        self.endpoints.choose(Need::Queries, &[]).await?;
+        let mut last = None;
+        // Each endpoint once: a height that one node has dropped may be at another, and waiting brings nothing.
+        for at in self.endpoints.ready(Need::Queries) {
+            let endpoint = self.endpoints.endpoint(at)?;
+            match endpoint.header(height).await {
+                Ok((chain_id, time)) if chain_id == self.endpoints.chain_id() => {
+                    self.remember_time(height, time);
+                    return Ok(Some(time));
+                }
+                Ok((chain_id, _)) => {
+                    let fault = Fault::OtherChain {
+                        expected: self.endpoints.chain_id().to_owned(),
+                        found: convert::shown(&chain_id),
+                    };
+                    self.endpoints.note_fault(at, &fault);
+                    last = Some(endpoint.error("header", fault));
+                }
+                Err(error) if error.is_about_height() || error.is_not_found() => {}
+                Err(error) => {
+                    self.endpoints.note_fault(at, &error.fault);
+                    last = Some(error);
+                }
+            }
+        }
+        last.map_or(Ok(None), Err)
+    }
+}
+
+fn bid_of(answer: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
+    let missing = || Malformed::new("bid", "is missing");
+    convert::bid(answer.bid.ok_or_else(missing)?)
+}
+
+#[async_trait]
+impl ChainQuery for Reader {
+    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+        let request = akash::provider::v1beta4::QueryProviderRequest {
+            owner: owner.to_string(),
+        };
+        let answer = found(self.get(&request, None).await, "provider")?;
+        let record = answer.and_then(|a| a.provider).map(convert::provider);
+        record.transpose().map_err(|e| malformed("provider", &e))
+    }
+
+    async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error> {
+        let page = self.orders_at(filter, page, None).await;
+        page.map_err(|e| e.into_port("orders"))
+    }
+
+    async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
+        let answer = found(self.get(&convert::order_request(id), None).await, "order")?;
+        let order = answer.and_then(|a| a.order).map(convert::order);
+        order.transpose().map_err(|e| malformed("order", &e))
+    }
+
+    async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
+        let observed = self.endpoints.observe(&convert::bid_request(id), bid_of).await;
+        observed.map_err(|e| e.into_port("bid"))
+    }
+
+    async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error> {
+        let page = self.bids_at(filter, page, None).await;
+        page.map_err(|e| e.into_port("bids"))
+    }
+
+    async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error> {
+        let answer = found(self.get(&convert::group_request(id), None).await, "group")?;
+        let group = answer.and_then(|a| a.group).map(convert::group);
+        group.transpose().map_err(|e| malformed("group", &e))
+    }
+
+    async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error> {
+        let record = self.deployment_at(id, None).await;
+        record.map_err(|e| e.into_port("deployment"))
+    }
+
+    async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error> {
+        let request = convert::lease_request(id);
+        let observed = self.endpoints.observe(&request, convert::lease_record).await;
+        observed.map_err(|e| e.into_port("lease"))
+    }
+
+    async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error> {
+        let page = self.leases_at(filter, page, None).await;
+        page.map_err(|e| e.into_port("leases"))
+    }
+
+    async fn auditor_attributes(
+        &self,
+        auditor: &str,
+        owner: &Address,
+    ) -> Result<Option<AuditedAttributes>, Error> {
+        // What is no address has signed nothing.
+        let Ok(auditor) = auditor.parse::<Address>() else {
+            return Ok(None);
+        };
+        let request = convert::auditor_request(&auditor, owner);
+        let answer = found(self.get(&request, None).await, "auditor_attributes")?;
+        let mut providers = answer.map(|a| a.providers).unwrap_or_default().into_iter();
+        let signed = providers.find(|p| p.auditor == auditor.as_str() && p.owner == owner.as_str());
+        Ok(signed.map(convert::audited))
+    }
+
+    async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error> {
+        let operation = "certificates";
+        let mut certificates = Vec::new();
+        let mut page = PageRequest::default();
+        loop {
+            let request = convert::certificates_request(owner, serial, page.clone());
+            let answer = found(self.get(&request, None).await, operation)?.unwrap_or_default();
+            certificates.extend(answer.certificates.into_iter().map(convert::certificate));
+            if certificates.len() > self.endpoints.limits().listing {
+                let message = format!("{owner} has more certificates than can be read");
+                return Err(Error::new(ErrorKind::Invalid, operation, message));
+            }
+            page.key = next_key(answer.pagination);
+            if page.key.is_none() {
+                return Ok(certificates);
+            }
+        }
+    }
+
+    async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {
+        let request = cosmos::auth::v1beta1::QueryAccountRequest {
+            address: address.to_string(),
+        };
+        let answer = found(self.get(&request, None).await, "account")?;
+        let account = answer.map(|a| convert::account(a.account));
+        account.transpose().map_err(|e| malformed("account", &e))
+    }
+
+    async fn params(&self) -> Result<MarketParams, Error> {
+        let params = self.params_at(None).await;
+        params.map_err(|e| e.into_port("params"))
+    }
+
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
+        let request = convert::balance_request(address, denom);
+        let answer = self
+            .get(&request, None)
+            .await
+            .map_err(|e| e.into_port("balance"))?;
+        let coin = convert::coin_balance(answer.balance, denom);
+        coin.map_err(|e| malformed("balance", &e))
+    }
+
+    async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error> {
+        let time = self.time_of(height).await;
+        time.map_err(|e| e.into_port("block_time"))
+    }
+
+    async fn sync_info(&self) -> Result<SyncInfo, Error> {
+        let info = self.endpoints.sync_info().await;
+        info.map_err(|e| e.into_port("sync_info"))
+    }
+
+    async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
+        let listing = self.take_snapshot(provider).await;
+        listing.map(|l| l.snapshot).map_err(|e| e.into_port("snapshot"))
+    }
+}

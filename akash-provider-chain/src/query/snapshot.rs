@@ -1,0 +1,266 @@
+//! The whole present as far as it concerns one provider.
+//!
+//! It is listed at one height where the node serves old states for a moment. Where it does not, the listing is
+//! not of one height: it contains everything up to the height it began at, and perhaps later things; with all
+//! events after that height told once more it leads to the same state.
+
+use super::Reader;
+use crate::convert;
+use crate::fault::{Fault, NodeError};
+use crate::method::Method;
+use crate::proto::akash;
+use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo};
+use akash_provider_core::types::{
+    Address, Bid, BidId, BidState, BlockTime, DeploymentId, DeploymentRecord, Height, LeaseRecord,
+    LeaseState, MarketParams, Order, OrderId, OrderState, Provider, Snapshot,
+};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Questions of one snapshot under way.
+const PARALLEL: usize = 16;
+
+/// A snapshot, and whether it is of one height.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Everything up to its height is in it.
+    pub snapshot: Snapshot,
+    /// Nothing later is.
+    pub is_pinned: bool,
+}
+
+impl Reader {
+    /// Lists everything, pinned to the newest height where that is served.
+    ///
+    /// # Errors
+    /// When a question of it gets no answer.
+    pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
+        let now = self.endpoints.sync_info().await?;
+        self.remember_time(now.height, now.time);
+        match self.list(provider, &now, Some(now.height)).await {
+            Err(why) if why.is_about_height() => {
+                tracing::info!(height = now.height, %why, "nodes serve no pinned height; listing without");
+                let snapshot = self.list(provider, &now, None).await?;
+                Ok(Listing {
+                    snapshot,
+                    is_pinned: false,
+                })
+            }
+            pinned => Ok(Listing {
+                snapshot: pinned?,
+                is_pinned: true,
+            }),
+        }
+    }
+
+    async fn list(
+        &self,
+        provider: &Address,
+        now: &SyncInfo,
+        pin: Option<Height>,
+    ) -> Result<Snapshot, NodeError> {
+        let (record, params, orders, live, leases) = tokio::try_join!(
+            self.provider_at(provider, pin),
+            self.params_at(pin),
+            self.open_orders(pin),
+            self.live_bids(provider, pin),
+            self.live_leases(provider, pin),
+        )?;
+        let bids = self.with_ended_bids(provider, &orders, live, pin).await?;
+        let deployments = self.deployments_of(&leases, pin).await?;
+        let mut snapshot = Snapshot {
+            chain_id: now.chain_id.clone(),
+            height: now.height,
+            time: now.time,
+            provider: record,
+            params,
+            orders,
+            bids,
+            leases,
+            deployments,
+            block_times: BTreeMap::new(),
+        };
+        snapshot.block_times = self.times_of(&snapshot).await?;
+        Ok(snapshot)
+    }
+
+    async fn provider_at(&self, owner: &Address, pin: Option<Height>) -> Result<Option<Provider>, NodeError> {
+        let request = akash::provider::v1beta4::QueryProviderRequest {
+            owner: owner.to_string(),
+        };
+        let answer = match self.get(&request, pin).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let path = akash::provider::v1beta4::QueryProviderRequest::PATH;
+        let record = answer.provider.map(convert::provider).transpose();
+        record.map_err(|e| self.lie(path, &e))
+    }
+
+    pub(super) async fn params_at(&self, pin: Option<Height>) -> Result<MarketParams, NodeError> {
+        let request = akash::market::v1beta5::QueryParamsRequest {};
+        let answer = self.get(&request, pin).await?;
+        let params = convert::market_params(answer.params.unwrap_or_default());
+        params.map_err(|e| self.lie(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
+    }
+
+    /// Reads pages until the end. A listing beyond the limit is an error, never cut.
+    async fn all<T, F>(
+        &self,
+        what: &'static str,
+        page: impl Fn(PageRequest) -> F,
+    ) -> Result<Vec<T>, NodeError>
+    where
+        F: Future<Output = Result<Page<T>, NodeError>>,
+    {
+        let limits = self.endpoints.limits();
+        let mut request = PageRequest {
+            key: None,
+            limit: limits.page,
+        };
+        let mut all = Vec::new();
+        loop {
+            let Page { items, next } = page(request.clone()).await?;
+            all.extend(items);
+            let turns = next.is_some() && next == request.key;
+            if all.len() > limits.listing || turns {
+                let why = if turns {
+                    "turns in a circle"
+                } else {
+                    "does not end"
+                };
+                let fault = Fault::Malformed(format!("the listing {why} after {} records", all.len()));
+                return Err(NodeError {
+                    endpoint: self.endpoints.chain_id().into(),
+                    method: what.into(),
+                    fault,
+                });
+            }
+            match next {
+                Some(key) => request.key = Some(key),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn open_orders(&self, pin: Option<Height>) -> Result<Vec<Order>, NodeError> {
+        let filter = &OrderFilter {
+            state: Some(OrderState::Open),
+            deployment: None,
+        };
+        let mut orders = self
+            .all("orders", |page| self.orders_at(filter, page, pin))
+            .await?;
+        orders.sort_by(|a, b| a.id.cmp(&b.id));
+        orders.dedup_by(|a, b| a.id == b.id);
+        Ok(orders)
+    }
+
+    async fn live_bids(&self, provider: &Address, pin: Option<Height>) -> Result<Vec<Bid>, NodeError> {
+        let of = |state| async move {
+            let filter = &BidFilter {
+                provider: Some(provider.clone()),
+                state: Some(state),
+            };
+            self.all("bids", |page| self.bids_at(filter, page, pin)).await
+        };
+        let (open, active) = tokio::try_join!(of(BidState::Open), of(BidState::Active))?;
+        Ok(open.into_iter().chain(active).collect())
+    }
+
+    /// Adds our ended bids on open orders, which forbid another bid on them.
+    async fn with_ended_bids(
+        &self,
+        provider: &Address,
+        orders: &[Order],
+        live: Vec<Bid>,
+        pin: Option<Height>,
+    ) -> Result<Vec<Bid>, NodeError> {
+        let known: BTreeSet<&OrderId> = live.iter().map(|b| &b.id.order).collect();
+        let rest = orders.iter().filter(|o| !known.contains(&o.id));
+        let look = |order: &Order| {
+            let id = BidId {
+                order: order.id.clone(),
+                provider: provider.clone(),
+            };
+            async move {
+                let answer = match self.get(&convert::bid_request(&id), pin).await {
+                    Err(error) if error.is_not_found() => return Ok(None),
+                    answer => answer?,
+                };
+                let bid = super::bid_of(answer);
+                let path = akash::market::v1beta5::QueryBidRequest::PATH;
+                bid.map(Some).map_err(|e| self.lie(path, &e))
+            }
+        };
+        let asked: Vec<_> = rest.map(look).collect();
+        let ended: Vec<Option<Bid>> = stream::iter(asked)
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await?;
+        let mut bids: Vec<Bid> = live.into_iter().chain(ended.into_iter().flatten()).collect();
+        bids.sort_by(|a, b| a.id.cmp(&b.id));
+        bids.dedup_by(|a, b| a.id == b.id);
+        Ok(bids)
+    }
+
+    pub(super) async fn all_leases(
+        &self,
+        filter: &LeaseFilter,
+        pin: Option<Height>,
+    ) -> Result<Vec<LeaseRecord>, NodeError> {
+        self.all("leases", |page| self.leases_at(filter, page, pin)).await
+    }
+
+    async fn live_leases(
+        &self,
+        provider: &Address,
+        pin: Option<Height>,
+    ) -> Result<Vec<LeaseRecord>, NodeError> {
+        let of = |state| async move {
+            let filter = LeaseFilter {
+                provider: Some(provider.clone()),
+                deployment: None,
+                state: Some(state),
+            };
+            self.all_leases(&filter, pin).await
+        };
+        let (active, reclaiming) = tokio::try_join!(of(LeaseState::Active), of(LeaseState::Reclaiming))?;
+        let mut leases: Vec<LeaseRecord> = active.into_iter().chain(reclaiming).collect();
+        leases.sort_by(|a, b| a.lease.id.cmp(&b.lease.id));
+        leases.dedup_by(|a, b| a.lease.id == b.lease.id);
+        Ok(leases)
+    }
+
+    async fn deployments_of(
+        &self,
+        leases: &[LeaseRecord],
+        pin: Option<Height>,
+    ) -> Result<Vec<DeploymentRecord>, NodeError> {
+        let ids: BTreeSet<DeploymentId> = leases.iter().map(|l| l.lease.id.deployment().clone()).collect();
+        let asked = ids
+            .into_iter()
+            .map(|id| async move { self.deployment_at(&id, pin).await });
+        let asked: Vec<_> = asked.collect();
+        let found: Vec<_> = stream::iter(asked).buffered(PARALLEL).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn times_of(&self, snapshot: &Snapshot) -> Result<BTreeMap<Height, BlockTime>, NodeError> {
+        let orders = snapshot.orders.iter().map(|o| o.created_at);
+        let bids = snapshot.bids.iter().map(|b| b.created_at);
+        let leases = snapshot.leases.iter().map(|l| l.lease.created_at);
+        let deployments = snapshot.deployments.iter().map(|d| d.deployment.created_at);
+        let heights: BTreeSet<Height> = orders.chain(bids).chain(leases).chain(deployments).collect();
+        let ask = |height| async move { Ok((height, self.time_of(height).await?)) };
+        let asked: Vec<_> = heights.into_iter().map(ask).collect();
+        let times: Vec<(Height, Option<BlockTime>)> = stream::iter(asked)
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await?;
+        Ok(times
+            .into_iter()
+            .filter_map(|(h, time)| Some((h, time?)))
+            .collect())
+    }
+}

@@ -1,0 +1,98 @@
+//! The reading half of the chain client: queries and events over a set of endpoints.
+
+use crate::endpoints::{EndpointStatus, Endpoints};
+use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings};
+use akash_provider_core::types::{BlockTime, Height};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Times of blocks that are remembered; the oldest go first.
+const TIMES_MAX: usize = 16_384;
+
+/// Asks and hears the chain; it sends nothing.
+///
+/// Implements [`ChainQuery`](akash_provider_core::chain::ChainQuery) and
+/// [`ChainEvents`](akash_provider_core::chain::ChainEvents). A clone reads through the same endpoints.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    pub(crate) endpoints: Endpoints,
+    pub(crate) settings: Settings,
+    pub(crate) heights: Arc<dyn HeightStore>,
+    pub(crate) following: Arc<Mutex<FollowerStatus>>,
+    times: Arc<Mutex<BTreeMap<Height, BlockTime>>>,
+}
+
+/// What a reader does, as values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaderStatus {
+    /// Each endpoint.
+    pub endpoints: Vec<EndpointStatus>,
+    /// How often another endpoint was taken.
+    pub switches: u64,
+    /// Why the last time.
+    pub last_switch: Option<String>,
+    /// How the chain is followed.
+    pub follower: FollowerStatus,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reader {
+    /// Reads through these endpoints; the last height is not kept over a restart.
+    #[must_use]
+    pub fn new(endpoints: Endpoints) -> Self {
+        Self {
+            endpoints,
+            settings: Settings::default(),
+            heights: Arc::new(MemoryHeights::default()),
+            following: Arc::default(),
+            times: Arc::default(),
+        }
+    }
+
+    /// Keeps the last height there.
+    #[must_use]
+    pub fn with_heights(mut self, heights: Arc<dyn HeightStore>) -> Self {
+        self.heights = heights;
+        self
+    }
+
+    /// Follows the chain with these settings.
+    #[must_use]
+    pub const fn with_settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The endpoints.
+    #[must_use]
+    pub const fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// What is being done, and how well.
+    #[must_use]
+    pub fn status(&self) -> ReaderStatus {
+        let (switches, last_switch) = self.endpoints.switches();
+        ReaderStatus {
+            endpoints: self.endpoints.status(),
+            switches,
+            last_switch,
+            follower: lock(&self.following).clone(),
+        }
+    }
+
+    pub(crate) fn remember_time(&self, height: Height, time: BlockTime) {
+        let mut times = lock(&self.times);
+        times.insert(height, time);
+        while times.len() > TIMES_MAX {
+            times.pop_first();
+        }
+    }
+
+    pub(crate) fn remembered_time(&self, height: Height) -> Option<BlockTime> {
+        lock(&self.times).get(&height).copied()
+    }
+}

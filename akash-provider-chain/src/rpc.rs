@@ -1,0 +1,171 @@
+//! CometBFT's JSON-RPC over HTTP.
+
+pub(crate) mod types;
+
+use crate::convert::shown;
+use crate::fault::{Fault, causes};
+use crate::limits::Limits;
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::time::Duration;
+use types::Envelope;
+use url::Url;
+
+/// How long an unused connection is kept.
+const IDLE: Duration = Duration::from_secs(60);
+/// Unused connections kept.
+const IDLE_MAX: usize = 32;
+
+/// A client of one node's JSON-RPC.
+#[derive(Clone)]
+pub(crate) struct Rpc {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: http::Uri,
+    authorization: Option<http::HeaderValue>,
+    limits: Limits,
+}
+
+impl fmt::Debug for Rpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rpc").finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize)]
+struct Call<'a, P> {
+    jsonrpc: &'a str,
+    id: u32,
+    method: &'a str,
+    params: P,
+}
+
+impl Rpc {
+    /// A client of the node at `url` (`http` or `https`); nothing is connected yet.
+    pub(crate) fn new(url: &Url, limits: Limits) -> Result<Self, String> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(limits.connect_time));
+        let tls = match url.scheme() {
+            "https" => (*crate::tls::client_config()?).clone(),
+            _ => no_tls()?,
+        };
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_MAX)
+            .build(connector);
+        let mut plain = url.clone();
+        let authorization = authorization(url)?;
+        if plain.set_username("").is_err() || plain.set_password(None).is_err() {
+            return Err("is no address of a host".to_owned());
+        }
+        Ok(Self {
+            http,
+            uri: plain
+                .as_str()
+                .parse()
+                .map_err(|e: http::uri::InvalidUri| e.to_string())?,
+            authorization,
+            limits,
+        })
+    }
+
+    /// Calls a method and reads its result.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<T, Fault> {
+        let time = self.limits.answer_time;
+        let answer = tokio::time::timeout(time, self.send(method, params)).await;
+        let body = answer.map_err(|_| Fault::Timeout(time))??;
+        result(&body)
+    }
+
+    async fn send(&self, method: &str, params: impl Serialize + Send) -> Result<Bytes, Fault> {
+        let call = Call {
+            jsonrpc: "2.0",
+            id: 1,
+            method,
+            params,
+        };
+        let internal = |e: String| Fault::Malformed(format!("the question itself: {e}"));
+        let body = serde_json::to_vec(&call).map_err(|e| internal(e.to_string()))?;
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.uri.clone())
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(value) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, value.clone());
+        }
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|e| internal(e.to_string()))?;
+        let response = self.http.request(request).await;
+        let response = response.map_err(|e| Fault::Unreachable(causes(&e)))?;
+        let status = response.status();
+        let limit = self.limits.answer_bytes;
+        let body = Limited::new(response.into_body(), limit).collect().await;
+        let body = body.map_err(|e| match e.downcast::<LengthLimitError>() {
+            Ok(_) => Fault::TooLarge { limit },
+            Err(e) => Fault::Unreachable(format!("the answer broke off: {}", causes(&*e))),
+        })?;
+        let body = body.to_bytes();
+        // A JSON-RPC error comes with status 500; anything that is no JSON-RPC answer is judged by its status.
+        if !status.is_success() && serde_json::from_slice::<Envelope<'_>>(&body).is_err() {
+            return Err(Fault::Http {
+                status: status.as_u16(),
+                beginning: shown(&String::from_utf8_lossy(&body)),
+            });
+        }
+        Ok(body)
+    }
+}
+
+/// Reads the result out of a JSON-RPC answer.
+pub(crate) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+    let beginning = || shown(&String::from_utf8_lossy(body));
+    let envelope: Envelope<'_> = serde_json::from_slice(body)
+        .map_err(|e| Fault::Malformed(format!("no JSON-RPC answer ({e}): {}", beginning())))?;
+    if let Some(error) = envelope.error {
+        return Err(error.into_fault());
+    }
+    let result = envelope.result;
+    let result =
+        result.ok_or_else(|| Fault::Malformed(format!("neither result nor error: {}", beginning())))?;
+    serde_json::from_str(result.get()).map_err(|e| Fault::Malformed(e.to_string()))
+}
+
+fn authorization(url: &Url) -> Result<Option<http::HeaderValue>, String> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Ok(None);
+    }
+    let pair = format!("{}:{}", url.username(), url.password().unwrap_or_default());
+    let encoded = data_encoding::BASE64.encode(pair.as_bytes());
+    let value = http::HeaderValue::from_str(&format!("Basic {encoded}"));
+    let mut value = value.map_err(|e| e.to_string())?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+/// A configuration that trusts nobody, for addresses without TLS.
+fn no_tls() -> Result<rustls::ClientConfig, String> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|e| e.to_string())?;
+    Ok(builder
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth())
+}

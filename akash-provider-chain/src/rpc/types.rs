@@ -1,0 +1,294 @@
+//! Answers of the JSON-RPC, as far as they are read. A key that comes twice is refused; unknown keys are not
+//! looked at.
+
+use crate::convert::shown;
+use crate::fault::Fault;
+use serde::de::{Error as _, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// The frame around every answer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Envelope<'a> {
+    #[serde(borrow, default)]
+    pub(crate) result: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(crate) error: Option<RpcError>,
+}
+
+/// An error in that frame.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RpcError {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    data: Option<String>,
+}
+
+impl RpcError {
+    /// As a fault. Nodes tell a height they do not have only by text.
+    pub(crate) fn into_fault(self) -> Fault {
+        let data = self.data.unwrap_or_default();
+        let text = if data.is_empty() { self.message } else { data };
+        if let Some(fault) = height_fault(&text) {
+            return fault;
+        }
+        Fault::Refused {
+            codespace: "json-rpc".to_owned(),
+            code: self.code,
+            text: shown(&text),
+        }
+    }
+}
+
+/// The fault in the texts by which nodes say that they do not have a height: not yet, or no longer.
+pub(crate) fn height_fault(text: &str) -> Option<Fault> {
+    const LATER: [&str; 2] = [
+        "must be less than or equal to the current blockchain height",
+        "height in the future",
+    ];
+    const GONE: [&str; 6] = [
+        "is not available, lowest height is",
+        "could not find results for height",
+        "node is not persisting",
+        "failed to load state at height",
+        "version does not exist",
+        "version mismatch on immutable",
+    ];
+    if LATER.iter().any(|part| text.contains(part)) {
+        return Some(Fault::HeightUnavailable(shown(text)));
+    }
+    let is_gone = GONE.iter().any(|part| text.contains(part));
+    is_gone.then(|| Fault::Pruned(shown(text)))
+}
+
+/// A whole number that JSON carries as text (or, from some proxies, as a number).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Number;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number that is not negative")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
+                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                let number = text.parse().ok().filter(|_| digits);
+                number
+                    .map(Number)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+        }
+        deserializer.deserialize_any(Digits)
+    }
+}
+
+/// Bytes in base64; null is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Base64(pub(crate) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+        let bytes = data_encoding::BASE64.decode(text.as_bytes());
+        bytes.map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Answer of `status`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) node_info: NodeInfo,
+    pub(crate) sync_info: SyncInfo,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct NodeInfo {
+    pub(crate) network: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct SyncInfo {
+    pub(crate) latest_block_height: Number,
+    pub(crate) latest_block_time: String,
+    pub(crate) catching_up: bool,
+}
+
+/// Answer of `abci_query`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AbciQuery {
+    pub(crate) response: AbciResponse,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct AbciResponse {
+    #[serde(default)]
+    pub(crate) code: i64,
+    #[serde(default)]
+    pub(crate) log: String,
+    #[serde(default)]
+    pub(crate) codespace: String,
+    #[serde(default)]
+    pub(crate) value: Base64,
+    #[serde(default)]
+    pub(crate) height: Number,
+}
+
+/// Answer of `header`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeaderAnswer {
+    pub(crate) header: Option<Header>,
+}
+
+/// The head of a block.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Header {
+    pub(crate) chain_id: String,
+    pub(crate) height: Number,
+    pub(crate) time: String,
+}
+
+/// Answer of `block`, and the block of an event.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BlockAnswer {
+    pub(crate) block: Option<Block>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Block {
+    pub(crate) header: Header,
+    #[serde(default)]
+    pub(crate) data: BlockData,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct BlockData {
+    #[serde(default)]
+    pub(crate) txs: Option<Vec<serde::de::IgnoredAny>>,
+}
+
+/// Answer of `block_results`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BlockResults {
+    pub(crate) height: Number,
+    #[serde(default)]
+    pub(crate) txs_results: Option<Vec<TxResult>>,
+    #[serde(default)]
+    pub(crate) finalize_block_events: Option<Vec<AbciEvent>>,
+    #[serde(default)]
+    pub(crate) begin_block_events: Option<Vec<AbciEvent>>,
+    #[serde(default)]
+    pub(crate) end_block_events: Option<Vec<AbciEvent>>,
+}
+
+/// What became of a transaction.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct TxResult {
+    #[serde(default)]
+    pub(crate) code: i64,
+    #[serde(default)]
+    pub(crate) events: Option<Vec<AbciEvent>>,
+}
+
+/// An event; nothing in it is checked yet.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct AbciEvent {
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) attributes: Option<Vec<AbciAttribute>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct AbciAttribute {
+    #[serde(default)]
+    pub(crate) key: Option<String>,
+    #[serde(default)]
+    pub(crate) value: Option<String>,
+}
+
+/// Answer of `tx_search`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TxSearch {
+    #[serde(default)]
+    pub(crate) txs: Option<Vec<FoundTx>>,
+    #[serde(default)]
+    pub(crate) total_count: Number,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FoundTx {
+    pub(crate) height: Number,
+    #[serde(default)]
+    pub(crate) index: u64,
+    pub(crate) tx_result: TxResult,
+}
+
+/// What a websocket frame's result carries.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FrameResult<'a> {
+    #[serde(borrow, default)]
+    pub(crate) data: Option<FrameData<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FrameData<'a> {
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    #[serde(borrow, default)]
+    pub(crate) value: Option<&'a RawValue>,
+}
+
+/// A `NewBlock` event.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NewBlock {
+    pub(crate) block: Option<Block>,
+    pub(crate) result_finalize_block: Option<FinalizeBlock>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FinalizeBlock {
+    #[serde(default)]
+    pub(crate) events: Option<Vec<AbciEvent>>,
+    #[serde(default)]
+    pub(crate) tx_results: Option<Vec<TxResult>>,
+}
+
+/// Answer of `akash`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Discovery {
+    #[serde(default)]
+    pub(crate) client_info: Option<DiscoveredClient>,
+    #[serde(default)]
+    pub(crate) supported_versions: Option<Vec<DiscoveredVersion>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DiscoveredClient {
+    #[serde(default)]
+    pub(crate) api_version: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DiscoveredVersion {
+    #[serde(default)]
+    pub(crate) api_version: String,
+    #[serde(default)]
+    pub(crate) modules: Option<Vec<DiscoveredModule>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DiscoveredModule {
+    #[serde(default)]
+    pub(crate) module: String,
+    #[serde(default)]
+    pub(crate) version: String,
+}

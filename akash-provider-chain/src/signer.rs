@@ -1,0 +1,185 @@
+//! A transaction from its parts: encoded, signed in direct mode, hashed.
+//!
+//! ```text
+//! TxBody ─┐
+//!         ├─ SignDoc { body, auth info, chain id, account number } ── secp256k1 ──▶ TxRaw ── SHA-256 ──▶ hash
+//! AuthInfo┘
+//! ```
+//! Nothing here is random: the same parts give the same bytes, so sending them again is sending the same
+//! transaction.
+
+use crate::private_key::{PrivateKey, PublicKey};
+use crate::proto::cosmos::base::v1beta1::Coin as WireCoin;
+use crate::proto::cosmos::crypto::secp256k1::PubKey;
+use crate::proto::cosmos::tx::signing::v1beta1::SignMode;
+use crate::proto::cosmos::tx::v1beta1::mode_info::{Single, Sum};
+use crate::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, ModeInfo, SignDoc, SignerInfo, TxBody, TxRaw};
+use akash_provider_core::types::{Address, Coin};
+use data_encoding::HEXUPPER;
+use prost::{Message, Name};
+use prost_types::{Any, Timestamp};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// Hash of a transaction, by which nodes know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxHash(pub [u8; 32]);
+
+impl TxHash {
+    /// The hash of a transaction's bytes.
+    #[must_use]
+    pub fn of(tx: &[u8]) -> Self {
+        Self(Sha256::digest(tx).into())
+    }
+}
+
+impl fmt::Display for TxHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXUPPER.encode(&self.0))
+    }
+}
+
+/// What makes a transaction different from every other of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ordering {
+    /// The timeout, in nanoseconds since the Unix epoch. It is the nonce too: no two may have the same.
+    Unordered {
+        /// The last block time it may land at.
+        timeout_nanos: i64,
+    },
+    /// The account's sequence.
+    Ordered {
+        /// It.
+        sequence: u64,
+        /// The last height it may land at; 0 for any.
+        timeout_height: u64,
+    },
+}
+
+/// The account that signs.
+#[derive(Debug, Clone, Copy)]
+pub struct Account<'a> {
+    /// Its key.
+    pub key: &'a PrivateKey,
+    /// Its number on the chain.
+    pub number: u64,
+    /// The chain.
+    pub chain_id: &'a str,
+}
+
+/// What a transaction costs, and who pays.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Price {
+    /// The fee.
+    pub fee: Coin,
+    /// The gas it may use.
+    pub gas_limit: u64,
+    /// Whose allowance pays; `None` for the signer.
+    pub granter: Option<Address>,
+}
+
+/// A signed transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedTx {
+    /// As it is sent.
+    pub bytes: Vec<u8>,
+    /// Its hash.
+    pub hash: TxHash,
+}
+
+/// Signs messages as one transaction.
+#[must_use]
+pub fn sign(account: &Account<'_>, messages: Vec<Any>, ordering: Ordering, price: &Price) -> SignedTx {
+    let body_bytes = body(messages, ordering).encode_to_vec();
+    let auth_info_bytes = auth_info(account.key.public(), ordering, price).encode_to_vec();
+    let document = SignDoc {
+        body_bytes,
+        auth_info_bytes,
+        chain_id: account.chain_id.to_owned(),
+        account_number: account.number,
+    };
+    let signature = account.key.sign(&document.encode_to_vec());
+    let raw = TxRaw {
+        body_bytes: document.body_bytes,
+        auth_info_bytes: document.auth_info_bytes,
+        signatures: vec![signature.to_vec()],
+    };
+    let bytes = raw.encode_to_vec();
+    let hash = TxHash::of(&bytes);
+    SignedTx { bytes, hash }
+}
+
+fn body(messages: Vec<Any>, ordering: Ordering) -> TxBody {
+    let mut body = TxBody {
+        messages,
+        ..TxBody::default()
+    };
+    match ordering {
+        Ordering::Unordered { timeout_nanos } => {
+            body.unordered = true;
+            body.timeout_timestamp = Some(Timestamp {
+                seconds: timeout_nanos.div_euclid(NANOS_PER_SECOND),
+                nanos: i32::try_from(timeout_nanos.rem_euclid(NANOS_PER_SECOND)).unwrap_or(0),
+            });
+        }
+        Ordering::Ordered { timeout_height, .. } => body.timeout_height = timeout_height,
+    }
+    body
+}
+
+fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthInfo {
+    let sequence = match ordering {
+        Ordering::Unordered { .. } => 0,
+        Ordering::Ordered { sequence, .. } => sequence,
+    };
+    let single = Single {
+        mode: SignMode::Direct.into(),
+    };
+    let signer = SignerInfo {
+        public_key: Some(public_key_any(public_key)),
+        mode_info: Some(ModeInfo {
+            sum: Some(Sum::Single(single)),
+        }),
+        sequence,
+    };
+    let amount = WireCoin {
+        denom: price.fee.denom.to_string(),
+        amount: price.fee.amount.to_string(),
+    };
+    let fee = Fee {
+        // The chain refuses a coin of zero; no coin is how nothing is said.
+        amount: if price.fee.amount == 0 {
+            vec![]
+        } else {
+            vec![amount]
+        },
+        gas_limit: price.gas_limit,
+        payer: String::new(),
+        granter: price
+            .granter
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    };
+    AuthInfo {
+        signer_infos: vec![signer],
+        fee: Some(fee),
+        tip: None,
+    }
+}
+
+/// A public key as it stands in a transaction.
+fn public_key_any(key: &PublicKey) -> Any {
+    let message = PubKey {
+        key: key.as_bytes().to_vec(),
+    };
+    Any {
+        type_url: PubKey::type_url(),
+        value: message.encode_to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

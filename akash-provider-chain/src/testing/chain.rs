@@ -1,0 +1,525 @@
+//! A market in memory that answers as a node does.
+
+use super::event::tx_result;
+use super::{Node, Reply};
+use crate::convert::answers;
+use crate::method::Method;
+use crate::proto::akash::{deployment::v1beta4 as dep, market::v1beta5 as mkt, provider::v1beta4 as prov};
+use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
+use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
+    Provider, Snapshot,
+};
+use prost::Message;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const BLOCK_TIME: Duration = Duration::from_secs(6);
+
+/// What a node of the chain serves and does not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Habits {
+    /// Results of blocks below this are gone.
+    pub(crate) results_from: Height,
+    /// States of heights before the newest are gone.
+    pub(crate) no_pins: bool,
+    /// It is so many blocks behind.
+    pub(crate) lag: Height,
+    /// The chain moves on by a block before each such query.
+    pub(crate) moves_on_at: Option<&'static str>,
+    /// Another chain id is named.
+    pub(crate) chain_id: Option<String>,
+    pub(crate) catching_up: bool,
+    /// Results of this block are never given.
+    pub(crate) withheld: Option<Height>,
+    /// No transaction is indexed.
+    pub(crate) no_index: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) market: Market,
+    past: BTreeMap<Height, Market>,
+    blocks: BTreeMap<Height, (BlockTime, Vec<ChainEvent>)>,
+    facts: Vec<ChainEvent>,
+    /// What happens when a query makes the chain move on.
+    pub(crate) script: Vec<TenantMsg>,
+}
+
+/// A chain; a clone is the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    state: Arc<Mutex<State>>,
+}
+
+pub(crate) fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).unwrap()
+}
+
+impl Chain {
+    /// A chain with a tenant (1) and two providers (2, 3).
+    pub(crate) fn new() -> Self {
+        let mut market = Market::new(MarketConfig::new("local", BlockTime(1_700_000_000_000)));
+        for number in 1..=3 {
+            let coin: Coin = "100000000000uact".parse().unwrap();
+            market.fund(&account(number), &coin);
+        }
+        for number in 2..=3 {
+            let record = Provider {
+                owner: account(number),
+                host_uri: "https://provider.example:8443".to_owned(),
+                attributes: Vec::new(),
+            };
+            market.execute(&Msg::CreateProvider(record)).unwrap();
+        }
+        let chain = Self {
+            state: Arc::new(Mutex::new(State {
+                market,
+                past: BTreeMap::new(),
+                blocks: BTreeMap::new(),
+                facts: Vec::new(),
+                script: Vec::new(),
+            })),
+        };
+        chain.end_block();
+        chain
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tenant acts; what is refused does nothing.
+    pub(crate) fn tenant(&self, msg: TenantMsg) -> bool {
+        self.lock().tenant(msg)
+    }
+
+    /// A provider acts; what is refused does nothing.
+    pub(crate) fn provider(&self, msg: &Msg) -> bool {
+        let mut state = self.lock();
+        let events = state.market.transaction(std::slice::from_ref(msg));
+        let done = events.is_ok();
+        state.facts.extend(events.into_iter().flatten());
+        done
+    }
+
+    /// Completes a block; its height.
+    pub(crate) fn end_block(&self) -> Height {
+        self.lock().end_block()
+    }
+
+    pub(crate) fn height(&self) -> Height {
+        self.lock().market.height()
+    }
+
+    /// A deployment with so many groups; its orders.
+    pub(crate) fn order(&self, dseq: u64, groups: u32) -> Vec<OrderId> {
+        assert!(self.tenant(create(dseq, groups)));
+        let deployment = DeploymentId {
+            owner: account(1),
+            dseq,
+        };
+        let order = |gseq| OrderId {
+            group: GroupId {
+                deployment: deployment.clone(),
+                gseq,
+            },
+            oseq: 1,
+        };
+        (1..=groups).map(order).collect()
+    }
+
+    /// A bid of a provider on an order.
+    pub(crate) fn bid(&self, order: &OrderId, provider: u8) -> BidId {
+        let id = BidId {
+            order: order.clone(),
+            provider: account(provider),
+        };
+        assert!(self.provider(&create_bid(&id)));
+        id
+    }
+
+    /// A node of this chain.
+    pub(crate) async fn node(&self, habits: Arc<Mutex<Habits>>) -> Node {
+        let chain = self.clone();
+        Node::start(move |method, params| chain.reply(&habits, method, params)).await
+    }
+
+    /// The answer of a query service about a height; the newest where none is named.
+    pub(crate) fn serve(
+        &self,
+        path: &str,
+        data: &[u8],
+        asked: Option<Height>,
+    ) -> Result<(Vec<u8>, Height), Height> {
+        let state = self.lock();
+        let at = asked.unwrap_or_else(|| state.market.height());
+        let market = state.past.get(&at).ok_or_else(|| state.market.height())?;
+        Ok((answer(market, path, data).unwrap_or_default(), at))
+    }
+
+    /// What the market itself lists for a provider, in the order of the ids.
+    pub(crate) fn snapshot(&self, provider: u8) -> Snapshot {
+        let mut snapshot = self.lock().market.snapshot(&account(provider));
+        snapshot.bids.sort_by(|a, b| a.id.cmp(&b.id));
+        snapshot
+    }
+
+    /// The facts of a block.
+    pub(crate) fn facts(&self, height: Height) -> Vec<ChainEvent> {
+        self.lock().blocks[&height].1.clone()
+    }
+
+    /// The block as a `NewBlock` event.
+    pub(crate) fn frame(&self, height: Height) -> String {
+        let state = self.lock();
+        let (time, facts) = &state.blocks[&height];
+        let value = json!({
+            "block": {"header": header(height, *time, "local"), "data": {"txs": []}},
+            "result_finalize_block": {"events": [], "tx_results": [tx_result(facts)]},
+        });
+        let data = json!({"type": "tendermint/event/NewBlock", "value": value});
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"query": "tm.event='NewBlock'", "data": data}})
+            .to_string()
+    }
+
+    pub(crate) fn reply(&self, habits: &Mutex<Habits>, method: &str, params: &Value) -> Reply {
+        let habits = habits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut state = self.lock();
+        if habits.moves_on_at.is_some_and(|path| params["path"] == path) {
+            state.move_on();
+        }
+        let chain_id = habits.chain_id.as_deref().unwrap_or("local");
+        let newest = state.market.height() - habits.lag;
+        let asked: Height = params["height"]
+            .as_str()
+            .and_then(|h| h.parse().ok())
+            .unwrap_or_default();
+        let later = || {
+            let text = format!(
+                "height {asked} must be less than or equal to the current blockchain height {newest}"
+            );
+            Reply::Error(-32603, text)
+        };
+        match method {
+            "status" => Reply::Result(json!({
+                "node_info": {"network": chain_id},
+                "sync_info": {
+                    "latest_block_height": newest.to_string(),
+                    "latest_block_time": rfc3339(state.time(newest)),
+                    "catching_up": habits.catching_up,
+                },
+            })),
+            "akash" => Reply::Result(discovery()),
+            "header" | "block" | "block_results" if asked > newest => later(),
+            "header" => Reply::Result(json!({"header": header(asked, state.time(asked), chain_id)})),
+            "block_results" if asked < habits.results_from => {
+                let text = format!(
+                    "height {asked} is not available, lowest height is {}",
+                    habits.results_from
+                );
+                Reply::Error(-32603, text)
+            }
+            "block_results" if habits.withheld == Some(asked) => Reply::Error(-32603, "no reason".to_owned()),
+            "block_results" => {
+                let (_, facts) = &state.blocks[&asked];
+                Reply::Result(json!({"height": asked.to_string(), "txs_results": [tx_result(facts)]}))
+            }
+            "block" => {
+                let block =
+                    json!({"header": header(asked, state.time(asked), chain_id), "data": {"txs": ["eA=="]}});
+                Reply::Result(json!({"block": block}))
+            }
+            "tx_search" if habits.no_index => Reply::Result(json!({"txs": [], "total_count": "0"})),
+            "tx_search" => {
+                let query = params["query"].as_str().unwrap();
+                let height: Height = query.trim_start_matches("tx.height=").parse().unwrap();
+                let tx = json!({"height": height.to_string(), "index": 0, "tx_result": tx_result(&state.blocks[&height].1)});
+                Reply::Result(json!({"txs": [tx], "total_count": "1"}))
+            }
+            "abci_query" => {
+                let path = params["path"].as_str().unwrap();
+                let data = data_encoding::HEXLOWER
+                    .decode(params["data"].as_str().unwrap().as_bytes())
+                    .unwrap();
+                state.query(path, &data, asked, newest, habits.no_pins)
+            }
+            other => Reply::Error(-32601, format!("no method {other}")),
+        }
+    }
+}
+
+pub(crate) fn create(dseq: u64, groups: u32) -> TenantMsg {
+    use akash_provider_core::types::{GroupSpec, PlacementRequirements, ResourceUnit, Resources};
+    let unit = ResourceUnit {
+        resources: Resources {
+            id: 1,
+            ..Resources::default()
+        },
+        count: 1,
+        price: price(),
+    };
+    let group = |n| GroupSpec {
+        name: format!("group-{n}"),
+        requirements: PlacementRequirements::default(),
+        resources: vec![unit.clone()],
+    };
+    TenantMsg::CreateDeployment {
+        id: DeploymentId {
+            owner: account(1),
+            dseq,
+        },
+        groups: (0..groups).map(group).collect(),
+        hash: [7; 32],
+        deposit: "5000000uact".parse().unwrap(),
+        reclamation_min_window: None,
+    }
+}
+
+fn price() -> DecCoin {
+    DecCoin::new(&"uact".into(), "40.5".parse().unwrap())
+}
+
+pub(crate) fn create_bid(id: &BidId) -> Msg {
+    Msg::CreateBid {
+        id: id.clone(),
+        price: price(),
+        deposit: "500000uact".parse().unwrap(),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }
+}
+
+impl State {
+    fn tenant(&mut self, msg: TenantMsg) -> bool {
+        let events = self.market.tenant(msg);
+        let done = events.is_ok();
+        self.facts.extend(events.into_iter().flatten());
+        done
+    }
+
+    fn end_block(&mut self) -> Height {
+        self.market.end_block(BLOCK_TIME);
+        let height = self.market.height();
+        let facts = std::mem::take(&mut self.facts);
+        self.blocks.insert(height, (self.market.time(), facts));
+        self.past.insert(height, self.market.clone());
+        height
+    }
+
+    fn move_on(&mut self) {
+        if !self.script.is_empty() {
+            let msg = self.script.remove(0);
+            self.tenant(msg);
+        }
+        self.end_block();
+    }
+
+    fn time(&self, height: Height) -> BlockTime {
+        self.market.block_time(height).unwrap()
+    }
+
+    fn query(&self, path: &str, data: &[u8], asked: Height, newest: Height, no_pins: bool) -> Reply {
+        let at = if asked == 0 { newest } else { asked };
+        if at > newest {
+            return refused(
+                "sdk",
+                26,
+                "cannot query with height in the future; please provide a valid height",
+                at,
+            );
+        }
+        if no_pins && at != newest {
+            return refused(
+                "sdk",
+                38,
+                "failed to load state at height 5; version does not exist: not found",
+                at,
+            );
+        }
+        match answer(&self.past[&at], path, data) {
+            Some(bytes) => {
+                let value = data_encoding::BASE64.encode(&bytes);
+                Reply::Result(
+                    json!({"response": {"code": 0, "log": "", "value": value, "height": at.to_string(), "codespace": ""}}),
+                )
+            }
+            None => refused("sdk", 22, "it is not found: key not found", at),
+        }
+    }
+}
+
+fn refused(codespace: &str, code: u32, log: &str, height: Height) -> Reply {
+    Reply::Result(
+        json!({"response": {"code": code, "log": log, "value": null, "height": height.to_string(), "codespace": codespace}}),
+    )
+}
+
+/// A page of what was found, in the order of the ids; the key is the id of the last one, so that records which
+/// come and go between two pages shift nothing.
+fn page<T, W>(
+    found: impl Iterator<Item = T>,
+    id: impl Fn(&T) -> BidId,
+    wire: impl Fn(&T) -> W,
+    request: Option<PageRequest>,
+) -> (Vec<W>, Option<PageResponse>) {
+    let request = request.unwrap_or_default();
+    let after: Option<BidId> = String::from_utf8(request.key).unwrap().parse().ok();
+    let limit = if request.limit == 0 {
+        100
+    } else {
+        usize::try_from(request.limit).unwrap()
+    };
+    let rest: Vec<T> = found
+        .filter(|t| after.as_ref().is_none_or(|a| id(t) > *a))
+        .collect();
+    let last = rest.get(limit - 1).filter(|_| rest.len() > limit);
+    let next_key = last.map(|t| id(t).to_string().into_bytes()).unwrap_or_default();
+    let items = rest.iter().take(limit).map(wire).collect();
+    (items, Some(PageResponse { next_key, total: 0 }))
+}
+
+fn is_like(filter: &str, value: &str) -> bool {
+    filter.is_empty() || filter == value
+}
+
+fn state_name(state: impl serde::Serialize) -> String {
+    serde_json::to_value(state).unwrap().as_str().unwrap().to_owned()
+}
+
+fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
+    match path {
+        mkt::QueryOrdersRequest::PATH => {
+            let request = mkt::QueryOrdersRequest::decode(data).unwrap();
+            let filters = request.filters.unwrap_or_default();
+            let wanted = market
+                .orders()
+                .filter(|o| is_like(&filters.state, &state_name(o.state)));
+            let id = |o: &&akash_provider_core::types::Order| BidId {
+                order: o.id.clone(),
+                provider: account(0),
+            };
+            let (orders, pagination) = page(wanted, id, |o| answers::order(o), request.pagination);
+            Some(mkt::QueryOrdersResponse { orders, pagination }.encode_to_vec())
+        }
+        mkt::QueryBidsRequest::PATH => {
+            let request = mkt::QueryBidsRequest::decode(data).unwrap();
+            let filters = request.filters.unwrap_or_default();
+            let wanted = market.bids().filter(|b| {
+                is_like(&filters.state, &state_name(b.state))
+                    && is_like(&filters.provider, b.id.provider.as_str())
+            });
+            let (bids, pagination) = page(wanted, |b| b.id.clone(), |b| answers::bid(b), request.pagination);
+            Some(mkt::QueryBidsResponse { bids, pagination }.encode_to_vec())
+        }
+        mkt::QueryLeasesRequest::PATH => {
+            let request = mkt::QueryLeasesRequest::decode(data).unwrap();
+            let filters = request.filters.unwrap_or_default();
+            let wanted = market.leases().filter(|l| {
+                let id = &l.lease.id;
+                is_like(&filters.state, &state_name(l.lease.state))
+                    && is_like(&filters.provider, id.provider.as_str())
+                    && is_like(&filters.owner, id.owner().as_str())
+                    && (filters.dseq == 0 || filters.dseq == id.deployment().dseq)
+            });
+            let (leases, pagination) = page(
+                wanted,
+                |l| l.lease.id.clone(),
+                answers::lease_record,
+                request.pagination,
+            );
+            Some(mkt::QueryLeasesResponse { leases, pagination }.encode_to_vec())
+        }
+        mkt::QueryParamsRequest::PATH => {
+            let params = Some(answers::market_params(market.params()));
+            Some(mkt::QueryParamsResponse { params }.encode_to_vec())
+        }
+        _ => one(market, path, data),
+    }
+}
+
+fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
+    let deployment = |owner: &str, dseq| DeploymentId {
+        owner: owner.parse().unwrap(),
+        dseq,
+    };
+    let order = |owner: &str, dseq, gseq, oseq| OrderId {
+        group: GroupId {
+            deployment: deployment(owner, dseq),
+            gseq,
+        },
+        oseq,
+    };
+    match path {
+        mkt::QueryBidRequest::PATH => {
+            let id = mkt::QueryBidRequest::decode(data).unwrap().id.unwrap();
+            let id = BidId {
+                order: order(&id.owner, id.dseq, id.gseq, id.oseq),
+                provider: id.provider.parse().unwrap(),
+            };
+            market.bid(&id).map(|b| answers::bid(b).encode_to_vec())
+        }
+        mkt::QueryLeaseRequest::PATH => {
+            let id = mkt::QueryLeaseRequest::decode(data).unwrap().id.unwrap();
+            let id = BidId {
+                order: order(&id.owner, id.dseq, id.gseq, id.oseq),
+                provider: id.provider.parse().unwrap(),
+            };
+            market
+                .lease(&id)
+                .map(|l| answers::lease_record(&l).encode_to_vec())
+        }
+        mkt::QueryOrderRequest::PATH => {
+            let id = mkt::QueryOrderRequest::decode(data).unwrap().id.unwrap();
+            let found = market.order(&order(&id.owner, id.dseq, id.gseq, id.oseq))?;
+            let order = Some(answers::order(found));
+            Some(mkt::QueryOrderResponse { order }.encode_to_vec())
+        }
+        dep::QueryDeploymentRequest::PATH => {
+            let id = dep::QueryDeploymentRequest::decode(data).unwrap().id.unwrap();
+            let record = market.deployment(&deployment(&id.owner, id.dseq))?;
+            Some(answers::deployment(&record).encode_to_vec())
+        }
+        dep::QueryGroupRequest::PATH => {
+            let id = dep::QueryGroupRequest::decode(data).unwrap().id.unwrap();
+            let found = market.group(&order(&id.owner, id.dseq, id.gseq, 1).group)?;
+            let group = Some(answers::group(found));
+            Some(dep::QueryGroupResponse { group }.encode_to_vec())
+        }
+        prov::QueryProviderRequest::PATH => {
+            let owner = prov::QueryProviderRequest::decode(data).unwrap().owner;
+            let found = market.provider(&owner.parse().unwrap())?;
+            let provider = Some(answers::provider(found));
+            Some(prov::QueryProviderResponse { provider }.encode_to_vec())
+        }
+        other => panic!("no answer for {other}"),
+    }
+}
+
+fn rfc3339(time: BlockTime) -> String {
+    let since = Duration::from_millis(u64::try_from(time.0).unwrap());
+    humantime::format_rfc3339_nanos(std::time::UNIX_EPOCH + since).to_string()
+}
+
+fn header(height: Height, time: BlockTime, chain_id: &str) -> Value {
+    json!({"chain_id": chain_id, "height": height.to_string(), "time": rfc3339(time)})
+}
+
+fn discovery() -> Value {
+    let modules = [
+        ("audit", "v1"),
+        ("cert", "v1"),
+        ("deployment", "v1beta4"),
+        ("escrow", "v1"),
+        ("market", "v1beta5"),
+        ("provider", "v1beta4"),
+    ];
+    let modules: Vec<Value> = modules
+        .iter()
+        .map(|(m, v)| json!({"module": m, "version": v}))
+        .collect();
+    json!({"client_info": {"api_version": "v1beta4"}, "supported_versions": [{"api_version": "v1beta4", "modules": modules, "features": null}]})
+}

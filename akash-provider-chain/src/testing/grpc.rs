@@ -1,0 +1,189 @@
+//! A node's gRPC on loopback, with a whole market or recorded answers behind it.
+
+use super::chain::Chain;
+use super::listen;
+use crate::method::Method;
+use crate::proto::akash::discovery::v1 as discovery;
+use crate::proto::cosmos::base::tendermint::v1beta1 as node;
+use crate::proto::tendermint::types::{Block, Header};
+use bytes::Bytes;
+use prost::Message;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// What a query gets.
+#[derive(Debug, Clone)]
+pub(crate) enum Served {
+    /// Bytes, from a height.
+    Bytes(Vec<u8>, u64),
+    /// A status and its text.
+    Status(u32, String),
+}
+
+type Answer = Arc<dyn Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync>;
+
+/// A node. Dropping it cuts every connection.
+#[derive(Debug)]
+pub(crate) struct GrpcNode {
+    pub(crate) url: String,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for GrpcNode {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl GrpcNode {
+    /// A node that answers with a function of path, request and height.
+    pub(crate) async fn start(
+        answer: impl Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync + 'static,
+    ) -> Self {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+        let url = format!("grpc://{}", listener.local_addr().unwrap());
+        let answer: Answer = Arc::new(answer);
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(connection(stream, Arc::clone(&answer)));
+            }
+        });
+        Self { url, task }
+    }
+
+    /// A node of a chain.
+    pub(crate) async fn of(chain: &Chain) -> Self {
+        let chain = chain.clone();
+        Self::start(move |path, data, asked| {
+            of_node(&chain, path, data).unwrap_or_else(|| of_chain(&chain, path, data, asked))
+        })
+        .await
+    }
+}
+
+fn of_chain(chain: &Chain, path: &str, data: &[u8], asked: Option<u64>) -> Served {
+    match chain.serve(path, data, asked) {
+        Ok((bytes, height)) if !bytes.is_empty() => Served::Bytes(bytes, height),
+        Ok(_) => Served::Status(
+            5,
+            "codespace market code 18: invalid bid: bid not found".to_owned(),
+        ),
+        Err(_) => Served::Status(
+            3,
+            "cannot query with height in the future; please provide a valid height".to_owned(),
+        ),
+    }
+}
+
+fn block(chain: &Chain, height: u64) -> Option<Block> {
+    let millis = chain.lock().market.block_time(height)?.0;
+    let time = prost_types::Timestamp {
+        seconds: millis / 1000,
+        nanos: 0,
+    };
+    let header = Header {
+        chain_id: "local".to_owned(),
+        height: i64::try_from(height).unwrap(),
+        time: Some(time),
+    };
+    Some(Block {
+        header: Some(header),
+        data: None,
+    })
+}
+
+/// What a node says of itself.
+pub(crate) fn of_node(chain: &Chain, path: &str, data: &[u8]) -> Option<Served> {
+    let height = chain.height();
+    let bytes = match path {
+        node::GetSyncingRequest::PATH => node::GetSyncingResponse { syncing: false }.encode_to_vec(),
+        node::GetLatestBlockRequest::PATH => {
+            let block = block(chain, height);
+            node::GetLatestBlockResponse { block }.encode_to_vec()
+        }
+        node::GetBlockByHeightRequest::PATH => {
+            let asked = node::GetBlockByHeightRequest::decode(data).unwrap().height;
+            let block = block(chain, u64::try_from(asked).unwrap());
+            node::GetBlockByHeightResponse { block }.encode_to_vec()
+        }
+        discovery::GetInfoRequest::PATH => {
+            let module = |(module, version): (&str, &str)| discovery::ModuleVersion {
+                module: module.to_owned(),
+                version: version.to_owned(),
+            };
+            let modules = [
+                ("audit", "v1"),
+                ("cert", "v1"),
+                ("deployment", "v1beta4"),
+                ("escrow", "v1"),
+                ("market", "v1beta5"),
+                ("provider", "v1beta4"),
+            ];
+            let version = discovery::VersionInfo {
+                api_version: "v1beta4".to_owned(),
+                modules: modules.map(module).to_vec(),
+                features: Vec::new(),
+            };
+            let info = discovery::Akash {
+                supported_versions: vec![version],
+                ..discovery::Akash::default()
+            };
+            discovery::GetInfoResponse { info: Some(info) }.encode_to_vec()
+        }
+        _ => return None,
+    };
+    Some(Served::Bytes(bytes, height))
+}
+
+async fn connection(stream: TcpStream, answer: Answer) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else {
+        return;
+    };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        let answer = Arc::clone(&answer);
+        tokio::spawn(async move { reply(request, respond, &answer).await });
+    }
+}
+
+async fn reply(
+    request: http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+    answer: &Answer,
+) {
+    let path = request.uri().path().to_owned();
+    let asked = request.headers().get("x-cosmos-block-height");
+    let asked = asked.map(|h| h.to_str().unwrap().parse().unwrap());
+    let mut body = request.into_body();
+    let mut data = Vec::new();
+    while let Some(Ok(chunk)) = body.data().await {
+        drop(body.flow_control().release_capacity(chunk.len()));
+        data.extend(chunk);
+    }
+    let message = data.get(5..).unwrap_or_default();
+    let head = http::Response::builder().header("content-type", "application/grpc");
+    match answer(&path, message, asked) {
+        Served::Bytes(bytes, height) => {
+            let head = head
+                .header("x-cosmos-block-height", height.to_string())
+                .body(())
+                .unwrap();
+            let mut stream = respond.send_response(head, false).unwrap();
+            let mut framed = vec![0];
+            framed.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
+            framed.extend(bytes);
+            drop(stream.send_data(framed.into(), false));
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+            drop(stream.send_trailers(trailers));
+        }
+        Served::Status(code, text) => {
+            let head = head
+                .header("grpc-status", code.to_string())
+                .header("grpc-message", text);
+            drop(respond.send_response(head.body(()).unwrap(), true));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The writer's questions over the endpoints.
+
+use super::api::{Code, Included, Simulation, Submission, TxApi};
+use super::standing::{Standing, standing};
+use crate::convert::dec_coin_from_text;
+use crate::fault::{Fault, NodeError};
+use crate::proto::cosmos::base::node::v1beta1::ConfigRequest;
+use crate::proto::cosmos::tx::v1beta1::{BroadcastMode, BroadcastTxRequest, GetTxRequest, SimulateRequest};
+use crate::reader::Reader;
+use crate::signer::TxHash;
+use akash_provider_core::chain::{Account, ChainQuery, SyncInfo};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::{Address, DecCoin, Msg};
+use async_trait::async_trait;
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+/// What CometBFT says of a transaction that it has seen. The protocol has no code for it, only this text.
+const IN_CACHE: &str = "tx already exists in cache";
+
+#[derive(Clone, Serialize)]
+struct BroadcastParams {
+    tx: String,
+}
+
+#[derive(Deserialize)]
+struct Checked {
+    code: u32,
+    #[serde(default)]
+    codespace: String,
+    #[serde(default)]
+    log: String,
+}
+
+fn submission(code: u32, space: String, log: String) -> Submission {
+    if code == 0 {
+        return Submission::Accepted;
+    }
+    Submission::Refused {
+        code: Code::new(space, code),
+        log,
+    }
+}
+
+/// `None` where another way may still work.
+fn known(error: &NodeError) -> Option<Submission> {
+    match &error.fault {
+        Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
+        _ => None,
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    let message = format!("the node's answer has no {what}");
+    Error::new(ErrorKind::Unavailable, "transactions", message)
+}
+
+#[async_trait]
+impl TxApi for Reader {
+    async fn sync_info(&self) -> Result<SyncInfo, Error> {
+        ChainQuery::sync_info(self).await
+    }
+
+    async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {
+        ChainQuery::account(self, address).await
+    }
+
+    async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {
+        let answer = self.endpoints.ask(&ConfigRequest {}, None).await;
+        let (config, _) = answer.map_err(|e| e.into_port("gas prices"))?;
+        let coins = config
+            .minimum_gas_price
+            .split(',')
+            .map(str::trim)
+            .filter(|c| !c.is_empty());
+        let coins = coins.map(|text| {
+            let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+            let (amount, denom) = text.split_at(at);
+            dec_coin_from_text(denom, amount)
+        });
+        coins
+            .collect::<Result<_, _>>()
+            .map_err(|e| Error::new(ErrorKind::Unavailable, "gas prices", e.to_string()))
+    }
+
+    async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error> {
+        let request = SimulateRequest {
+            tx: None,
+            tx_bytes: tx,
+        };
+        match self.endpoints.ask(&request, None).await {
+            Ok((answer, _)) => {
+                let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
+                Ok(Simulation::Gas { used: gas.gas_used })
+            }
+            Err(NodeError {
+                fault: Fault::Refused { text, .. } | Fault::NotFound { text, .. },
+                ..
+            }) => Ok(Simulation::Refused { log: text }),
+            Err(error) => Err(error.into_port("simulate")),
+        }
+    }
+
+    async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
+        let params = BroadcastParams {
+            tx: BASE64.encode(&tx),
+        };
+        let error = match self.endpoints.call::<Checked>("broadcast_tx_sync", params).await {
+            Ok(checked) => return Ok(submission(checked.code, checked.codespace, checked.log)),
+            Err(error) => error,
+        };
+        if let Some(known) = known(&error) {
+            return Ok(known);
+        }
+        // Where no endpoint speaks JSON-RPC; sending the same bytes twice is sending them once.
+        let request = BroadcastTxRequest {
+            tx_bytes: tx,
+            mode: BroadcastMode::Sync.into(),
+        };
+        match self.endpoints.ask(&request, None).await {
+            Ok((answer, _)) => {
+                let checked = answer.tx_response.ok_or_else(|| malformed("result"))?;
+                Ok(submission(checked.code, checked.codespace, checked.raw_log))
+            }
+            Err(second) => known(&second).ok_or_else(|| error.into_port("broadcast")),
+        }
+    }
+
+    async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error> {
+        let request = GetTxRequest {
+            hash: hash.to_string(),
+        };
+        let found = match self.endpoints.ask(&request, None).await {
+            Ok((answer, _)) => answer.tx_response.ok_or_else(|| malformed("result"))?,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into_port("find transaction")),
+        };
+        let height = u64::try_from(found.height).map_err(|_| malformed("height"))?;
+        let failed = found.code != 0;
+        Ok(Some(Included {
+            height,
+            failure: failed.then(|| Code::new(found.codespace, found.code)),
+            log: found.raw_log,
+            gas_used: u64::try_from(found.gas_used).unwrap_or(0),
+        }))
+    }
+
+    async fn standing(&self, msg: &Msg) -> Result<Standing, Error> {
+        standing(self, msg).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

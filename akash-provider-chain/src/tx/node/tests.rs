@@ -1,0 +1,108 @@
+//! The writer's questions, answered with what a real node once said.
+
+use super::*;
+use crate::endpoints::Endpoints;
+use crate::fixtures;
+use crate::limits::Limits;
+use crate::testing::{Node, Reply};
+use akash_provider_core::types::Dec;
+use serde_json::Value;
+use std::path::Path;
+
+/// The reply that a recording holds.
+fn reply(recorded: &Value) -> Reply {
+    match recorded.get("error") {
+        Some(error) => Reply::Error(
+            error["code"].as_i64().unwrap(),
+            error["data"].as_str().unwrap().to_owned(),
+        ),
+        None => Reply::Result(recorded["result"].clone()),
+    }
+}
+
+/// A reader of a node that says `sent` to whatever is sent and `asked` to whatever is asked.
+async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
+    let json = |name: &str| fixtures::json(&folder.join(name));
+    let (status, akash) = (reply(&json("rpc/status.json")), reply(&json("rpc/akash.json")));
+    let sent = reply(&json(&format!("tx/{sent}.broadcast_tx_sync.json")));
+    let asked = reply(&json(&format!("grpc/{asked}.json"))["abci_query_response"]);
+    let answers = move |method: &str, _: &Value| match method {
+        "status" => status.clone(),
+        "akash" => akash.clone(),
+        "broadcast_tx_sync" => sent.clone(),
+        "abci_query" => asked.clone(),
+        other => Reply::Error(-32601, format!("no method {other}")),
+    };
+    let node = Node::start(answers).await;
+    let endpoints = Endpoints::new(&[&node.url], "local", Limits::default()).unwrap();
+    (node, Reader::new(endpoints))
+}
+
+#[tokio::test]
+async fn recorded_answers_to_a_send_are_understood() {
+    let Some(folder) = fixtures::folder("chain") else {
+        return;
+    };
+    let cases = [
+        ("unordered-ok", None),
+        ("err-seq-too-high", Some(("sdk", 32))),
+        ("err-fee-low", Some(("sdk", 13))),
+        ("err-unordered-expired", Some(("sdk", 42))),
+        ("err-close-bid-reason-0", Some(("market", 33))),
+        ("err-garbage", Some(("sdk", 2))),
+    ];
+    for (name, code) in cases {
+        let (_node, reader) = reader(&folder, name, "misc/tx-Simulate-ok").await;
+        match (reader.broadcast(vec![1]).await.unwrap(), code) {
+            (Submission::Accepted, None) => {}
+            (Submission::Refused { code, log }, Some((space, number))) => {
+                assert_eq!(code, Code::new(space, number), "{name}");
+                assert!(!log.is_empty(), "{name}");
+            }
+            (other, _) => panic!("{name}: {other:?}"),
+        }
+    }
+    for name in [
+        "err-tx-in-cache",
+        "err-unordered-replay",
+        "err-tx-replay-after-inclusion",
+    ] {
+        let (_node, reader) = reader(&folder, name, "misc/tx-Simulate-ok").await;
+        assert_eq!(
+            reader.broadcast(vec![1]).await.unwrap(),
+            Submission::Known,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn recorded_answers_to_questions_are_understood() {
+    let Some(folder) = fixtures::folder("chain") else {
+        return;
+    };
+    let asked = async |name: &str| reader(&folder, "unordered-ok", name).await;
+    let (_node, ok) = asked("misc/tx-Simulate-ok").await;
+    assert_eq!(
+        ok.simulate(vec![1]).await.unwrap(),
+        Simulation::Gas { used: 102_196 }
+    );
+    let (_node, bad) = asked("misc/tx-Simulate-bad-sequence").await;
+    let refused = bad.simulate(vec![1]).await.unwrap();
+    assert!(
+        matches!(&refused, Simulation::Refused { log } if log.contains("sequence")),
+        "{refused:?}"
+    );
+    let (_node, config) = asked("open-bids/node-Config").await;
+    let prices = config.min_gas_prices().await.unwrap();
+    assert_eq!(
+        prices,
+        [DecCoin::new(&"uakt".into(), "0.0025".parse::<Dec>().unwrap())]
+    );
+    let hash = TxHash([0; 32]);
+    let (_node, absent) = asked("misc/tx-GetTx-notfound").await;
+    assert_eq!(absent.find(&hash).await.unwrap(), None);
+    let (_node, found) = asked("misc/tx-GetTx").await;
+    let included = found.find(&hash).await.unwrap().unwrap();
+    assert!(included.height > 0 && included.gas_used > 0, "{included:?}");
+}

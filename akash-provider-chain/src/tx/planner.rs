@@ -1,0 +1,418 @@
+//! What to send next: the writer's state machine, without a socket and without a clock.
+//!
+//! ```text
+//!  Submit ─▶ queue ─▶ Estimating ─▶ Ready ─▶ Sending ─▶ Waiting ─▶ Checking ─▶ reply
+//!              │  by      │ refused    ▲        │ refused   │ found     │ looked at after
+//!              │ priority ▼            │        ▼           ▼           ▼ its expiry
+//!              │       Judging      wait, or Rejected    Committed   Committed, never
+//!              └─ shared withdrawals that fail go back, one by one    landed, or Unknown
+//! ```
+//! Rules:
+//! - A bid never shares a transaction. Withdrawals of different deployments may; two of one deployment are never
+//!   under way together, because the network panics on the second one in a block.
+//! - A draft that may have reached a node is sent again as the same bytes or not at all, until it is found or
+//!   can no longer land. Only then is it replaced.
+//! - `Err` means that it was certainly not sent, or can certainly not land any more.
+
+mod answers;
+mod flight;
+mod next;
+#[cfg(test)]
+mod tests;
+
+use super::api::{Included, Simulation, Submission};
+use super::standing::Standing;
+use crate::gas::{Estimates, GasConfig};
+use crate::sequence::{Expiry, Sequencer};
+use crate::signer::{Ordering, Price};
+use akash_provider_core::chain::{Account, SyncInfo};
+use akash_provider_core::error::{ErrorKind, Failure};
+use akash_provider_core::types::{DecCoin, DeploymentId, Mono, Msg, TxOutcome};
+use flight::Flight;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A call of the port that waits for its outcome.
+pub type Ticket = u64;
+/// A transaction under way.
+pub type FlightId = u64;
+
+/// How long things may take, and how many there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannerConfig {
+    /// The chain that is expected.
+    pub chain_id: String,
+    /// What is paid.
+    pub gas: GasConfig,
+    /// Calls that may wait; a thousand orders in a block are not too many.
+    pub queue_max: usize,
+    /// Transactions under way together.
+    pub flights_max: usize,
+    /// Simulations under way together.
+    pub simulations_max: usize,
+    /// Withdrawals that share a transaction.
+    pub shared_max: usize,
+    /// How long a withdrawal waits for others to share its transaction.
+    pub shared_wait: Duration,
+    /// A call that could not be sent within this ends as an error.
+    pub unsent_max: Duration,
+    /// A call whose outcome is not known within this ends as unknown.
+    pub outcome_max: Duration,
+    /// Time between two questions for the newest block while something is under way.
+    pub poll: Duration,
+    /// Oldest block time that a first transaction is made with.
+    pub tip_max: Duration,
+    /// Blocks after which an accepted transaction that is in none of them is sent again.
+    pub resend_blocks: u64,
+    /// Blocks by which a node behind a load balancer may lag.
+    pub lag_blocks: u64,
+    /// Use sequences from the start.
+    pub ordered: bool,
+}
+
+impl PlannerConfig {
+    /// The usual limits on a chain.
+    pub fn new(chain_id: impl Into<String>) -> Self {
+        Self {
+            chain_id: chain_id.into(),
+            gas: GasConfig::default(),
+            queue_max: 4096,
+            flights_max: 2048,
+            simulations_max: 16,
+            shared_max: 16,
+            shared_wait: Duration::from_millis(500),
+            unsent_max: Duration::from_secs(60),
+            outcome_max: Duration::from_secs(110),
+            poll: Duration::from_secs(1),
+            tip_max: Duration::from_secs(5),
+            resend_blocks: 3,
+            lag_blocks: 4,
+            ordered: false,
+        }
+    }
+}
+
+/// A transaction to be signed. The same draft gives the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Draft {
+    /// Its messages.
+    pub msgs: Arc<[Msg]>,
+    /// Its nonce.
+    pub ordering: Ordering,
+    /// When it can no longer land.
+    pub expiry: Expiry,
+    /// What it costs.
+    pub price: Price,
+    /// Number of the signing account.
+    pub account_number: u64,
+}
+
+/// What the planner is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Send these as one transaction.
+    Submit {
+        /// Whose answer it is.
+        ticket: Ticket,
+        /// The messages.
+        msgs: Vec<Msg>,
+    },
+    /// Nobody waits for the answer any more: what was not sent need not be.
+    Forget {
+        /// Whose.
+        ticket: Ticket,
+    },
+    /// The newest block.
+    Block(Result<SyncInfo, Failure>),
+    /// The signing account.
+    Account(Result<Option<Account>, Failure>),
+    /// What nodes ask for gas.
+    Prices(Result<Vec<DecCoin>, Failure>),
+    /// A simulation.
+    Simulated(FlightId, Result<Simulation, Failure>),
+    /// A send.
+    Sent(FlightId, Result<Submission, Failure>),
+    /// A search by hash.
+    Found(FlightId, Result<Option<Included>, Failure>),
+    /// A look at the object.
+    Looked(FlightId, Result<Standing, Failure>),
+    /// Time has passed.
+    Tick,
+    /// Nothing more is sent.
+    Stop,
+}
+
+/// What the planner wants done. Each is answered by the input of the same name, once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ask for the newest block.
+    FetchBlock,
+    /// Ask for the signing account.
+    FetchAccount,
+    /// Ask what gas costs.
+    FetchPrices,
+    /// Try a transaction.
+    Simulate(FlightId, Draft),
+    /// Send a transaction.
+    Send(FlightId, Draft),
+    /// Search for a transaction that was sent.
+    Find(FlightId, Draft),
+    /// Look at the object of a message.
+    Look(FlightId, Msg),
+    /// Answer a call.
+    Reply(Ticket, Result<TxOutcome, Failure>),
+}
+
+/// A call that waits to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Request {
+    ticket: Ticket,
+    msgs: Arc<[Msg]>,
+    since: Mono,
+    /// It failed in company: it goes alone.
+    alone: bool,
+}
+
+/// Something that must be known before anything is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Need<T> {
+    value: Option<T>,
+    asked: bool,
+    retry_at: Mono,
+    failures: u32,
+    why_not: String,
+}
+
+impl<T> Default for Need<T> {
+    fn default() -> Self {
+        Self {
+            value: None,
+            asked: false,
+            retry_at: Mono::default(),
+            failures: 0,
+            why_not: String::new(),
+        }
+    }
+}
+
+impl<T> Need<T> {
+    /// True when it should be asked for; counts as asked from then on.
+    fn ask(&mut self, now: Mono) -> bool {
+        let ask = !self.asked && now >= self.retry_at;
+        self.asked |= ask;
+        ask
+    }
+
+    fn failed(&mut self, now: Mono, why: String) {
+        self.asked = false;
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = now.plus(backoff(self.failures));
+        self.why_not = why;
+    }
+
+    fn answered(&mut self, value: T) {
+        self.asked = false;
+        self.failures = 0;
+        self.why_not.clear();
+        self.value = Some(value);
+    }
+}
+
+/// Half a second, doubled with every failure in a row, at most eight.
+fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(500 << failures.saturating_sub(1).min(4))
+}
+
+/// The newest block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Tip {
+    height: u64,
+    time: akash_provider_core::types::BlockTime,
+}
+
+/// The state machine.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    config: Arc<PlannerConfig>,
+    now: Mono,
+    stopped: bool,
+    queue: BTreeMap<(u8, Ticket), Request>,
+    flights: BTreeMap<FlightId, Flight>,
+    last_flight: FlightId,
+    /// Deployments with a withdrawal of unknown outcome, until it can no longer land.
+    haunted: Vec<(Expiry, DeploymentId)>,
+    tip: Need<Tip>,
+    tip_at: Mono,
+    account: Need<u64>,
+    prices: Need<Vec<DecCoin>>,
+    sequencer: Sequencer,
+    /// A node has taken or simulated a transaction of the kind in use.
+    proven: bool,
+    estimates: Estimates,
+}
+
+impl Planner {
+    /// A planner that knows nothing yet; `salt` is any number, another one in each process.
+    #[must_use]
+    pub fn new(config: PlannerConfig, salt: u32) -> Self {
+        let mut sequencer = Sequencer::new(salt);
+        if config.ordered {
+            sequencer.fall_back();
+        }
+        Self {
+            config: Arc::new(config),
+            now: Mono::default(),
+            stopped: false,
+            queue: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            last_flight: 0,
+            haunted: Vec::new(),
+            tip: Need::default(),
+            tip_at: Mono::default(),
+            account: Need::default(),
+            prices: Need::default(),
+            sequencer,
+            proven: false,
+            estimates: Estimates::default(),
+        }
+    }
+
+    /// Takes an input; what is to be done now.
+    pub fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
+        self.now = self.now.max(now);
+        let mut out = Vec::new();
+        match input {
+            Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
+            Input::Forget { ticket } => self.forget(ticket),
+            Input::Block(answer) => self.block(answer),
+            Input::Account(answer) => self.account(answer),
+            Input::Prices(answer) => self.prices(answer),
+            Input::Simulated(id, answer) => self.simulated(id, answer, &mut out),
+            Input::Sent(id, answer) => self.sent(id, answer, &mut out),
+            Input::Found(id, answer) => self.found(id, answer, &mut out),
+            Input::Looked(id, answer) => self.looked(id, answer, &mut out),
+            Input::Tick => {}
+            Input::Stop => self.stop(&mut out),
+        }
+        self.pump(&mut out);
+        out
+    }
+
+    /// True when nothing waits and nothing is under way: no node is asked anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.flights.is_empty()
+    }
+
+    /// Calls that wait, and transactions under way.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        (self.queue.len(), self.flights.len())
+    }
+
+    fn submit(&mut self, ticket: Ticket, msgs: Vec<Msg>, out: &mut Vec<Action>) {
+        let refused = if self.stopped {
+            Some((
+                ErrorKind::Stopped,
+                "the writer has stopped; nothing was sent".to_owned(),
+            ))
+        } else if msgs.is_empty() {
+            Some((
+                ErrorKind::Invalid,
+                "a transaction needs at least one message".to_owned(),
+            ))
+        } else if let Some(why) = unfit(&msgs) {
+            Some((ErrorKind::Invalid, why.to_owned()))
+        } else if self.queue.len() >= self.config.queue_max {
+            let waiting = self.config.queue_max;
+            Some((
+                ErrorKind::Unavailable,
+                format!("{waiting} messages wait already; nothing was sent"),
+            ))
+        } else {
+            None
+        };
+        if let Some((kind, message)) = refused {
+            out.push(Action::Reply(ticket, Err(failure(kind, message))));
+            return;
+        }
+        if self.is_idle() && self.now.since(self.tip_at) > self.config.tip_max {
+            // While nothing was to be done nobody was asked; an old time would give an old timeout.
+            self.tip.value = None;
+        }
+        let request = Request {
+            ticket,
+            msgs: msgs.into(),
+            since: self.now,
+            alone: false,
+        };
+        self.enqueue(request);
+    }
+
+    fn enqueue(&mut self, request: Request) {
+        let priority = request.msgs.iter().map(Msg::priority).min().unwrap_or(u8::MAX);
+        self.queue.insert((priority, request.ticket), request);
+    }
+
+    fn forget(&mut self, ticket: Ticket) {
+        self.queue.retain(|_, r| r.ticket != ticket);
+        for flight in self.flights.values_mut().filter(|f| !f.may_have_been_sent()) {
+            flight.members.retain(|m| m.ticket != ticket);
+        }
+        self.flights.retain(|_, f| !f.members.is_empty());
+    }
+
+    /// Ends everything: what may have been sent is unknown, the rest was not sent.
+    fn stop(&mut self, out: &mut Vec<Action>) {
+        self.stopped = true;
+        let stopped = || {
+            failure(
+                ErrorKind::Stopped,
+                "the writer has stopped; it was not sent".to_owned(),
+            )
+        };
+        for request in std::mem::take(&mut self.queue).into_values() {
+            out.push(Action::Reply(request.ticket, Err(stopped())));
+        }
+        for flight in std::mem::take(&mut self.flights).into_values() {
+            let outcome = flight.unknown().ok_or_else(stopped);
+            let replies = flight
+                .members
+                .iter()
+                .map(|m| Action::Reply(m.ticket, outcome.clone()));
+            out.extend(replies);
+        }
+    }
+}
+
+/// Why messages cannot be one transaction.
+fn unfit(msgs: &[Msg]) -> Option<&'static str> {
+    let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
+    if bids && msgs.len() > 1 {
+        return Some("a bid goes alone: one closed order would revert every bid of the transaction");
+    }
+    let mut deployments: Vec<_> = withdrawn(msgs).collect();
+    let all = deployments.len();
+    deployments.sort();
+    deployments.dedup();
+    (deployments.len() < all)
+        .then_some("two withdrawals of one deployment cannot be in one block, so not in one transaction")
+}
+
+/// Deployments that messages withdraw from.
+fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
+    msgs.iter().filter_map(|m| match m {
+        Msg::WithdrawLease { id } => Some(id.deployment()),
+        _ => None,
+    })
+}
+
+/// An error of the port: certainly not sent, or certainly never to land.
+fn failure(kind: ErrorKind, message: String) -> Failure {
+    Failure {
+        kind,
+        transient: kind == ErrorKind::Unavailable,
+        message: format!("broadcast: {message}"),
+    }
+}

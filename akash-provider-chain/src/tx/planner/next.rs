@@ -1,0 +1,330 @@
+//! What to do next: from the queue into the air, by priority.
+
+use super::flight::{Check, Flight, Phase};
+use super::{Action, Draft, FlightId, Planner, Request, Tip, failure, withdrawn};
+use crate::gas::{Shape, generous};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_core::types::{DeploymentId, Msg};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl Planner {
+    /// Does everything that can be done now.
+    pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
+        if self.stopped {
+            return;
+        }
+        self.give_up(out);
+        if self.is_idle() {
+            return;
+        }
+        self.ask_needs(out);
+        if let Some(tip) = self.tip.value {
+            self.haunted
+                .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
+            self.take_off();
+            self.estimate(tip, out);
+            self.send(tip, out);
+            self.follow(tip, out);
+        }
+    }
+
+    /// When to be called again though nothing was answered; `None` while idle.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<akash_provider_core::types::Mono> {
+        // Everything is polled at the same pace: a deadline per thing would gain milliseconds.
+        (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))
+    }
+
+    /// Ends what has waited for too long.
+    fn give_up(&mut self, out: &mut Vec<Action>) {
+        let (now, config) = (self.now, &self.config);
+        let mut why = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not]
+            .map(String::as_str)
+            .into_iter()
+            .find(|w| !w.is_empty())
+            .unwrap_or("its turn did not come")
+            .to_owned();
+        why.insert_str(0, "not sent in time: ");
+        let late = |r: &Request| now.since(r.since) >= config.unsent_max;
+        let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
+        self.queue.retain(|_, request| {
+            let late = late(request);
+            if late {
+                out.push(Action::Reply(request.ticket, not_sent()));
+            }
+            !late
+        });
+        let haunted = &mut self.haunted;
+        self.flights.retain(|_, flight| {
+            let age = now.since(flight.since());
+            let outcome = match flight.unknown() {
+                Some(unknown) if age >= config.outcome_max => Ok(unknown),
+                None if age >= config.unsent_max => not_sent(),
+                _ => return true,
+            };
+            if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
+                haunted.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
+            }
+            out.extend(
+                flight
+                    .members
+                    .iter()
+                    .map(|m| Action::Reply(m.ticket, outcome.clone())),
+            );
+            false
+        });
+    }
+
+    fn ask_needs(&mut self, out: &mut Vec<Action>) {
+        let now = self.now;
+        if self.tip.ask(now) {
+            out.push(Action::FetchBlock);
+        }
+        let learn = self.account.value.is_none() || self.sequencer.must_learn();
+        if learn && self.account.ask(now) {
+            out.push(Action::FetchAccount);
+        }
+        if self.prices.value.is_none() && self.prices.ask(now) {
+            out.push(Action::FetchPrices);
+        }
+    }
+
+    /// Deployments that must not be withdrawn from now.
+    fn busy(&self) -> BTreeSet<DeploymentId> {
+        let flying = self.flights.values().flat_map(|f| f.deployments());
+        let haunted = self.haunted.iter().map(|(_, d)| d);
+        flying.chain(haunted).cloned().collect()
+    }
+
+    /// From the queue into the air.
+    fn take_off(&mut self) {
+        let mut busy = self.busy();
+        let keys: Vec<_> = self.queue.keys().copied().collect();
+        for key in keys {
+            if self.flights.len() >= self.config.flights_max {
+                return;
+            }
+            let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
+            // A withdrawal waits a moment for company; nobody is in a hurry for it.
+            let fresh = |r: &Request| self.now.since(r.since) < self.config.shared_wait && shareable(r);
+            if !self.queue.get(&key).is_some_and(|r| free(r) && !fresh(r)) {
+                continue;
+            }
+            let Some(request) = self.queue.remove(&key) else {
+                continue;
+            };
+            busy.extend(withdrawn(&request.msgs).cloned());
+            let members = if shareable(&request) {
+                self.company(request, &mut busy)
+            } else {
+                vec![request]
+            };
+            let height = self.tip.value.map_or(0, |t| t.height);
+            let mut flight = Flight::new(members, key.0, Phase::Ready { at: self.now }, None);
+            flight.gas = self.estimates.get(&flight.msgs(), height);
+            if flight.gas.is_none() {
+                flight.phase = Phase::Estimating {
+                    at: self.now,
+                    asked: false,
+                };
+            }
+            self.last_flight += 1;
+            self.flights.insert(self.last_flight, flight);
+        }
+    }
+
+    /// A withdrawal with others that may go with it.
+    fn company(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
+        let mut members = vec![first];
+        let others: Vec<_> = self
+            .queue
+            .iter()
+            .filter(|(_, r)| shareable(r))
+            .map(|(k, _)| *k)
+            .collect();
+        for key in others {
+            if members.len() >= self.config.shared_max {
+                break;
+            }
+            let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
+            if self.queue.get(&key).is_some_and(free)
+                && let Some(request) = self.queue.remove(&key)
+            {
+                busy.extend(withdrawn(&request.msgs).cloned());
+                members.push(request);
+            }
+        }
+        members
+    }
+
+    /// Flights by priority, oldest first.
+    fn in_order(&self, wanted: impl Fn(&Phase) -> bool) -> Vec<FlightId> {
+        let mut ids: Vec<_> = self.flights.iter().filter(|(_, f)| wanted(&f.phase)).collect();
+        ids.sort_by_key(|(id, f)| (f.priority, **id));
+        ids.into_iter().map(|(id, _)| *id).collect()
+    }
+
+    fn estimate(&mut self, tip: Tip, out: &mut Vec<Action>) {
+        let now = self.now;
+        let running = self.in_order(|p| matches!(p, Phase::Estimating { asked: true, .. }));
+        let mut room = self.config.simulations_max.saturating_sub(running.len());
+        let shape = |f: &Flight| Shape::of(&f.msgs());
+        let shapes = running.iter().filter_map(|id| self.flights.get(id));
+        let mut shapes: BTreeSet<Shape> = shapes.filter_map(shape).collect();
+        for id in self.in_order(|p| matches!(p, Phase::Estimating { at, asked: false } if *at <= now)) {
+            let Some(flight) = self.flights.get_mut(&id) else {
+                continue;
+            };
+            let known = self.estimates.get(&flight.msgs(), tip.height);
+            if flight.starved == 0
+                && let Some(gas) = known
+            {
+                flight.gas = Some(gas);
+                flight.phase = Phase::Ready { at: now };
+                continue;
+            }
+            // One of a shape is enough: the others wait for its answer.
+            if room == 0 || shape(flight).is_some_and(|s| !shapes.insert(s)) {
+                continue;
+            }
+            let gas = generous(&flight.msgs());
+            let Some(draft) = self.draft(id, gas, tip, out) else {
+                continue;
+            };
+            room -= 1;
+            if let Some(flight) = self.flights.get_mut(&id) {
+                flight.phase = Phase::Estimating { at: now, asked: true };
+                out.push(Action::Simulate(id, draft));
+            }
+        }
+    }
+
+    fn send(&mut self, tip: Tip, out: &mut Vec<Action>) {
+        let now = self.now;
+        for id in self.in_order(|p| matches!(p, Phase::Ready { at } if *at <= now)) {
+            // With sequences one node is asked at a time: a refusal would take the later ones with it.
+            let sending = |p: &Phase| matches!(p, Phase::Sending);
+            if self.sequencer.is_ordered() && !self.in_order(sending).is_empty() {
+                return;
+            }
+            let Some(flight) = self.flights.get(&id) else {
+                continue;
+            };
+            let again = flight.draft.clone().filter(|_| flight.perhaps_sent);
+            let limit = flight
+                .gas
+                .map_or_else(|| generous(&flight.msgs()), |g| self.config.gas.limit(g));
+            let Some(draft) = again.or_else(|| self.draft(id, limit, tip, out)) else {
+                continue;
+            };
+            if let Some(flight) = self.flights.get_mut(&id) {
+                flight.phase = Phase::Sending;
+                flight.draft = Some(draft.clone());
+                out.push(Action::Send(id, draft));
+            }
+        }
+    }
+
+    /// A new draft of a flight; `None` when something is missing. Where no fee can be had its calls are answered.
+    fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
+        let account_number = self.account.value?;
+        let price = self.config.gas.price_at(self.prices.value.as_deref()?);
+        let price = match price {
+            Ok(price) => self.config.gas.price(gas_limit, price),
+            Err(why) => {
+                self.prices.value = None;
+                self.prices.failed(self.now, why.to_string());
+                let error = failure(ErrorKind::Denied, format!("not sent: {why}"));
+                self.reply(id, &Err(error), out);
+                return None;
+            }
+        };
+        let msgs = self.flights.get(&id)?.msgs();
+        let (ordering, expiry) = self.sequencer.stamp(tip.height, tip.time)?;
+        Some(Draft {
+            msgs,
+            ordering,
+            expiry,
+            price,
+            account_number,
+        })
+    }
+
+    /// Searches for what was sent, once per block; sends it again when no block takes it; checks what can no
+    /// longer land.
+    fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
+        let (now, lag, patience) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
+        for (id, flight) in &mut self.flights {
+            let Some(draft) = &flight.draft else { continue };
+            match flight.phase {
+                Phase::Waiting { asked: false, .. } if expired_for_all(draft, tip, lag) => {
+                    flight.phase = Phase::Checking {
+                        at: now,
+                        step: Check::Finding,
+                    };
+                    out.push(Action::Find(*id, draft.clone()));
+                }
+                Phase::Waiting {
+                    asked: false,
+                    searched_at,
+                } if searched_at.is_none_or(|at| at < tip.height) => {
+                    flight.phase = Phase::Waiting {
+                        searched_at: Some(tip.height),
+                        asked: true,
+                    };
+                    out.push(Action::Find(*id, draft.clone()));
+                }
+                Phase::Waiting { asked: false, .. } => {
+                    let late = flight.accepted_at.is_some_and(|at| tip.height >= at + patience);
+                    if late && !draft.expiry.passed(tip.height, tip.time) {
+                        flight.phase = Phase::Ready { at: now };
+                    }
+                }
+                Phase::Checking {
+                    at,
+                    step: Check::Start,
+                } if at <= now => {
+                    flight.phase = Phase::Checking {
+                        at,
+                        step: Check::Finding,
+                    };
+                    out.push(Action::Find(*id, draft.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers all calls of a flight and forgets it.
+    pub(super) fn reply(
+        &mut self,
+        id: FlightId,
+        outcome: &Result<akash_provider_core::types::TxOutcome, akash_provider_core::error::Failure>,
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(flight) = self.flights.remove(&id) {
+            out.extend(
+                flight
+                    .members
+                    .iter()
+                    .map(|m| Action::Reply(m.ticket, outcome.clone())),
+            );
+        }
+    }
+}
+
+/// True when a node `lag` blocks behind has passed the expiry too, so that "not there" counts.
+fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
+    /// The network's blocks take no longer.
+    const BLOCK: Duration = Duration::from_secs(6);
+    let lag_time = BLOCK.saturating_mul(u32::try_from(lag).unwrap_or(u32::MAX));
+    draft
+        .expiry
+        .passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
+}
+
+/// A single withdrawal that has not failed in company.
+fn shareable(request: &Request) -> bool {
+    !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
+}

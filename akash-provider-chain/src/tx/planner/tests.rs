@@ -1,0 +1,526 @@
+//! The planner against a node that takes real bytes, with faults drawn from a seed.
+
+use super::*;
+use crate::convert::to_any;
+use crate::private_key::PrivateKey;
+use crate::signer::{self, TxHash};
+use crate::tx::fake::{CHAIN, Node};
+use crate::tx::standing::standing;
+use akash_provider_core::types::{BidId, TxError};
+use futures::FutureExt;
+
+/// What may go wrong, in per cent of the questions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Faults {
+    unanswered: u64,
+    lag: u64,
+    owner: u64,
+    restart: u64,
+}
+
+struct World {
+    node: Node,
+    planner: Planner,
+    key: PrivateKey,
+    now: u64,
+    seed: u64,
+    faults: Faults,
+    /// Answers under way.
+    due: Vec<(u64, Input)>,
+    submitted: BTreeMap<Ticket, Vec<Msg>>,
+    replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
+    sends: u32,
+    simulations: u32,
+}
+
+fn key() -> PrivateKey {
+    PrivateKey::from_bytes(&[7; 32]).unwrap()
+}
+
+fn unavailable() -> Failure {
+    failure(ErrorKind::Unavailable, "no answer".into())
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults, config: PlannerConfig) -> Self {
+        let key = key();
+        Self {
+            node: Node::new(key.public()),
+            planner: Planner::new(config, 7),
+            key,
+            now: 0,
+            seed,
+            faults,
+            due: Vec::new(),
+            submitted: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            sends: 0,
+            simulations: 0,
+        }
+    }
+
+    fn calm() -> Self {
+        Self::new(1, Faults::default(), PlannerConfig::new(CHAIN))
+    }
+
+    /// Splitmix64.
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below.max(1)
+    }
+
+    fn strikes(&mut self, percent: u64) -> bool {
+        self.draw(100) < percent
+    }
+
+    fn submit(&mut self, msgs: Vec<Msg>) -> Ticket {
+        let ticket = self.submitted.len() as u64;
+        self.submitted.insert(ticket, msgs.clone());
+        self.step(Input::Submit { ticket, msgs });
+        ticket
+    }
+
+    fn step(&mut self, input: Input) {
+        for action in self.planner.step(Mono(self.now), input) {
+            self.act(action);
+        }
+    }
+
+    fn bytes(&self, draft: &Draft) -> Vec<u8> {
+        let account = signer::Account {
+            key: &self.key,
+            number: draft.account_number,
+            chain_id: CHAIN,
+        };
+        let msgs = draft.msgs.iter().map(to_any).collect();
+        signer::sign(&account, msgs, draft.ordering, &draft.price).bytes
+    }
+
+    fn act(&mut self, action: Action) {
+        let lost = self.strikes(self.faults.unanswered);
+        let lag = self.draw(self.faults.lag + 1);
+        let or_lost = |lost: bool| if lost { Err(unavailable()) } else { Ok(()) };
+        let input = match action {
+            Action::Reply(ticket, outcome) => {
+                let before = self.replies.insert(ticket, outcome);
+                assert!(before.is_none(), "two answers to call {ticket}");
+                return;
+            }
+            Action::FetchBlock => Input::Block(or_lost(lost).map(|()| {
+                let mut info = self.node.sync_info();
+                info.height -= lag.min(info.height - 1);
+                info.time = self.node.chain.market(|m| m.block_time(info.height)).unwrap();
+                info
+            })),
+            Action::FetchAccount => Input::Account(or_lost(lost).map(|()| Some(self.node.account()))),
+            Action::FetchPrices => Input::Prices(or_lost(lost).map(|()| self.node.prices())),
+            Action::Simulate(id, draft) => {
+                self.simulations += 1;
+                let bytes = self.bytes(&draft);
+                Input::Simulated(id, or_lost(lost).map(|()| self.node.simulate(&bytes)))
+            }
+            Action::Send(id, draft) => {
+                self.sends += 1;
+                let bytes = self.bytes(&draft);
+                // A lost answer may be that of a transaction that arrived.
+                let arrives = !lost || self.strikes(50);
+                let answer = arrives.then(|| self.node.broadcast(&bytes));
+                Input::Sent(id, answer.filter(|_| !lost).ok_or_else(unavailable))
+            }
+            Action::Find(id, draft) => {
+                let hash = TxHash::of(&self.bytes(&draft));
+                Input::Found(id, or_lost(lost).map(|()| self.node.find(&hash, lag)))
+            }
+            Action::Look(id, msg) => {
+                let answer = standing(&self.node.chain, &msg).now_or_never().unwrap();
+                Input::Looked(
+                    id,
+                    or_lost(lost).and_then(|()| answer.map_err(|e| e.to_failure())),
+                )
+            }
+        };
+        let at = self.now + 10 + self.draw(400);
+        self.due.push((at, input));
+    }
+
+    /// Lets time pass: answers arrive, blocks are made, the owner interferes.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + u64::try_from(time.as_millis()).unwrap();
+        let mut block_at = self.now + 500 + self.draw(5_500);
+        let mut block_began = self.now;
+        while self.now < end {
+            self.now += 50;
+            let (ready, later) = std::mem::take(&mut self.due)
+                .into_iter()
+                .partition(|(at, _)| *at <= self.now);
+            self.due = later;
+            for (_, input) in ready {
+                self.step(input);
+            }
+            if self.now >= block_at {
+                if self.strikes(self.faults.owner) {
+                    self.node.owner_sends();
+                }
+                if self.strikes(self.faults.restart) {
+                    self.node.forget_mempool();
+                }
+                self.node.end_block(Duration::from_millis(self.now - block_began));
+                block_began = self.now;
+                block_at = self.now + 500 + self.draw(5_500);
+            }
+            if self.now.is_multiple_of(1_000) {
+                self.step(Input::Tick);
+            }
+        }
+    }
+
+    fn landed(&self, msg: &Msg) -> usize {
+        self.node.executed.iter().filter(|(m, _)| m == msg).count()
+    }
+
+    fn committed(&self, ticket: Ticket) -> u64 {
+        match &self.replies[&ticket] {
+            Ok(TxOutcome::Committed { height }) => *height,
+            other => panic!("call {ticket}: {other:?}"),
+        }
+    }
+
+    /// What must hold when all is over, long after the last transaction has expired.
+    fn judge(&self) {
+        assert_eq!(
+            self.replies.len(),
+            self.submitted.len(),
+            "a call without an answer"
+        );
+        assert!(self.planner.is_idle());
+        assert_eq!(
+            self.node.panics, 0,
+            "two withdrawals of one deployment in a block"
+        );
+        let mut told: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for (ticket, msgs) in &self.submitted {
+            for msg in msgs {
+                let (least, most) = told.entry(format!("{msg:?}")).or_default();
+                match &self.replies[ticket] {
+                    Ok(TxOutcome::Committed { .. }) => (*least, *most) = (*least + 1, *most + 1),
+                    Ok(TxOutcome::Unknown { .. }) => *most += 1,
+                    Ok(TxOutcome::Rejected { .. }) | Err(_) => {}
+                }
+            }
+        }
+        for msgs in self.submitted.values() {
+            for msg in msgs {
+                let (least, most) = told[&format!("{msg:?}")];
+                let landed = self.landed(msg);
+                assert!(
+                    (least..=most).contains(&landed),
+                    "{msg:?} landed {landed} times, told {least} to {most}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_bids_lands_in_one_block_each_alone() {
+    let mut world = World::calm();
+    let bids: Vec<Msg> = (1..=200).map(|d| world.node.bid(&world.node.order(d))).collect();
+    world.run(Duration::from_secs(10));
+    let tickets: Vec<_> = bids.into_iter().map(|b| world.submit(vec![b])).collect();
+    world.run(Duration::from_secs(30));
+    let heights: std::collections::BTreeSet<_> = tickets.iter().map(|t| world.committed(*t)).collect();
+    assert!(heights.len() <= 2, "{heights:?}");
+    assert!(
+        world.simulations <= 20,
+        "{} simulations for one shape",
+        world.simulations
+    );
+    assert_eq!(world.sends, 200);
+    world.judge();
+}
+
+#[test]
+fn nothing_is_asked_while_nothing_is_to_be_done() {
+    let mut world = World::calm();
+    world.run(Duration::from_secs(60));
+    assert!(world.due.is_empty());
+    assert_eq!(world.planner.next_deadline(), None);
+    let bid = world.node.bid(&world.node.order(1));
+    let ticket = world.submit(vec![bid]);
+    world.run(Duration::from_secs(20));
+    world.committed(ticket);
+    assert_eq!(world.planner.next_deadline(), None);
+    assert_eq!(world.planner.load(), (0, 0));
+}
+
+#[test]
+fn closes_go_before_bids_and_bids_before_withdrawals() {
+    let config = PlannerConfig {
+        flights_max: 1,
+        ..PlannerConfig::new(CHAIN)
+    };
+    let mut world = World::new(3, Faults::default(), config);
+    let leases: Vec<BidId> = (1..=2).map(|d| world.node.lease(d)).collect();
+    let order = world.node.order(3);
+    world.run(Duration::from_secs(5));
+    let msgs = [
+        Msg::WithdrawLease {
+            id: leases[0].clone(),
+        },
+        world.node.bid(&order),
+        Node::close(&leases[1]),
+    ];
+    for msg in msgs.clone() {
+        world.submit(vec![msg]);
+    }
+    world.run(Duration::from_secs(40));
+    let at = |msg: &Msg| world.node.executed.iter().position(|(m, _)| m == msg).unwrap();
+    assert!(
+        at(&msgs[2]) < at(&msgs[1]) && at(&msgs[1]) < at(&msgs[0]),
+        "{:?}",
+        world.node.executed
+    );
+    world.judge();
+}
+
+#[test]
+fn withdrawals_share_a_transaction_and_a_bad_one_spoils_only_itself() {
+    let mut world = World::calm();
+    let leases: Vec<BidId> = (1..=5).map(|d| world.node.lease(d)).collect();
+    world.run(Duration::from_secs(20));
+    let tickets: Vec<_> = leases
+        .iter()
+        .map(|id| world.submit(vec![Msg::WithdrawLease { id: id.clone() }]))
+        .collect();
+    world.run(Duration::from_secs(20));
+    let first: Vec<_> = tickets.iter().map(|t| world.committed(*t)).collect();
+    assert!(
+        first.windows(2).all(|w| w[0] == w[1]) && world.sends == 1,
+        "{first:?}, {} sends",
+        world.sends
+    );
+
+    world.node.close_by_tenant(leases[2].deployment());
+    let again: Vec<_> = leases
+        .iter()
+        .map(|id| world.submit(vec![Msg::WithdrawLease { id: id.clone() }]))
+        .collect();
+    world.run(Duration::from_secs(40));
+    for (at, ticket) in again.iter().enumerate() {
+        if at == 2 {
+            let reply = &world.replies[ticket];
+            let gone = TxError::LeaseNotActive;
+            assert!(
+                matches!(reply, Ok(TxOutcome::Rejected { error, .. }) if *error == gone),
+                "{reply:?}"
+            );
+        } else {
+            world.committed(*ticket);
+        }
+    }
+    world.judge();
+}
+
+#[test]
+fn two_withdrawals_of_one_deployment_go_one_after_the_other() {
+    let mut world = World::calm();
+    let id = world.node.lease(1);
+    world.run(Duration::from_secs(20));
+    let msg = Msg::WithdrawLease { id };
+    let tickets = [world.submit(vec![msg.clone()]), world.submit(vec![msg])];
+    world.run(Duration::from_secs(40));
+    assert!(world.committed(tickets[0]) < world.committed(tickets[1]));
+    world.judge();
+}
+
+#[test]
+fn what_cannot_be_a_transaction_is_refused_at_once() {
+    let mut world = World::calm();
+    let (one, two) = (
+        world.node.bid(&world.node.order(1)),
+        world.node.bid(&world.node.order(2)),
+    );
+    let id = world.node.lease(3);
+    let withdraw = Msg::WithdrawLease { id };
+    for msgs in [vec![], vec![one, two], vec![withdraw.clone(), withdraw]] {
+        let ticket = world.submit(msgs);
+        assert!(matches!(&world.replies[&ticket], Err(f) if f.kind == ErrorKind::Invalid && !f.transient));
+    }
+}
+
+#[test]
+fn refusals_are_typed() {
+    let mut world = World::calm();
+    let order = world.node.order(1);
+    let bid = world.node.bid(&order);
+    let first = world.submit(vec![bid.clone()]);
+    world.run(Duration::from_secs(20));
+    world.committed(first);
+    let second = world.submit(vec![bid]);
+    let closed = world.node.order(2);
+    world.node.close_by_tenant(closed.deployment());
+    let late = world.submit(vec![world.node.bid(&closed)]);
+    world.run(Duration::from_secs(20));
+    let error = |ticket: Ticket| match &world.replies[&ticket] {
+        Ok(TxOutcome::Rejected { error, .. }) => *error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (error(second), error(late)),
+        (TxError::BidExists, TxError::OrderNotOpen)
+    );
+    world.judge();
+}
+
+#[test]
+fn a_chain_without_unordered_transactions_is_served_with_sequences() {
+    let mut world = World::calm();
+    world.node.knows_unordered = false;
+    let tickets: Vec<_> = (1..=20)
+        .map(|d| world.submit(vec![world.node.bid(&world.node.order(d))]))
+        .collect();
+    world.run(Duration::from_secs(60));
+    for ticket in tickets {
+        world.committed(ticket);
+    }
+    assert_eq!(world.node.committed, 23);
+    world.judge();
+}
+
+#[test]
+fn a_dearer_node_is_paid_and_an_extortionate_one_is_not() {
+    let mut world = World::calm();
+    let first = world.submit(vec![world.node.bid(&world.node.order(1))]);
+    world.run(Duration::from_secs(20));
+    world.committed(first);
+    world.node.price_scaled = 200_000_000_000_000_000;
+    let second = world.submit(vec![world.node.bid(&world.node.order(2))]);
+    world.run(Duration::from_secs(20));
+    world.committed(second);
+    world.node.price_scaled *= 100;
+    let third = world.submit(vec![world.node.bid(&world.node.order(3))]);
+    world.run(Duration::from_secs(20));
+    assert!(
+        matches!(&world.replies[&third], Err(f) if f.kind == ErrorKind::Denied),
+        "{:?}",
+        world.replies[&third]
+    );
+    world.judge();
+}
+
+#[test]
+fn without_a_node_nothing_is_called_sent() {
+    let faults = Faults {
+        unanswered: 100,
+        ..Faults::default()
+    };
+    let mut world = World::new(5, faults, PlannerConfig::new(CHAIN));
+    let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
+    world.run(Duration::from_secs(70));
+    assert!(matches!(&world.replies[&ticket], Err(f) if f.kind == ErrorKind::Unavailable && f.transient));
+    world.judge();
+}
+
+#[test]
+fn stopping_tells_sent_from_unsent() {
+    let mut world = World::calm();
+    let sent = world.submit(vec![world.node.bid(&world.node.order(1))]);
+    while world.sends == 0 {
+        world.run(Duration::from_millis(50));
+    }
+    let unsent = world.submit(vec![Node::close(&world.node.lease(2))]);
+    world.step(Input::Stop);
+    assert!(
+        matches!(&world.replies[&sent], Ok(TxOutcome::Unknown { .. })),
+        "{:?}",
+        world.replies[&sent]
+    );
+    assert!(matches!(&world.replies[&unsent], Err(f) if f.kind == ErrorKind::Stopped));
+    let late = world.submit(vec![Node::close(&world.node.lease(3))]);
+    assert!(matches!(&world.replies[&late], Err(f) if f.kind == ErrorKind::Stopped));
+}
+
+#[test]
+fn a_forgotten_call_is_not_sent() {
+    let mut world = World::calm();
+    let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
+    world.step(Input::Forget { ticket });
+    world.run(Duration::from_secs(20));
+    assert!(world.replies.is_empty() && world.node.executed.is_empty() && world.planner.is_idle());
+}
+
+fn campaign(seed: u64, faults: Faults, ordered: bool) -> (usize, usize) {
+    let mut world = World::new(
+        seed,
+        faults,
+        PlannerConfig {
+            ordered,
+            ..PlannerConfig::new(CHAIN)
+        },
+    );
+    let leases: Vec<BidId> = (1..=4).map(|d| world.node.lease(d)).collect();
+    for round in 0..6_u64 {
+        for n in 0..3 {
+            let order = world.node.order(100 + round * 10 + n);
+            world.submit(vec![world.node.bid(&order)]);
+            if world.strikes(20) {
+                world.node.close_by_tenant(order.deployment());
+            }
+        }
+        for id in &leases {
+            if world.strikes(60) {
+                world.submit(vec![Msg::WithdrawLease { id: id.clone() }]);
+            }
+        }
+        if round == 3 {
+            world.submit(vec![Node::close(&leases[0])]);
+        }
+        let pause = world.draw(15_000);
+        world.run(Duration::from_millis(pause));
+    }
+    world.run(Duration::from_secs(400));
+    world.judge();
+    let committed = world
+        .replies
+        .values()
+        .filter(|r| matches!(r, Ok(TxOutcome::Committed { .. })))
+        .count();
+    (committed, world.replies.len())
+}
+
+#[test]
+fn with_every_fault_each_message_ends_as_it_was_told() {
+    let (mut committed, mut all) = (0, 0);
+    for seed in 0..60 {
+        let faults = Faults {
+            unanswered: seed % 40,
+            lag: seed % 4,
+            owner: 0,
+            restart: seed % 15,
+        };
+        let (c, a) = campaign(seed, faults, false);
+        (committed, all) = (committed + c, all + a);
+    }
+    println!("{committed} of {all} committed");
+    assert!(committed * 10 > all * 6, "{committed} of {all}");
+}
+
+#[test]
+fn with_sequences_too_and_an_owner_who_uses_the_key() {
+    let (mut committed, mut all) = (0, 0);
+    for seed in 0..40 {
+        let faults = Faults {
+            unanswered: seed % 20,
+            lag: seed % 4,
+            owner: seed % 30,
+            restart: seed % 8,
+        };
+        let (c, a) = campaign(1_000 + seed, faults, true);
+        (committed, all) = (committed + c, all + a);
+    }
+    println!("{committed} of {all} committed");
+    assert!(committed * 10 > all * 6, "{committed} of {all}");
+}

@@ -1,0 +1,269 @@
+//! The writer's shell: one task that signs what the planner wants sent, asks the node, and answers the callers.
+
+use super::api::{Included, TxApi};
+use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket};
+use crate::convert::to_any;
+use crate::private_key::PrivateKey;
+use crate::signer::{Account, SignedTx, TxHash, sign};
+use akash_provider_core::chain::{ChainTx, SyncInfo};
+use akash_provider_core::error::{Error, ErrorKind, Failure};
+use akash_provider_core::types::{Mono, Msg, TxOutcome};
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Calls and blocks that wait for the task; it takes them in microseconds.
+const INBOX: usize = 1024;
+/// No question to a node takes longer; the endpoints have shorter limits of their own.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+type Answer = Result<TxOutcome, Failure>;
+
+enum Note {
+    Submit(Ticket, Vec<Msg>, oneshot::Sender<Answer>),
+    Forget(Ticket),
+    Block(SyncInfo, Vec<(TxHash, Included)>),
+}
+
+/// Sends messages. A clone uses the same task, key and counters.
+#[derive(Debug, Clone)]
+pub struct TxWriter {
+    inbox: mpsc::Sender<Note>,
+    tickets: Arc<AtomicU64>,
+}
+
+/// Tells the task that nobody waits any more.
+struct Waiting<'a> {
+    writer: &'a TxWriter,
+    ticket: Ticket,
+    answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            // When the inbox is full the message ends by its own time limit.
+            drop(self.writer.inbox.try_send(Note::Forget(self.ticket)));
+        }
+    }
+}
+
+impl TxWriter {
+    /// A writer for one key, and its task: run it until it ends. It ends when `stop` is cancelled or every writer is
+    /// dropped; what may have been sent is then unknown, the rest was not sent.
+    #[must_use]
+    pub fn new(
+        api: Arc<dyn TxApi>,
+        key: PrivateKey,
+        config: PlannerConfig,
+        stop: CancellationToken,
+    ) -> (Self, BoxFuture<'static, ()>) {
+        let (inbox, notes) = mpsc::channel(INBOX);
+        let mut salt = [0; 4];
+        if let Err(error) = getrandom::fill(&mut salt) {
+            // Two processes with one key might then, rarely, choose the same nonce; the chain refuses the second
+            // and it is sent again with another.
+            tracing::warn!(%error, "no randomness from the system for the writer's nonces");
+        }
+        let chain_id = config.chain_id.clone();
+        let task = Task {
+            api,
+            key: Arc::new(key),
+            chain_id: chain_id.into(),
+            planner: Planner::new(config, u32::from_le_bytes(salt)),
+            began: Instant::now(),
+            replies: BTreeMap::new(),
+            hashes: HashMap::new(),
+            calls: FuturesUnordered::new(),
+        };
+        let writer = Self {
+            inbox,
+            tickets: Arc::default(),
+        };
+        (writer, Box::pin(task.run(notes, stop)))
+    }
+
+    /// Tells of a complete block and the transactions in it, as the follower sees them: outcomes are then known
+    /// without asking.
+    pub async fn observe_block(&self, tip: SyncInfo, included: Vec<(TxHash, Included)>) {
+        drop(self.inbox.send(Note::Block(tip, included)).await);
+    }
+}
+
+#[async_trait]
+impl ChainTx for TxWriter {
+    async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
+        const OPERATION: &str = "broadcast";
+        let gone = || {
+            Error::new(
+                ErrorKind::Stopped,
+                OPERATION,
+                "the writer has stopped; nothing was sent",
+            )
+        };
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        let mut waiting = Waiting {
+            writer: self,
+            ticket,
+            answered: false,
+        };
+        let sent = self.inbox.send(Note::Submit(ticket, msgs, reply)).await;
+        sent.map_err(|_| gone())?;
+        let answer = answer.await;
+        waiting.answered = true;
+        match answer {
+            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Err(failure)) => {
+                let error = Error::new(failure.kind, OPERATION, failure.message);
+                Err(if failure.transient {
+                    error.transient()
+                } else {
+                    error.permanent()
+                })
+            }
+            // The task panicked or was dropped: what it had sent nobody knows.
+            Err(_) => Err(Error::new(
+                ErrorKind::Timeout,
+                OPERATION,
+                "the writer ended without an answer",
+            )),
+        }
+    }
+}
+
+struct Task {
+    api: Arc<dyn TxApi>,
+    key: Arc<PrivateKey>,
+    chain_id: Arc<str>,
+    planner: Planner,
+    began: Instant,
+    replies: BTreeMap<Ticket, oneshot::Sender<Answer>>,
+    /// Transactions that may be in a block.
+    hashes: HashMap<TxHash, FlightId>,
+    calls: FuturesUnordered<BoxFuture<'static, Input>>,
+}
+
+impl Task {
+    async fn run(mut self, mut notes: mpsc::Receiver<Note>, stop: CancellationToken) {
+        loop {
+            let deadline = self.planner.next_deadline();
+            let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
+            let input = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                note = notes.recv() => match note {
+                    Some(note) => self.read(note),
+                    None => break,
+                },
+                Some(input) = self.calls.next() => vec![input],
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => vec![Input::Tick],
+            };
+            for input in input {
+                self.step(input);
+            }
+        }
+        self.step(Input::Stop);
+    }
+
+    fn read(&mut self, note: Note) -> Vec<Input> {
+        match note {
+            Note::Submit(ticket, msgs, reply) => {
+                self.replies.insert(ticket, reply);
+                vec![Input::Submit { ticket, msgs }]
+            }
+            Note::Forget(ticket) => {
+                self.replies.remove(&ticket);
+                vec![Input::Forget { ticket }]
+            }
+            Note::Block(tip, included) => {
+                let found = included.into_iter().filter_map(|(hash, included)| {
+                    let flight = self.hashes.get(&hash)?;
+                    Some(Input::Found(*flight, Ok(Some(included))))
+                });
+                let mut inputs: Vec<Input> = found.collect();
+                inputs.push(Input::Block(Ok(tip)));
+                inputs
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        for action in self.planner.step(Mono(now), input) {
+            self.act(action);
+        }
+        if self.planner.load().1 == 0 {
+            self.hashes.clear();
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        let api = Arc::clone(&self.api);
+        let address = self.key.address().clone();
+        let call: BoxFuture<'static, Input> = match action {
+            Action::Reply(ticket, outcome) => {
+                if let Some(reply) = self.replies.remove(&ticket) {
+                    // The caller may have gone away; the transaction is what it is.
+                    drop(reply.send(outcome));
+                }
+                return;
+            }
+            Action::FetchBlock => Box::pin(async move { Input::Block(within(api.sync_info()).await) }),
+            Action::FetchAccount => {
+                Box::pin(async move { Input::Account(within(api.account(&address)).await) })
+            }
+            Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
+            Action::Simulate(id, draft) => {
+                let tx = self.sign(&draft);
+                Box::pin(async move { Input::Simulated(id, within(api.simulate(tx.bytes)).await) })
+            }
+            Action::Send(id, draft) => {
+                let tx = self.sign(&draft);
+                self.hashes.insert(tx.hash, id);
+                tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "transaction is sent");
+                Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })
+            }
+            Action::Find(id, draft) => {
+                let hash = self.sign(&draft).hash;
+                Box::pin(async move { Input::Found(id, within(api.find(&hash)).await) })
+            }
+            Action::Look(id, msg) => {
+                Box::pin(async move { Input::Looked(id, within(api.standing(&msg)).await) })
+            }
+        };
+        self.calls.push(call);
+    }
+
+    /// Signing is deterministic: the same draft gives the same bytes and hash, every time.
+    fn sign(&self, draft: &Draft) -> SignedTx {
+        let account = Account {
+            key: &self.key,
+            number: draft.account_number,
+            chain_id: &self.chain_id,
+        };
+        let messages = draft.msgs.iter().map(to_any).collect();
+        sign(&account, messages, draft.ordering, &draft.price)
+    }
+}
+
+async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(ANSWER_MAX, question).await {
+        Ok(answer) => answer.map_err(|e| e.to_failure()),
+        Err(_) => Err(Failure {
+            kind: ErrorKind::Timeout,
+            transient: true,
+            message: format!("no answer within {ANSWER_MAX:?}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

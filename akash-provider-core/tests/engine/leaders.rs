@@ -1,0 +1,126 @@
+//! Two instances: what one leader wrote counts for the next one.
+
+use crate::world::*;
+use akash_provider_core::cluster::Deployment;
+use akash_provider_core::engine::{Call, Leadership, RefusalKind};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::LeaseId;
+use std::sync::Arc;
+
+fn image(world: &World, lease: &LeaseId) -> String {
+    world.cluster[lease].group.services[0].image.clone()
+}
+
+/// Another leader takes an update in and deploys it.
+fn elsewhere(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: lease.deployment().clone(),
+        hash: sdl.hash,
+    });
+    let mut deployment: Deployment = (*world.cluster[lease]).clone();
+    deployment.group = Arc::new(sdl.manifest.groups[0].clone());
+    deployment.epoch = epoch;
+    for name in &mut deployment.hostnames {
+        if name.hostname == "a.example" {
+            name.hostname = "b.example".to_owned();
+        }
+    }
+    world.cluster.insert(lease.clone(), Arc::new(deployment));
+}
+
+#[test]
+fn a_leader_that_comes_back_runs_what_the_one_in_between_was_given() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    world.lead(Leadership::Standby);
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    elsewhere(&mut world, &lease, &update, 2);
+    // Its scans see that while it stands by, and change nothing.
+    world.wait(30 * MINUTE);
+    assert_eq!(
+        (image(&world, &lease), world.cluster[&lease].epoch),
+        ("nginx:2".to_owned(), 2)
+    );
+    world.lead(Leadership::Leader { epoch: 3 });
+    assert_eq!(
+        (image(&world, &lease), world.cluster[&lease].epoch),
+        ("nginx:2".to_owned(), 3)
+    );
+    assert_eq!(world.status().hostnames.keys().collect::<Vec<_>>(), ["b.example"]);
+    assert_eq!(world.closes(), []);
+}
+
+#[test]
+fn a_list_from_before_the_takeover_does_not_count() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    world.lead(Leadership::Standby);
+    // A scan is under way, and its list is made before the other leader's write.
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
+    world.wait(11 * MINUTE);
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    elsewhere(&mut world, &lease, &update, 2);
+    world.lead(Leadership::Leader { epoch: 3 });
+    let other = world.submit(1, &update).map_err(|refusal| refusal.kind);
+    assert_eq!(other, Err(RefusalKind::Unavailable), "nothing is known yet");
+    world.hold = None;
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!(image(&world, &lease), "nginx:2");
+}
+
+#[test]
+fn a_manifest_recorded_by_a_deposed_leader_is_not_said_to_be_accepted() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    world.lease(1, &web());
+    world.hold = Some(is_record);
+    let request = world.submit_later(1, &web());
+    world.lead(Leadership::Standby);
+    world.hold = None;
+    world.settle();
+    let kind = world.replies[&request].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(kind, Err(RefusalKind::NotLeader));
+}
+
+#[test]
+fn an_epoch_that_is_not_ours_means_that_somebody_led_in_between() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    elsewhere(&mut world, &lease, &update, 2);
+    world.lead(Leadership::Leader { epoch: 3 });
+    assert_eq!(
+        (image(&world, &lease), world.cluster[&lease].epoch),
+        ("nginx:2".to_owned(), 3)
+    );
+}
+
+#[test]
+fn a_manifest_that_waited_through_a_takeover_is_not_recorded_before_the_list_is_here() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: lease.deployment().clone(),
+        hash: update.hash,
+    });
+    world.hold = Some(|call| matches!(call, Call::FetchDeployment(_) | Call::ListWorkloads));
+    let request = world.submit_later(1, &update);
+    world.lead(Leadership::Standby);
+    world.lead(Leadership::Leader { epoch: 2 });
+    world.hold = Some(|call| matches!(call, Call::ListWorkloads));
+    world.settle();
+    let kind = world.replies[&request].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(kind, Err(RefusalKind::Unavailable));
+    world.hold = None;
+    world.settle();
+    assert_eq!(image(&world, &lease), "nginx:1");
+    assert!(world.submit(1, &update).is_ok());
+    assert_eq!(image(&world, &lease), "nginx:2");
+}

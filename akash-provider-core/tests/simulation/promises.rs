@@ -1,0 +1,211 @@
+//! Hardware that cannot be divided: GPUs and addresses; and what is promised of it.
+
+use crate::ids::{OURS, TENANTS};
+use crate::invariants::{Deed, Rest};
+use crate::oracle::{Checked, ensure};
+use crate::rack::Rack;
+use crate::random::Random;
+use akash_provider_core::engine::Call;
+use akash_provider_core::inventory::LeasedIpUsage;
+use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
+use akash_provider_core::types::group::distinct_leased_ips;
+use akash_provider_core::types::{BidState, LeaseId, Msg, OrderState, ResourceUnit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Devices by node: model and how many there are when all are well.
+const DEVICES: [&[(&str, u32)]; 3] = [&[("a100", 2)], &[("a100", 1), ("t4", 2)], &[]];
+/// Addresses in the pool.
+const ADDRESSES: u32 = 3;
+
+/// Its state now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hardware {
+    /// Devices of each node that are not well, of its last kind.
+    unwell: [u32; DEVICES.len()],
+    /// Devices of each node that others use, of its first kind.
+    foreign: [u32; DEVICES.len()],
+}
+
+impl Hardware {
+    pub(crate) fn changes(&mut self, random: &mut Random) {
+        let node = random.index(DEVICES.len());
+        self.unwell[node] = u32::try_from(random.below(3)).unwrap();
+        self.foreign[node] = u32::try_from(random.below(2)).unwrap();
+    }
+
+    /// The node with its devices.
+    pub(crate) fn equip(&self, index: usize, mut node: NodeSpec) -> NodeSpec {
+        let last = DEVICES[index].len().saturating_sub(1);
+        for (kind, (model, count)) in DEVICES[index].iter().enumerate() {
+            let unwell = if kind == last { self.unwell[index] } else { 0 };
+            let count = count.saturating_sub(unwell);
+            let mut gpus = GpuSpec::new("nvidia", model, "40Gi", "PCIe", count);
+            gpus.allocated = if kind == 0 {
+                self.foreign[index].min(count)
+            } else {
+                0
+            };
+            node = node.with_gpus(gpus);
+        }
+        node
+    }
+
+    /// The pool as the cluster counts it.
+    pub(crate) fn usage(&self, rack: &Rack) -> LeasedIpUsage {
+        let in_use: BTreeSet<&String> = rack.ips.values().flatten().collect();
+        let confirmed = rack.ips.iter().filter(|(_, keys)| !keys.is_empty());
+        LeasedIpUsage {
+            total: ADDRESSES,
+            in_use: u32::try_from(in_use.len()).unwrap(),
+            confirmed: confirmed.map(|(lease, _)| lease.clone()).collect(),
+        }
+    }
+}
+
+fn devices(model: &str) -> u64 {
+    let all = DEVICES.iter().flat_map(|node| node.iter());
+    all.filter(|(m, _)| *m == model)
+        .map(|(_, count)| u64::from(*count))
+        .sum()
+}
+
+/// Devices by model that some units are promised.
+fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for unit in units.iter().filter(|u| u.resources.gpu.units > 0) {
+        let kind = unit.resources.gpu.attributes.first();
+        let model = kind.and_then(|a| a.key.strip_prefix("vendor/nvidia/model/"));
+        let model = model.and_then(|m| m.split('/').next()).unwrap_or("*");
+        *all.entry(model.to_owned()).or_default() += unit.resources.gpu.units * u64::from(unit.count);
+    }
+    all
+}
+
+impl Deed<'_> {
+    pub(crate) fn promises(&self) -> Checked {
+        match self.call {
+            Call::Broadcast(Msg::CreateBid {
+                id, resources_offer, ..
+            }) => {
+                let offers = self.offers(id, resources_offer);
+                Self::gpus_are_never_oversold(id, resources_offer, &offers)?;
+                Self::addresses_are_never_oversold(id, resources_offer, &offers)
+            }
+            Call::Deploy { deployment, .. } => self.the_promised_gpu_is_deployed(deployment),
+            _ => Ok(()),
+        }
+    }
+
+    /// What this engine knows to be promised, this bid included.
+    fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
+        // Its own bid may have been refused because one from before a crash, with another promise, had landed: until
+        // that one has been read, what it promises is not known.
+        let stands = |bid: &LeaseId, units: &Vec<ResourceUnit>| {
+            let landed = self.market.bid(bid).filter(|b| b.resources_offer == *units);
+            matches!(landed.map(|b| b.state), Some(BidState::Open | BidState::Active))
+        };
+        let flies = |bid: &LeaseId| {
+            let open = self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
+            let is_bid =
+                |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == bid);
+            open && self.market.bid(bid).is_none() && self.told.calls.values().any(is_bid)
+        };
+        let known = self.told.offers.iter().filter(|(order, _)| **order != id.order);
+        let known = known.filter(|(order, units)| {
+            let bid = LeaseId {
+                order: (*order).clone(),
+                provider: OURS.clone(),
+            };
+            stands(&bid, units) || flies(&bid)
+        });
+        let mut all: Vec<_> = known.map(|(_, units)| units.clone()).collect();
+        all.push(offer.to_vec());
+        all
+    }
+
+    fn gpus_are_never_oversold(id: &LeaseId, offer: &[ResourceUnit], all: &[Vec<ResourceUnit>]) -> Checked {
+        for model in gpus(offer).keys() {
+            let promised: u64 = all
+                .iter()
+                .filter_map(|units| gpus(units).get(model).copied())
+                .sum();
+            ensure("gpus_are_never_oversold", promised <= devices(model), || {
+                format!("{id}: {promised} {model} of {}", devices(model))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn addresses_are_never_oversold(
+        id: &LeaseId,
+        offer: &[ResourceUnit],
+        all: &[Vec<ResourceUnit>],
+    ) -> Checked {
+        let promised: u32 = all.iter().map(|units| distinct_leased_ips(units)).sum();
+        let wanted = distinct_leased_ips(offer);
+        ensure(
+            "addresses_are_never_oversold",
+            wanted == 0 || promised <= ADDRESSES,
+            || format!("{id}: {promised} of {ADDRESSES}"),
+        )
+    }
+
+    fn the_promised_gpu_is_deployed(&self, deployment: &akash_provider_core::cluster::Deployment) -> Checked {
+        let Some(bid) = self.market.bid(&deployment.lease) else {
+            return Ok(());
+        };
+        let of = |id: &u32| deployment.params.get(id).cloned().flatten();
+        for unit in bid.resources_offer.iter().filter(|u| u.resources.gpu.units > 0) {
+            let params = of(&unit.resources.id)
+                .and_then(|p| p.resources)
+                .and_then(|r| r.gpu);
+            let model = params.map(|g| g.model);
+            let promised = gpus(std::slice::from_ref(unit)).into_keys().next();
+            ensure("the_promised_gpu_is_deployed", model == promised, || {
+                format!("{}: promised {promised:?}, deployed {model:?}", deployment.lease)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Rest<'_> {
+    /// A manifest that was accepted, by whichever instance, is never replaced by an older one.
+    pub(crate) fn accepted_manifests_are_kept(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        for lease in live {
+            let accepted = self.memory.accepted.get(lease.deployment()).copied();
+            let (Some(accepted), Some(run)) = (accepted, self.rack.runs.get(lease)) else {
+                continue;
+            };
+            let image = &run.deployment.group.services[0].image;
+            let version: u64 = image.strip_prefix("image:").unwrap().parse().unwrap();
+            ensure("accepted_manifests_are_kept", version >= accepted, || {
+                format!("{lease}: version {accepted} was accepted, {version} runs")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What runs has the addresses its manifest asks for, and nothing else has any.
+    pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let wanted = |lease: &LeaseId| -> BTreeSet<String> {
+            let run = self
+                .rack
+                .runs
+                .get(lease)
+                .filter(|r| r.deployed && live.contains(lease));
+            let ips = run.into_iter().flat_map(|r| &r.deployment.ips);
+            ips.map(|ip| ip.sharing_key.clone()).collect()
+        };
+        for lease in self.rack.ips.keys().chain(live) {
+            let has = self.rack.ips.get(lease).cloned().unwrap_or_default();
+            ensure("addresses_follow_leases", has == wanted(lease), || {
+                format!("{lease}: has {has:?}, wants {:?}", wanted(lease))
+            })?;
+        }
+        let tenants = self.rack.ips.keys().all(|l| TENANTS.contains(l.owner()));
+        ensure("addresses_follow_leases", tenants, || {
+            "a stranger has one".to_owned()
+        })
+    }
+}

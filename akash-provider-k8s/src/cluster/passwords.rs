@@ -1,0 +1,151 @@
+//! Registry passwords, in a Secret beside the record of their lease.
+
+use super::Parts;
+use crate::apply::item::Kind;
+use crate::crd::{Manifest, convert};
+use crate::error::within;
+use crate::labels;
+use akash_provider_core::error::Error;
+use akash_provider_core::manifest::Credentials;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::ListParams;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Secrets of one page of a list.
+const PAGE: u32 = 500;
+
+/// What registry Secrets hold, by name, as far as it was read or written.
+#[derive(Default)]
+pub(crate) struct Passwords(Mutex<BTreeMap<String, BTreeMap<String, String>>>);
+
+impl Passwords {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, String>>> {
+        // Each change is one call to the map.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, secret: Secret) {
+        let name = secret.metadata.name.unwrap_or_default();
+        let data = secret.data.unwrap_or_default().into_iter();
+        let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
+        self.lock().insert(name, texts.collect());
+    }
+
+    /// Passwords of the lease of a namespace.
+    pub(crate) fn of(&self, lease_namespace: &str) -> Option<BTreeMap<String, String>> {
+        self.lock().get(&secret_name(lease_namespace)).cloned()
+    }
+}
+
+/// Name of the Secret that holds the registry passwords of a lease.
+#[must_use]
+fn secret_name(lease_namespace: &str) -> String {
+    format!("{lease_namespace}-registry")
+}
+
+impl Parts {
+    pub(crate) async fn write_passwords(
+        &self,
+        lease: &LeaseId,
+        passwords: &BTreeMap<String, String>,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let home = lease.namespace();
+        let name = secret_name(&home);
+        if self.passwords.of(&home).as_ref() == Some(passwords) {
+            return Ok(());
+        }
+        let mut labels = labels::selector(&home);
+        labels.extend(labels::lease(lease));
+        let data = passwords
+            .iter()
+            .map(|(key, value)| (key.clone(), ByteString(value.clone().into_bytes())));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(labels),
+                annotations: Some(self.chain_annotation()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            type_: Some("Opaque".to_owned()),
+            ..Secret::default()
+        };
+        let body = serde_json::to_value(&secret).unwrap_or_default();
+        let namespace = &self.settings.manifest_namespace;
+        self.calls(operation)
+            .apply(Kind::Secret, namespace, &name, &body)
+            .await?;
+        self.passwords.lock().insert(name, passwords.clone());
+        Ok(())
+    }
+
+    /// Deletes the Secret of a lease's passwords.
+    pub(crate) async fn delete_secret(
+        &self,
+        lease_namespace: &str,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let name = secret_name(lease_namespace);
+        let namespace = &self.settings.manifest_namespace;
+        self.calls(operation)
+            .delete(Kind::Secret, namespace, &name, None)
+            .await?;
+        self.passwords.lock().remove(&name);
+        Ok(())
+    }
+
+    /// The Secret of one lease's passwords.
+    pub(crate) async fn read_secret(
+        &self,
+        lease_namespace: &str,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        let name = secret_name(lease_namespace);
+        let call = api.get_opt(&name);
+        if let Some(secret) = within(self.settings.call_timeout, operation, call).await? {
+            self.passwords.read(secret);
+        }
+        Ok(())
+    }
+
+    /// All Secrets of passwords, page by page.
+    pub(crate) async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
+        loop {
+            let page = within(self.settings.call_timeout, operation, api.list(&params)).await?;
+            page.items
+                .into_iter()
+                .for_each(|secret| self.passwords.read(secret));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// True when a login has no password, and nobody looked for it yet.
+    pub(crate) fn lacks_password(&self, manifest: &Manifest) -> bool {
+        let name = manifest.metadata.name.as_deref().unwrap_or_default();
+        has_logins(manifest) && self.passwords.of(name).is_none()
+    }
+}
+
+/// True when a service has a registry login whose password is kept apart.
+pub(crate) fn has_logins(manifest: &Manifest) -> bool {
+    let Ok(recorded) = convert::from_manifest(manifest) else {
+        return false;
+    };
+    let lacks = |login: &Credentials| login.password.is_empty();
+    recorded.deployment.group.services.iter().any(|service| {
+        let in_params = service.params.as_ref().and_then(|p| p.credentials.as_ref());
+        service.credentials.iter().chain(in_params).any(lacks)
+    })
+}
