@@ -29,6 +29,13 @@ fn main() -> Result<(), Failed> {
         println!("skipped: --kubeconfig names no cluster to measure on");
         return Ok(());
     };
+    if std::env::var_os("RUST_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .init();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
