@@ -3,11 +3,7 @@
 //! `AKASH_TESTBED_DIR` names the state folder of a cluster of the api tier; without it every test says that it is
 //! skipped.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -57,7 +57,9 @@ const CORE: [(&str, Aim); 10] = [
 ];
 
 /// The same of the Kubernetes backend.
-const K8S: [(&str, Aim); 9] = [
+const K8S: [(&str, Aim); 10] = [
+    // What one write takes on this machine: deploys are a few of them.
+    ("k8s_write_p50_ms", Aim::Known),
     ("k8s_idle_calls_per_lease_min", Aim::AtMost(0.0)),
     ("k8s_adopt_1000_ready_ms", Aim::AtMost(3_000.0)),
     ("k8s_adopt_1000_writes", Aim::AtMost(0.0)),

@@ -60,7 +60,7 @@ pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Node, "campaign", None);
     with_cluster(&options, |cluster| {
         let tests = workspace
-            .cargo(&["test", "--locked", "--workspace", "--all-features"])
+            .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
             .args([
                 "--test",
                 "node_tier",

@@ -4,7 +4,7 @@ use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::workload::HeardBy;
 use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
 use crate::bidding;
-use crate::types::{ChainEvent, LeaseId};
+use crate::types::{ChainEvent, DecCoin, LeaseId};
 use std::sync::Arc;
 
 impl Engine {
@@ -47,24 +47,7 @@ impl Engine {
                     self.drive_order(&id.order, order::Input::BidClosed);
                 }
             }
-            ChainEvent::LeaseCreated { id, price } => {
-                let won = id.provider == self.config.provider;
-                let input = if won {
-                    order::Input::Won
-                } else {
-                    order::Input::Lost
-                };
-                let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
-                self.drive_order(&id.order, input);
-                self.orders.forget_ended(&id.order);
-                if won {
-                    if !sure {
-                        self.reservations.doubt_promise(&id.order);
-                        self.scan.soon();
-                    }
-                    self.lease_won(&id, &price);
-                }
-            }
+            ChainEvent::LeaseCreated { id, price } => self.lease_created(&id, &price),
             ChainEvent::LeaseClosed { id, reason } => self.lease_over(&id, HeardBy::Chain, Some(reason)),
             ChainEvent::LeaseReclaimStarted { id, deadline, .. } => {
                 self.drive_workload(&id, workload::Input::Reclaiming(deadline));
@@ -85,6 +68,25 @@ impl Engine {
             ChainEvent::DeploymentCreated { .. }
             | ChainEvent::DeploymentUpdated { .. }
             | ChainEvent::GroupStarted { .. } => {}
+        }
+    }
+
+    fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
+        let won = id.provider == self.config.provider;
+        let input = if won {
+            order::Input::Won
+        } else {
+            order::Input::Lost
+        };
+        let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
+        self.drive_order(&id.order, input);
+        self.orders.forget_ended(&id.order);
+        if won {
+            if !sure {
+                self.reservations.doubt_promise(&id.order);
+                self.scan.soon();
+            }
+            self.lease_won(id, price);
         }
     }
 

@@ -7,8 +7,11 @@ use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment as Workload;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::json;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,6 +36,7 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
     deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;
     sleep(Duration::from_secs(2)).await;
 
+    print("k8s_write_p50_ms", one_write(server).await?, "ms");
     let before = server.calls().await?;
     let mut took = Vec::new();
     for dseq in 0..ONE_BY_ONE {
@@ -86,6 +90,22 @@ async fn deploy(cluster: &KubeCluster, deployment: Deployment, seen: &Seen) -> R
         }
         sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// What one write takes here, whoever makes it: a deploy is four of them, one after the other.
+async fn one_write(server: &Server) -> Result<f64, Failed> {
+    let api: Api<ConfigMap> = Api::namespaced(server.admin.clone(), "lease");
+    let params = PatchParams::apply("bench").force();
+    let mut took = Vec::new();
+    for number in 0..ONE_BY_ONE {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bench"}, "data": {"n": number.to_string()},
+        });
+        let began = Instant::now();
+        api.patch("bench", &params, &Patch::Apply(&object)).await?;
+        took.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(took))
 }
 
 fn watch(server: &Server) -> Seen {

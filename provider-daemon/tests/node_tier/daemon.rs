@@ -56,7 +56,7 @@ impl Daemon {
         );
         std::fs::write(&sdl, web("daemon")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
-            .args(["dev", "--accept-any", "--block-time=500ms", "--kubeconfig"])
+            .args(["dev", "--accept-any", "--kubeconfig"])
             .arg(stage.testbed.kubeconfig())
             .arg("--state")
             .arg(state)
@@ -131,7 +131,7 @@ fn the_program_idles_through_an_outage() {
     let Some(stage) = Stage::take() else { return };
     let scratch = Scratch::new("idle");
     let state = scratch.path("state");
-    let mut daemon = Daemon::start(&stage, &scratch, &state, &[]);
+    let mut daemon = Daemon::start(&stage, &scratch, &state, &["--block-time=500ms"]);
     until("it serves", || daemon.output().contains("serving"));
     sleep(Duration::from_secs(2));
     let quiet = daemon.cores(Duration::from_secs(5));
@@ -149,7 +149,8 @@ fn the_program_idles_through_an_outage() {
     kill(Pid::from_raw(daemon.child.id() as i32), Signal::SIGTERM).unwrap();
     daemon.end();
     assert_ne!(stage.labelled(), "", "it stops, and the lease goes on");
-    let mut again = Daemon::start(&stage, &scratch, &state, &["--once"]);
+    // Tenants wait for sixty blocks, and controllers take a while to come back.
+    let mut again = Daemon::start(&stage, &scratch, &state, &["--once", "--block-time=3s"]);
     again.end();
     assert_eq!(stage.labelled(), "");
 }

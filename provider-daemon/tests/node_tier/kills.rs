@@ -27,7 +27,7 @@ fn killed_anywhere_it_ends_as_if_it_had_not_been() {
         let state = scratch.path("state");
         killed += after_a_manifest(&stage, &scratch);
         loop {
-            let mut daemon = Daemon::start(&stage, &scratch, &state, &["--once"]);
+            let mut daemon = Daemon::start(&stage, &scratch, &state, &["--once", "--block-time=500ms"]);
             if killed == kills {
                 daemon.end();
                 break;
@@ -63,7 +63,7 @@ fn killed_anywhere_it_ends_as_if_it_had_not_been() {
 /// It is killed as soon as it says that it has the manifest; that is deployed nevertheless.
 fn after_a_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
     let state = scratch.path("state");
-    let mut daemon = Daemon::start(stage, scratch, &state, &["--once"]);
+    let mut daemon = Daemon::start(stage, scratch, &state, &["--once", "--block-time=500ms"]);
     let began = Instant::now();
     while !daemon.output().contains(" manifest ") {
         assert!(

@@ -17,40 +17,21 @@ const ANSWER: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
-fn the_api_server_dies_and_no_lease_is_lost() {
-    run(&[&web("all")], |corner| {
-        control_plane(corner, Component::ApiServer).boxed()
-    });
-}
-
-#[test]
-fn etcd_stops_answering_and_no_lease_is_lost() {
-    run(&[&web("all")], |corner| {
-        control_plane(corner, Component::Etcd).boxed()
-    });
-}
-
-#[test]
-fn the_kubelet_and_the_runtime_die_and_no_lease_is_lost() {
+fn parts_die_and_no_lease_is_lost() {
     run(&[&web("all")], |corner| {
         async move {
             let watched = Tenant::new(corner, 1, &web("watched")).run().await;
-            let mut all = Vec::new();
-            for (part, number) in [(Component::Kubelet, 2), (Component::Containerd, 3)] {
-                let meanwhile = Tenant::new(corner, number, &web("meanwhile")).lease().await;
-                corner.fail(part);
-                meanwhile.send().await.unwrap();
-                answers(&watched);
-                sleep(outage()).await;
-                corner.mend(part);
-                watched.runs().await;
-                meanwhile.runs().await;
-                answers(&watched);
-                println!("{part}: {}s, both leases run", outage().as_secs());
-                all.push(meanwhile);
-            }
+            let mut all = control_plane(corner, Component::ApiServer, 10, &watched).await;
+            all.extend(control_plane(corner, Component::Etcd, 20, &watched).await);
+            all.push(node(corner, Component::Kubelet, 30, &watched).await);
+            all.push(node(corner, Component::Containerd, 40, &watched).await);
             all.push(watched);
-            end(all).await;
+            for lease in &all {
+                lease.close();
+            }
+            for lease in &all {
+                lease.gone().await;
+            }
         }
         .boxed()
     });
@@ -76,19 +57,25 @@ impl Corner {
 }
 
 /// One lease runs, one is deployed, one updated and one closed when it happens, and one tenant comes meanwhile.
-async fn control_plane(corner: &Corner, part: Component) {
-    let tenant = |number: u32| Tenant::new(corner, number, &web("first"));
-    let (watched, mut updated, closed) = tokio::join!(tenant(1).run(), tenant(2).run(), tenant(3).run());
-    let (deployed, late) = tokio::join!(tenant(4).lease(), tenant(5).lease());
+async fn control_plane<'a>(
+    corner: &'a Corner,
+    part: Component,
+    number: u32,
+    watched: &Leased<'_>,
+) -> Vec<Leased<'a>> {
+    let tenant = |n: u32| Tenant::new(corner, number + n, &web("first"));
+    let (mut updated, closed) = tokio::join!(tenant(1).run(), tenant(2).run());
+    let (deployed, late) = tokio::join!(tenant(3).lease(), tenant(4).lease());
     second(&mut updated.manifest);
     updated.tell_chain();
     let (first, second) = tokio::join!(deployed.send(), updated.send());
-    (first.unwrap(), second.unwrap());
+    first.unwrap();
+    second.unwrap();
     closed.close();
     corner.fail(part);
     let began = Instant::now();
     refused(&late, began).await;
-    answers(&watched);
+    answers(watched);
     while began.elapsed() < outage() {
         assert_ne!(watched.health(), Some(Health::Bad), "unknown is not bad");
         sleep(Duration::from_millis(200)).await;
@@ -107,7 +94,22 @@ async fn control_plane(corner: &Corner, part: Component) {
     );
     late.send().await.unwrap();
     late.runs().await;
-    end(vec![watched, updated, deployed, late]).await;
+    vec![updated, deployed, late]
+}
+
+/// One lease runs when it happens, and one is deployed meanwhile.
+async fn node<'a>(corner: &'a Corner, part: Component, number: u32, watched: &Leased<'_>) -> Leased<'a> {
+    let meanwhile = Tenant::new(corner, number, &web("meanwhile")).lease().await;
+    corner.fail(part);
+    meanwhile.send().await.unwrap();
+    answers(watched);
+    sleep(outage()).await;
+    corner.mend(part);
+    watched.runs().await;
+    meanwhile.runs().await;
+    answers(watched);
+    println!("{part} away for {}s: both leases run", outage().as_secs());
+    meanwhile
 }
 
 /// While the cluster cannot keep a manifest, it is refused, soon, and as something to try again.
@@ -136,13 +138,4 @@ fn answers(watched: &Leased<'_>) {
         said = block_in_place(|| get(address, 80));
     }
     assert!(said.is_ok(), "{address}: {said:?}");
-}
-
-async fn end(leases: Vec<Leased<'_>>) {
-    for lease in &leases {
-        lease.close();
-    }
-    for lease in &leases {
-        lease.gone().await;
-    }
 }
