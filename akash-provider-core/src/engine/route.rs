@@ -24,9 +24,10 @@ impl Engine {
                 self.drive_order(&id, order::Input::OrderClosed);
                 self.orders.forget_ended(&id);
             }
-            // A snapshot ahead of the stream has that already, and perhaps the group's next order.
+            // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
+            // one in hand.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
-                if self.height < self.snapshot_height => {}
+                if self.retold || self.height < self.snapshot_height => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
                 if let Some(order) = self.order_of_group.get(&id).cloned() {
                     self.drive_order(&order, order::Input::OrderClosed);
@@ -99,6 +100,7 @@ impl Engine {
             self.scan.soon();
         }
         self.height = height;
+        self.retold = false;
         self.now.block_time = self.now.block_time.max(time);
         self.start_manifest_clocks();
     }
