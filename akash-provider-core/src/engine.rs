@@ -134,6 +134,8 @@ pub struct Engine {
     withheld: BTreeMap<String, Vec<LeaseId>>,
     /// Leases won in the block that is being told.
     won: Vec<LeaseId>,
+    /// The stream has started anew before what was processed, so it tells of things a second time.
+    retold: bool,
     facts: Facts,
     /// Which of the configured deposits the chain takes.
     deposit: usize,
@@ -176,6 +178,7 @@ impl Engine {
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: BTreeMap::new(),
             won: Vec::new(),
+            retold: false,
             busy: FxHashMap::default(),
             lane_of: FxHashMap::default(),
             facts: Facts::default(),

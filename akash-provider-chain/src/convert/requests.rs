@@ -56,8 +56,13 @@ pub fn bids_request(filter: &BidFilter, page: PageRequest) -> mkt::v1beta5::Quer
         Some(BidState::Lost) => "lost",
         Some(BidState::Closed) => "closed",
     };
+    let order = filter.order.as_ref();
     mkt::v1beta5::QueryBidsRequest {
         filters: Some(mkt::v1beta5::BidFilters {
+            owner: text(order.map(|o| &o.group.deployment.owner)),
+            dseq: order.map_or(0, |o| o.group.deployment.dseq),
+            gseq: order.map_or(0, |o| o.group.gseq),
+            oseq: order.map_or(0, |o| o.oseq),
             provider: text(filter.provider.as_ref()),
             state: state.to_owned(),
             ..mkt::v1beta5::BidFilters::default()

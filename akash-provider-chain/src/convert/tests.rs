@@ -7,7 +7,7 @@ use crate::method::Method;
 use crate::proto::{akash, cosmos};
 use akash::{audit, cert, deployment as dep, discovery, escrow, market as mkt, provider as prov};
 use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, PageRequest};
-use akash_provider_core::types::{Address, BidState, DeploymentId, LeaseState, OrderState};
+use akash_provider_core::types::{Address, BidState, DeploymentId, GroupId, LeaseState, OrderId, OrderState};
 use cosmos::base::{
     node::v1beta1 as node, query::v1beta1::PageRequest as WirePage, tendermint::v1beta1 as tm,
 };
@@ -102,10 +102,18 @@ fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
         mkt::v1beta5::QueryBidsRequest::PATH => {
             let wire: mkt::v1beta5::QueryBidsRequest = of(bytes);
             let filters = wire.filters.unwrap_or_default();
-            if !filters.owner.is_empty() {
-                return None;
-            }
+            let order = filters.owner.parse().ok().map(|owner| OrderId {
+                group: GroupId {
+                    deployment: DeploymentId {
+                        owner,
+                        dseq: filters.dseq,
+                    },
+                    gseq: filters.gseq,
+                },
+                oseq: filters.oseq,
+            });
             let filter = BidFilter {
+                order,
                 provider: filters.provider.parse().ok(),
                 state: (filters.state == "open").then_some(BidState::Open),
             };

@@ -161,6 +161,7 @@ impl Reader {
             let filter = &BidFilter {
                 provider: Some(provider.clone()),
                 state: Some(state),
+                ..BidFilter::default()
             };
             self.all("bids", |page| self.bids_at(filter, page, pin)).await
         };

@@ -84,7 +84,7 @@ async fn listings(reader: &Reader, won: &BidId) {
     assert_eq!(reader.orders(&open, page).await.unwrap().items.len(), 9);
     let ours = BidFilter {
         provider: Some(us.clone()),
-        state: None,
+        ..BidFilter::default()
     };
     assert_eq!(
         reader

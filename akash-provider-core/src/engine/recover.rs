@@ -27,8 +27,10 @@ impl Engine {
         // A node that lags behind what was processed shows the past, not the present.
         if self.chain_known && self.is_past(snapshot.height) {
             self.scan.soon();
+            self.retold = true;
             return;
         }
+        self.retold = false;
         self.height = snapshot.height;
         self.within_block = false;
         self.now.block_time = self.now.block_time.max(snapshot.time);

@@ -4,7 +4,7 @@ use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::workload::HeardBy;
 use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
 use crate::bidding;
-use crate::types::{ChainEvent, LeaseId};
+use crate::types::{ChainEvent, DecCoin, LeaseId};
 use std::sync::Arc;
 
 impl Engine {
@@ -24,9 +24,10 @@ impl Engine {
                 self.drive_order(&id, order::Input::OrderClosed);
                 self.orders.forget_ended(&id);
             }
-            // A snapshot ahead of the stream has that already, and perhaps the group's next order.
+            // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
+            // one in hand.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
-                if self.height < self.snapshot_height => {}
+                if self.retold || self.height < self.snapshot_height => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
                 if let Some(order) = self.order_of_group.get(&id).cloned() {
                     self.drive_order(&order, order::Input::OrderClosed);
@@ -47,24 +48,7 @@ impl Engine {
                     self.drive_order(&id.order, order::Input::BidClosed);
                 }
             }
-            ChainEvent::LeaseCreated { id, price } => {
-                let won = id.provider == self.config.provider;
-                let input = if won {
-                    order::Input::Won
-                } else {
-                    order::Input::Lost
-                };
-                let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
-                self.drive_order(&id.order, input);
-                self.orders.forget_ended(&id.order);
-                if won {
-                    if !sure {
-                        self.reservations.doubt_promise(&id.order);
-                        self.scan.soon();
-                    }
-                    self.lease_won(&id, &price);
-                }
-            }
+            ChainEvent::LeaseCreated { id, price } => self.lease_created(&id, &price),
             ChainEvent::LeaseClosed { id, reason } => self.lease_over(&id, HeardBy::Chain, Some(reason)),
             ChainEvent::LeaseReclaimStarted { id, deadline, .. } => {
                 self.drive_workload(&id, workload::Input::Reclaiming(deadline));
@@ -88,6 +72,25 @@ impl Engine {
         }
     }
 
+    fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
+        let won = id.provider == self.config.provider;
+        let input = if won {
+            order::Input::Won
+        } else {
+            order::Input::Lost
+        };
+        let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
+        self.drive_order(&id.order, input);
+        self.orders.forget_ended(&id.order);
+        if won {
+            if !sure {
+                self.reservations.doubt_promise(&id.order);
+                self.scan.soon();
+            }
+            self.lease_won(id, price);
+        }
+    }
+
     fn block(&mut self, height: u64, time: crate::types::BlockTime) {
         if height <= self.height {
             return;
@@ -97,6 +100,7 @@ impl Engine {
             self.scan.soon();
         }
         self.height = height;
+        self.retold = false;
         self.now.block_time = self.now.block_time.max(time);
         self.start_manifest_clocks();
     }

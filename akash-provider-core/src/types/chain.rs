@@ -1,4 +1,6 @@
 //! What the chain says and what we tell it: records as queries return them, events, messages, outcomes.
+//!
+//! Length: the records, events and messages of one protocol; they are looked up, not read through.
 
 use super::group::{Attribute, GroupSpec};
 use super::id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};

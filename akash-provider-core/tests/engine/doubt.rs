@@ -330,6 +330,36 @@ fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
     assert_eq!((world.closes(), world.pending()), (vec![], vec![order]));
 }
 
+#[test]
+fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let behind = Arc::new(world.market.snapshot(&us()));
+    world.hold = Some(|call| is_bid(call) || matches!(call, Call::FetchSnapshot));
+    let id = group_id(1, 1);
+    let pause = world
+        .market
+        .tenant(TenantMsg::PauseGroup { id: id.clone() })
+        .unwrap();
+    let start = world.market.tenant(TenantMsg::StartGroup { id }).unwrap();
+    for events in [&pause, &start] {
+        world.tell(events.clone());
+        world.settle();
+    }
+    let order = OrderId {
+        oseq: 2,
+        ..lease.order.clone()
+    };
+    assert!(world.pending().contains(&order));
+    // The stream breaks within the block, and begins again before it.
+    world.feed(Input::Chain(ChainEvent::Resync(behind)));
+    world.tell(pause);
+    world.hold = None;
+    world.settle();
+    assert!(!world.closes().iter().any(|(bid, _)| bid.order == order));
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
 /// A bid of ours from before a crash, on an order that is being priced anew, wins; nobody has read it.
 fn won_with_a_bid_from_before() -> (World, LeaseId) {
     let mut world = World::new();

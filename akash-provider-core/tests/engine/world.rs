@@ -1,4 +1,6 @@
 //! The world around an engine: every call is answered from a market and a map, at once or when the test says.
+//!
+//! Length: one world for all tests of the engine; each part of it answers calls that the others cause.
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster::{ClusterChange, DeclaredHostname, Deployment, Health, Teardown};

@@ -102,7 +102,6 @@ fn resources(shape: Shape) -> Resources {
         }],
         gpu: gpu.unwrap_or_default(),
         endpoints: endpoints.into_iter().flatten().collect(),
-        ..Resources::default()
     }
 }
 
