@@ -251,7 +251,13 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let found = processes_naming(&["akash-t-abcdef"]);
+        // It has its name once it has become the program, which on a busy machine takes a moment.
+        let begun = std::time::Instant::now();
+        let mut found = processes_naming(&["akash-t-abcdef"]);
+        while found.is_empty() && begun.elapsed() < std::time::Duration::from_secs(10) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            found = processes_naming(&["akash-t-abcdef"]);
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         drop(named.stdin.take());
