@@ -142,12 +142,6 @@ pub struct ExplainArgs {
     /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
     #[arg(long)]
     pub accept_any: bool,
-    /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
-    #[arg(long, value_name = "FILE")]
-    pub state: Option<PathBuf>,
-    /// Remove from the cluster what the embedded chain of this id left there, and stop.
-    #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
-    pub remove_leftovers_of: Option<String>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,
