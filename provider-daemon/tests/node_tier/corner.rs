@@ -92,6 +92,11 @@ impl Stage {
             runtime.block_on(removed).unwrap();
         }
         until("no lease of others", || self.labelled().is_empty());
+        // After an outage of the API server the node counts as away for a while.
+        let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints}"];
+        until("the node takes pods", || {
+            self.testbed.kubectl(&taints).unwrap().trim().is_empty()
+        });
     }
 
     /// The settings of `dev` on this cluster.
