@@ -133,7 +133,8 @@ fn schema(name: &str, precedence: u32, verbs: &[&str]) -> Value {
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": name},
         "spec": {
             "matchingPrecedence": precedence,
-            "priorityLevelConfiguration": {"name": "workload-high"},
+            // The level that service accounts have by default.
+            "priorityLevelConfiguration": {"name": "workload-low"},
             "distinguisherMethod": {"type": "ByUser"},
             "rules": [{
                 "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": ACCOUNT, "namespace": NAMESPACE}}],
