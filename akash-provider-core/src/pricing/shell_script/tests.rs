@@ -79,6 +79,18 @@ async fn is_gone(pid: &str) -> bool {
     false
 }
 
+/// Waits until a process has become `sleep`: right after its birth it is still the shell it came of.
+async fn becomes_sleep(pid: &str) -> bool {
+    for _ in 0..200 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.contains("(sleep) S") || stat.contains("(sleep) R") {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    false
+}
+
 #[test]
 fn s1_settings_that_cannot_work_are_refused() {
     let config = ShellScriptConfig::new("/bin/true");
@@ -265,8 +277,7 @@ async fn a_script_may_leave_something_running_that_holds_nothing() {
         dec("5")
     );
     let pid = scripts.read("grandchild").trim().to_owned();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    assert!(stat.contains("(sleep) S") || stat.contains("(sleep) R"), "{stat}");
+    assert!(becomes_sleep(&pid).await, "{pid} was ended with its script");
     std::process::Command::new("/bin/bash")
         .args(["-c", &format!("kill -9 {pid}")])
         .status()
