@@ -54,7 +54,7 @@ mod testing;
 mod tls;
 pub mod tx;
 
-pub use endpoint::{BadEndpoint, Versions};
+pub use endpoint::{BadEndpoint, Versions, chain_id_at};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;
