@@ -114,7 +114,10 @@ impl Rpc {
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|e| internal(e.to_string()))?;
         let response = self.http.request(request).await;
-        let response = response.map_err(|e| Fault::Unreachable(causes(&e)))?;
+        let response = response.map_err(|e| match e.is_connect() {
+            true => Fault::NotConnected(causes(&e)),
+            false => Fault::Unreachable(causes(&e)),
+        })?;
         let status = response.status();
         let limit = self.limits.answer_bytes;
         let body = Limited::new(response.into_body(), limit).collect().await;

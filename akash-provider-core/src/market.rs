@@ -199,7 +199,7 @@ impl Rejection {
 ///
 /// let mut market = Market::new(MarketConfig::new("local", BlockTime(0)));
 /// let owner = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
-/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![] };
+/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![], info: Default::default() };
 /// market.execute(&Msg::CreateProvider(record))?;
 /// let block = market.end_block(Duration::from_secs(6));
 /// assert_eq!(block, ChainEvent::Block { height: 2, time: BlockTime(6_000) });

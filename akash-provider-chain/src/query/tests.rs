@@ -196,7 +196,10 @@ async fn nonsense_over_grpc_is_named() {
     let html = Node::start(|_, _| Reply::Raw(200, b"<html>".to_vec())).await;
     let fault = ask(html.url.replace("http://", "grpc://")).await.unwrap_err();
     assert!(
-        matches!(fault, Fault::Unreachable(_) | Fault::Timeout(_)),
+        matches!(
+            fault,
+            Fault::Unreachable(_) | Fault::NotConnected(_) | Fault::Timeout(_)
+        ),
         "{fault:?}"
     );
 }
