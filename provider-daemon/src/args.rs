@@ -6,6 +6,7 @@ pub mod keys;
 pub mod kubernetes;
 pub mod pricing;
 pub mod query;
+pub mod run;
 pub mod tx;
 pub mod values;
 
@@ -14,6 +15,7 @@ pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
 pub use query::{NodeArgs, QueryArgs};
+pub use run::RunArgs;
 pub use tx::TxArgs;
 
 use anyhow::Context;
@@ -58,6 +60,8 @@ pub enum Command {
     Query(Box<QueryArgs>),
     /// Sign and send transactions.
     Tx(Box<TxArgs>),
+    /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
+    Run(Box<RunArgs>),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -73,7 +77,8 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
-        let command = environment::read_in(Self::command(), |name| std::env::var(name).ok());
+        let command = run::without_prices(Self::command());
+        let command = environment::read_in(command, |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }

@@ -5,6 +5,7 @@ pub mod dev;
 pub mod explain;
 pub mod keys;
 pub mod query;
+pub mod run;
 pub mod sdl;
 pub mod tx;
 

@@ -5,8 +5,10 @@
 pub mod args;
 pub mod commands;
 pub mod dev;
+pub mod run;
 pub mod secrets;
 pub mod shown;
+mod signals;
 
 use args::{Cli, Command};
 use std::io::Write;
@@ -32,6 +34,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => commands::keys::run(args, &home?),
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),
+        Command::Run(args) => commands::run::run(args, &home?),
         Command::Version => {
             say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)

@@ -4,6 +4,8 @@ mod cert;
 pub mod provider;
 mod send;
 
+pub(crate) use send::gas_price;
+
 use crate::args::TxArgs;
 use crate::args::tx::TxCommand;
 use crate::secrets;
