@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod devnet;
 pub mod dev;
 pub mod run;
 pub mod secrets;
