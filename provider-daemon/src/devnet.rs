@@ -43,9 +43,9 @@ mod serve;
 mod socket;
 mod tx;
 
-use ante::Rules;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::types::{Dec, DecCoin, Height};
+use ante::Rules;
 use anyhow::Context;
 use node::Node;
 use serve::Limits;

@@ -4,15 +4,15 @@
 
 pub mod args;
 pub mod commands;
-pub mod devnet;
 pub mod dev;
+pub mod devnet;
 pub mod run;
 pub mod secrets;
 pub mod shown;
 mod signals;
 
 use args::{Cli, Command};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -26,6 +26,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let home = cli.home();
     match &cli.command {

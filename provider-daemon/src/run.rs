@@ -54,7 +54,14 @@ pub struct Plan<'a> {
 /// # Errors
 /// What the provider failed of. That chain or cluster are down is no failure: it waits, and says for what.
 pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
-    let Plan { args, home, mut config, key, pricing, printer } = plan;
+    let Plan {
+        args,
+        home,
+        mut config,
+        key,
+        pricing,
+        printer,
+    } = plan;
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let nodes = addresses(&args.node)?;
@@ -67,7 +74,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
-    let (chain, writer) = AkashClient::start(client(args, nodes, &config.chain_id, key)?, background.clone())?;
+    let (chain, writer) =
+        AkashClient::start(client(args, nodes, &config.chain_id, key)?, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone());
     let hardware = Hardware::start(args, &mut config, &watch, &shutdown, &background, &mut helpers).await?;

@@ -261,7 +261,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
             source,
         }
     };
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder).map_err(io("create the folder of"))?;
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     OpenOptions::new()

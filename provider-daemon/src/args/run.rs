@@ -59,7 +59,12 @@ pub struct RunArgs {
 #[command(next_help_heading = "Bids")]
 pub struct BidArgs {
     /// Deposit of every bid; several, with commas, in the order in which they are tried.
-    #[arg(long, value_name = "COIN", default_value = "500000uact,500000uakt", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "COIN",
+        default_value = "500000uact,500000uakt",
+        value_delimiter = ','
+    )]
     pub bid_deposit: Vec<String>,
     /// Close a bid that got no lease for so long; 0 for never.
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
@@ -163,12 +168,20 @@ impl RunArgs {
         let dead = [
             ("auth-pem", &dead.auth_pem),
             ("cluster-wait-ready-duration", &dead.cluster_wait_ready_duration),
-            ("inventory-resource-poll-period", &dead.inventory_resource_poll_period),
-            ("inventory-resource-debug-frequency", &dead.inventory_resource_debug_frequency),
+            (
+                "inventory-resource-poll-period",
+                &dead.inventory_resource_poll_period,
+            ),
+            (
+                "inventory-resource-debug-frequency",
+                &dead.inventory_resource_debug_frequency,
+            ),
             ("minimum-balance", &dead.minimum_balance),
             ("tx-broadcast-timeout", &dead.tx_broadcast_timeout),
         ];
-        let dead = dead.into_iter().filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
+        let dead = dead
+            .into_iter()
+            .filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
         let dead = dead.map(|(flag, _)| format!("--{flag} has no effect, as in today's provider"));
         let variables = NOT_HERE.into_iter().filter_map(|flag| variable(flag, &look));
         let variables = variables.map(|name| format!("{name} is set and has no effect here"));
@@ -210,11 +223,15 @@ mod tests {
 
     #[test]
     fn the_command_of_today_s_chart_is_understood() {
-        let args = parsed(&["--cluster-k8s", "--node=tcp://a:26657,http://b:26657", "--bid-timeout=0"]);
+        let args = parsed(&[
+            "--cluster-k8s",
+            "--node=tcp://a:26657,http://b:26657",
+            "--bid-timeout=0",
+        ]);
         assert!(args.cluster_k8s);
         assert_eq!(args.node.node, ["tcp://a:26657", "http://b:26657"]);
         assert_eq!(args.bids.bid_timeout, Duration::ZERO);
-        assert_eq!(args.pricing.bid_price_cpu_scale, 0.into());
+        assert_eq!(args.pricing.bid_price_cpu_scale.to_string(), "0");
         assert!(args.pricing.strategy(1).is_err(), "nothing has a price");
         assert!(parsed(&["--bid-price-cpu-scale=0.1"]).pricing.strategy(1).is_ok());
         assert!(!parsed(&["--cluster-k8s=false"]).cluster_k8s);

@@ -27,9 +27,13 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     for notice in args.notices(|name| std::env::var(name).ok()) {
         printer.note(&notice);
     }
-    let chain_id = given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for")?;
+    let chain_id =
+        given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for")?;
     addresses(&args.node)?;
-    let pricing = args.pricing.strategy(seed()).context("the prices, --bid-price-…")?;
+    let pricing = args
+        .pricing
+        .strategy(seed())
+        .context("the prices, --bid-price-…")?;
     let key = secrets::signer(&args.signer, home)?;
     let config = config(args, key.address().clone(), chain_id)?;
     config.validate()?;
@@ -70,11 +74,17 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
     let domain = args.leases.deployment_ingress_domain.trim();
     if args.leases.deployment_ingress_static_hosts {
         if domain.is_empty() {
-            bail!("--deployment-ingress-static-hosts needs a domain: give it with --deployment-ingress-domain");
+            bail!(
+                "--deployment-ingress-static-hosts needs a domain: give it with --deployment-ingress-domain"
+            );
         }
         config.static_hosts_domain = Some(domain.to_owned());
     }
-    if let Some(file) = args.provider_config.as_deref().filter(|f| !f.as_os_str().is_empty()) {
+    if let Some(file) = args
+        .provider_config
+        .as_deref()
+        .filter(|f| !f.as_os_str().is_empty())
+    {
         config.required_attributes = ProviderFile::read(file)?.attributes;
     }
     config.external_ports = args.cluster.cluster_node_port_quantity;
@@ -87,7 +97,10 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
 }
 
 fn blocked(names: &[String]) -> Vec<String> {
-    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+    let names = names
+        .iter()
+        .map(|name| name.trim())
+        .filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 

@@ -100,14 +100,22 @@ impl Watch {
 /// What is awaited, one line each; empty when it can bid.
 fn awaited(status: &Status, chain: &ClientStatus, breaker: &Breaker) -> Vec<String> {
     let mut awaited = Vec::new();
-    if !status.cluster_known {
+    // What runs there is asked for with the first picture of the chain.
+    if status.chain_known && !status.cluster_known {
         awaited.push("the cluster to say what runs on it".to_owned());
     }
     if !status.inventory_known {
         awaited.push("the cluster to say what it has room for".to_owned());
     }
     let follower = &chain.reader.follower;
-    let is_heard = status.chain_known && !matches!(follower.source, Source::None) && !follower.is_silent;
+    // The one that tells blocks may have failed and not been replaced.
+    let speaks = chain
+        .reader
+        .endpoints
+        .iter()
+        .any(|e| e.tells_blocks && e.fault.is_none());
+    let follows = speaks && !matches!(follower.source, Source::None);
+    let is_heard = status.chain_known && follows && !follower.is_silent;
     if !is_heard {
         awaited.push(format!("the chain: {}", why_not_heard(chain, status)));
     }
@@ -115,7 +123,10 @@ fn awaited(status: &Status, chain: &ClientStatus, breaker: &Breaker) -> Vec<Stri
         awaited.push(format!("what transactions need: {trouble}"));
     }
     if status.breaker.tripped {
-        awaited.push(format!("the circuit breaker to be released: remove {}", breaker.path().display()));
+        awaited.push(format!(
+            "the circuit breaker to be released: remove {}",
+            breaker.path().display()
+        ));
     }
     awaited
 }

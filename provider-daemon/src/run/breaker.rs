@@ -19,7 +19,13 @@ pub(super) struct Breaker {
 impl Breaker {
     /// That of one account on one chain.
     pub(super) fn of(home: &Path, chain_id: &str, provider: &Address) -> Self {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        };
         let chain: String = chain_id.chars().map(plain).collect();
         Self {
             path: home.join(format!("{provider}.{chain}.breaker-tripped")),
@@ -31,12 +37,14 @@ impl Breaker {
     }
 
     pub(super) fn is_tripped(&self) -> anyhow::Result<bool> {
-        self.path.try_exists().with_context(|| format!("looking for {}", self.path.display()))
+        self.path
+            .try_exists()
+            .with_context(|| format!("looking for {}", self.path.display()))
     }
 
     pub(super) fn set(&self, tripped: bool) -> anyhow::Result<()> {
         if tripped {
-            let folder = self.path.parent().unwrap_or(Path::new("."));
+            let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
             fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
             return fs::write(&self.path, TEXT).with_context(|| format!("writing {}", self.path.display()));
         }

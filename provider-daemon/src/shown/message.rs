@@ -37,9 +37,9 @@ pub enum Shown {
     /// A text.
     Text(String),
     /// A list.
-    List(Vec<Shown>),
+    List(Vec<Self>),
     /// Fields in their order.
-    Fields(Vec<(String, Shown)>),
+    Fields(Vec<(String, Self)>),
 }
 
 impl Shown {

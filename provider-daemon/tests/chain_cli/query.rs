@@ -115,7 +115,7 @@ fn what_cannot_be_answered_is_a_clear_error() {
     home.run(&["query", "params", "--node", dead])
         .failed(&["127.0.0.1:1", "--node"]);
     home.run(&["query", "params", "--node", dead, "--chain-id", "local"])
-        .failed(&["127.0.0.1:1", "cannot be reached"]);
+        .failed(&["127.0.0.1:1", "cannot be connected to"]);
     home.run(&["query", "params", "--node", "ftp://x"])
         .failed(&["ftp", "http://"]);
     home.run(&["query", "params", "--node", ","])
