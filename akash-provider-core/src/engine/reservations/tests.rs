@@ -250,7 +250,6 @@ fn leased_ips_are_counted_until_the_pool_counts_them() {
 fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() {
     let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 0, &[]));
     let all_ports: Vec<u32> = (1..=ledger.status().external_ports_free).collect();
-    ledger.reserve(&order(1), &one(10)).unwrap();
     ledger.reserve(&order(2), &ips(&[1])).unwrap();
     ledger
         .reserve(&order(3), &with_endpoints(EndpointKind::RandomPort, &all_ports))
@@ -259,7 +258,7 @@ fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() 
         (ledger.displaced(&order(2)), ledger.displaced(&order(3))),
         (None, None)
     );
-    ledger.keep_promise(&order(1), &ips(&[1]).resources);
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
     assert_eq!(
         ledger.displaced(&order(2)),
         Some(Decline::LeasedIpsExhausted { wanted: 1, free: 0 })
