@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod devnet;
 pub mod dev;
 
 use args::{Cli, Command};

@@ -11,7 +11,7 @@ use akash_provider_core::types::{CloseReason, Msg, Provider, ResourceUnit};
 use prost::{Message, Name};
 use prost_types::Any;
 
-fn pack<M: Message + Name>(message: &M) -> Any {
+pub(super) fn pack<M: Message + Name>(message: &M) -> Any {
     Any {
         type_url: M::type_url(),
         value: message.encode_to_vec(),
@@ -87,7 +87,7 @@ pub fn to_any(msg: &Msg) -> Any {
     }
 }
 
-fn unpack<M: Message + Default>(any: &Any) -> Result<M, Malformed> {
+pub(super) fn unpack<M: Message + Default>(any: &Any) -> Result<M, Malformed> {
     M::decode(&*any.value).map_err(|e| Malformed::new(any.type_url.clone(), e.to_string()))
 }
 
