@@ -4,8 +4,9 @@
 
 pub mod args;
 pub mod commands;
-pub mod devnet;
 pub mod dev;
+pub mod devnet;
+pub mod state;
 
 use args::{Cli, Command};
 use std::io::Write;
