@@ -14,7 +14,8 @@
 //! Escrow is settled lazily, as on the network: an account that ran dry is noticed by the first transaction
 //! that touches it.
 //!
-//! Not modelled: fees and gas, and deposits from grants.
+//! Not modelled: fees, gas and signatures (who serves the market to others takes them with
+//! [`Market::account_mut`]), and deposits from grants.
 
 mod bids;
 mod book;
@@ -34,8 +35,10 @@ use crate::types::{
 };
 use book::{Cx, DeploymentBook, Index};
 pub use certificates::CertificateRecord;
+pub use escrow::EscrowDetails;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
+pub use queries::{BidDeposit, LeaseDetails};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -199,7 +202,7 @@ impl Rejection {
 ///
 /// let mut market = Market::new(MarketConfig::new("local", BlockTime(0)));
 /// let owner = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
-/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![] };
+/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![], info: Default::default() };
 /// market.execute(&Msg::CreateProvider(record))?;
 /// let block = market.end_block(Duration::from_secs(6));
 /// assert_eq!(block, ChainEvent::Block { height: 2, time: BlockTime(6_000) });

@@ -5,6 +5,8 @@
 pub mod args;
 pub mod commands;
 pub mod dev;
+pub mod devnet;
+pub mod state;
 
 use args::{Cli, Command};
 use std::io::Write;

@@ -208,7 +208,11 @@ impl Market {
             reclamation_window: window,
         };
         let deposit = deposit.clone();
-        order.bids.insert(id.provider.clone(), BidBook { bid, deposit });
+        order.bids.insert(id.provider.clone(), BidBook {
+            bid,
+            deposit,
+            ended_at: 0,
+        });
         cx.events.push(ChainEvent::BidCreated {
             id: id.clone(),
             price: price.clone(),
@@ -270,7 +274,8 @@ impl Market {
         let (book, mut cx) = self.open(id.deployment()).ok_or_else(unknown)?;
         let order = book.order_mut(&id.order).ok_or_else(unknown)?;
         let lease = order.lease.as_mut().filter(|l| l.lease.id == *id);
-        let lease = &mut lease.ok_or_else(unknown)?.lease;
+        let book = lease.ok_or_else(unknown)?;
+        let lease = &mut book.lease;
         match lease.state {
             LeaseState::Active => {}
             LeaseState::Reclaiming => {
@@ -287,6 +292,7 @@ impl Market {
         let deadline = cx.time.plus(terms.window);
         terms.deadline = Some(deadline);
         lease.state = LeaseState::Reclaiming;
+        book.reclaim = Some((cx.height, reason));
         cx.events.push(ChainEvent::LeaseReclaimStarted {
             id: id.clone(),
             reason,

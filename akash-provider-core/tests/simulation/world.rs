@@ -75,6 +75,7 @@ fn market() -> Market {
         let provider = Provider {
             owner: owner.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
+            info: Default::default(),
             attributes,
         };
         market.execute(&Msg::CreateProvider(provider)).unwrap();

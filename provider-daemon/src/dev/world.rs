@@ -244,6 +244,7 @@ fn market(
     let record = akash_provider_core::types::Provider {
         owner: config.provider.clone(),
         host_uri: "https://localhost:8443".to_owned(),
+        info: Default::default(),
         attributes: attributes.to_vec(),
     };
     chain.market(|market| {
