@@ -4,8 +4,8 @@
 
 pub mod args;
 pub mod commands;
-pub mod devnet;
 pub mod dev;
+pub mod devnet;
 
 use args::{Cli, Command};
 use std::io::Write;

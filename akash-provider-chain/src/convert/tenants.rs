@@ -109,13 +109,19 @@ pub fn tenant_from_any(any: &Any) -> Result<Option<TenantMsg>, Malformed> {
         }
     } else if name == dep::MsgPauseGroup::type_url() {
         let msg: dep::MsgPauseGroup = unpack(any)?;
-        TenantMsg::PauseGroup { id: group_id(msg.id)? }
+        TenantMsg::PauseGroup {
+            id: group_id(msg.id)?,
+        }
     } else if name == dep::MsgStartGroup::type_url() {
         let msg: dep::MsgStartGroup = unpack(any)?;
-        TenantMsg::StartGroup { id: group_id(msg.id)? }
+        TenantMsg::StartGroup {
+            id: group_id(msg.id)?,
+        }
     } else if name == dep::MsgCloseGroup::type_url() {
         let msg: dep::MsgCloseGroup = unpack(any)?;
-        TenantMsg::CloseGroup { id: group_id(msg.id)? }
+        TenantMsg::CloseGroup {
+            id: group_id(msg.id)?,
+        }
     } else if name == mkt::MsgCreateLease::type_url() {
         let msg: mkt::MsgCreateLease = unpack(any)?;
         TenantMsg::CreateLease {
@@ -123,7 +129,9 @@ pub fn tenant_from_any(any: &Any) -> Result<Option<TenantMsg>, Malformed> {
         }
     } else if name == mkt::MsgCloseLease::type_url() {
         let msg: mkt::MsgCloseLease = unpack(any)?;
-        TenantMsg::CloseLease { id: lease_id(msg.id)? }
+        TenantMsg::CloseLease {
+            id: lease_id(msg.id)?,
+        }
     } else if name == escrow::MsgAccountDeposit::type_url() {
         deposit(unpack(any)?)?
     } else if name == audit::MsgSignProviderAttributes::type_url() {

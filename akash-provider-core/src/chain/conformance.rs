@@ -318,11 +318,13 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
     driver.next_block().await;
     let good = bid_id(&order, &driver.provider());
     let bad = bid_id(&driver.no_order(), &driver.provider());
-    let msgs = [&good, &bad].map(|id| create_bid(id, driver)).to_vec();
+    commit(client, driver, create_bid(&good, driver), what).await;
+    let msgs = [&good, &bad].map(leases::close_bid).to_vec();
     let outcome = send(client, driver, msgs, what).await;
     let rejected = matches!(outcome, TxOutcome::Rejected { .. });
     assert!(rejected, "{what}: {outcome:?}");
-    assert_eq!(client.bid(&good).await.expect(what).value, None, "{what}");
+    let bid = client.bid(&good).await.expect(what).value.expect(what);
+    assert_eq!(bid.state, BidState::Open, "{what}");
     driver.close_deployment(order.deployment()).await;
 }
 
