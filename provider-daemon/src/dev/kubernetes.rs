@@ -51,8 +51,42 @@ impl Kubernetes {
         capacity: &Options,
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
-        let mut settings = args.settings(provider, chain_id);
         refuse_foreign(&client, chain_id, args).await?;
+        Self::start(client, args, provider, chain_id, capacity).await
+    }
+
+    /// Connects for a real chain, whose leases are on the cluster already: to the cluster of a file, or without
+    /// one to that of the environment or the one this runs in. Nothing is written.
+    ///
+    /// # Errors
+    /// The kubeconfig is wrong, or the cluster does not answer.
+    pub async fn adopt(
+        kubeconfig: Option<&Path>,
+        args: &KubernetesArgs,
+        provider: Address,
+        chain_id: &str,
+        capacity: &Options,
+    ) -> anyhow::Result<Self> {
+        let client = match kubeconfig {
+            Some(file) => client(file).await?,
+            None => {
+                let config = Config::infer().await.context(
+                    "no cluster is known: name one with --kubeconfig, or run in a pod with a service account",
+                )?;
+                Client::try_from(config).context("the client of the cluster")?
+            }
+        };
+        Self::start(client, args, provider, chain_id, capacity).await
+    }
+
+    async fn start(
+        client: Client,
+        args: &KubernetesArgs,
+        provider: Address,
+        chain_id: &str,
+        capacity: &Options,
+    ) -> anyhow::Result<Self> {
+        let mut settings = args.settings(provider, chain_id);
         let found = Infrastructure::read(&client, settings.call_timeout).await;
         found
             .context("reading the addresses of nodes and API servers")?
