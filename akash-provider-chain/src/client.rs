@@ -13,6 +13,7 @@ use crate::events::{HeightStore, MemoryHeights, SeenTx, Settings, Witness};
 use crate::limits::Limits;
 use crate::private_key::PrivateKey;
 use crate::reader::{Reader, ReaderStatus};
+use crate::tls::Roots;
 use crate::tx::api::{Code, Included};
 use crate::tx::planner::PlannerConfig;
 use crate::tx::{SeenBlock, TxWriter, WriterStatus};
@@ -39,6 +40,8 @@ pub struct ClientSettings {
     pub nodes: Vec<String>,
     /// The chain they all belong to.
     pub chain_id: String,
+    /// Who vouches for nodes that are spoken to in TLS.
+    pub roots: Roots,
     /// Signs transactions; without one the client only reads.
     pub key: Option<PrivateKey>,
     /// Keeps the last height over a restart.
@@ -59,6 +62,7 @@ impl ClientSettings {
             nodes,
             planner: PlannerConfig::new(chain_id.clone()),
             chain_id,
+            roots: Roots::System,
             key: None,
             heights: Arc::new(MemoryHeights::default()),
             limits: Limits::default(),
@@ -126,7 +130,10 @@ impl AkashClient {
         settings: ClientSettings,
         stop: CancellationToken,
     ) -> Result<(Self, BoxFuture<'static, ()>), BadEndpoint> {
-        let endpoints = Endpoints::new(&settings.nodes, &settings.chain_id, settings.limits)?;
+        let ClientSettings {
+            nodes, limits, roots, ..
+        } = &settings;
+        let endpoints = Endpoints::with_roots(nodes, &settings.chain_id, *limits, roots)?;
         let reader = Reader::new(endpoints)
             .with_heights(settings.heights)
             .with_settings(settings.follower);

@@ -63,3 +63,4 @@ pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;
 pub use query::Listing;
 pub use reader::{Reader, ReaderStatus};
+pub use tls::Roots;

@@ -42,6 +42,7 @@ mod rpc_params;
 mod serve;
 mod socket;
 mod tx;
+pub mod wallet;
 
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::types::{Dec, DecCoin, Height};

@@ -10,6 +10,7 @@ pub mod run;
 pub mod secrets;
 pub mod shown;
 mod signals;
+pub mod state;
 
 use args::{Cli, Command};
 use std::io::{IsTerminal, Write};

@@ -20,6 +20,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
@@ -30,13 +31,15 @@ const ROUNDS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
 
-/// Which of the two files.
+/// Which of the three files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFile {
     /// The one in use.
     Current,
     /// The one that is being published, to be in use next.
     Next,
+    /// The one that was in use before and is not revoked yet.
+    Old,
 }
 
 /// Files of an account's certificate in a home folder.
@@ -59,6 +62,7 @@ impl<'a> KeyFiles<'a> {
         let ending = match which {
             KeyFile::Current => "pem",
             KeyFile::Next => "next.pem",
+            KeyFile::Old => "old.pem",
         };
         self.home.join(format!("{}.{ending}", self.account.address()))
     }
@@ -107,21 +111,59 @@ impl<'a> KeyFiles<'a> {
     /// # Errors
     /// When there is none, or the file system refuses.
     pub fn promote(&self) -> Result<(), CertError> {
-        let (from, to) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
-        let to = target(to);
-        if to.parent() != from.parent() {
-            // Perhaps on another file system, where nothing can be renamed to.
-            replace(&to, &Zeroizing::new(read_file(&from)?))?;
-            return self.discard_next();
+        let (from, to) = (self.path(KeyFile::Next), target(self.path(KeyFile::Current)));
+        if to.parent() == from.parent() {
+            return rename(&from, &to);
         }
-        fs::rename(&from, to).map_err(|source| match source.kind() {
-            ErrorKind::NotFound => CertError::Absent { path: from.clone() },
-            _ => CertError::Io {
-                operation: "rename",
-                path: from.clone(),
-                source,
-            },
-        })
+        // Perhaps on another file system, where nothing can be renamed to.
+        replace(&to, &Zeroizing::new(read_file(&from)?))?;
+        self.discard_next()
+    }
+
+    /// The one in use becomes the old one, as of this moment, and the next one the one in use. Cut off in the
+    /// middle, the next call ends it.
+    ///
+    /// # Errors
+    /// When there is no next one, or the file system refuses.
+    pub fn swap(&self) -> Result<(), CertError> {
+        let (next, current) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
+        if !next.exists() {
+            return Err(CertError::Absent { path: next });
+        }
+        if current.exists() {
+            let (before, after) = (
+                Zeroizing::new(read_file(&current)?),
+                Zeroizing::new(read_file(&next)?),
+            );
+            if before == after {
+                return self.discard_next();
+            }
+            replace(&self.path(KeyFile::Old), &before)?;
+        }
+        self.promote()
+    }
+
+    /// When the old one went out of use, since the Unix epoch.
+    ///
+    /// # Errors
+    /// When there is none, or the file system does not say it.
+    pub fn swapped_at(&self) -> Result<Duration, CertError> {
+        let path = self.path(KeyFile::Old);
+        let time = fs::metadata(&path).and_then(|m| m.modified());
+        let time = time.map_err(|source| CertError::Io {
+            operation: "read the time of",
+            path,
+            source,
+        })?;
+        Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// Removes the old one; fine when there is none.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn discard_old(&self) -> Result<(), CertError> {
+        self.remove(KeyFile::Old)
     }
 
     /// Removes the next one; fine when there is none.
@@ -129,7 +171,11 @@ impl<'a> KeyFiles<'a> {
     /// # Errors
     /// When the file system refuses.
     pub fn discard_next(&self) -> Result<(), CertError> {
-        let path = self.path(KeyFile::Next);
+        self.remove(KeyFile::Next)
+    }
+
+    fn remove(&self, which: KeyFile) -> Result<(), CertError> {
+        let path = self.path(which);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != ErrorKind::NotFound => Err(CertError::Io {
                 operation: "remove",
@@ -192,6 +238,19 @@ impl<'a> KeyFiles<'a> {
         let der = sealed.decrypt(password.as_slice()).map_err(|_| wrong())?;
         SigningKey::from_pkcs8_der(der.as_bytes()).map_err(|_| wrong())
     }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
+    fs::rename(from, to).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => CertError::Absent {
+            path: from.to_owned(),
+        },
+        _ => CertError::Io {
+            operation: "rename",
+            path: from.to_owned(),
+            source,
+        },
+    })
 }
 
 /// Password of an account's files.

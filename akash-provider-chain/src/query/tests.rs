@@ -160,7 +160,7 @@ async fn nonsense_over_grpc_is_named() {
         ..Limits::default()
     };
     let ask = |url: String| async move {
-        let endpoint = crate::endpoint::Endpoint::new(&url, limits).unwrap();
+        let endpoint = crate::endpoint::Endpoint::new(&url, limits, &crate::Roots::System).unwrap();
         let path = <mkt::QueryParamsRequest as crate::method::Method>::PATH;
         let answer = endpoint.query(path, bytes::Bytes::new(), None).await;
         answer.map(|a| a.bytes.len()).map_err(|e| e.fault)

@@ -517,7 +517,7 @@ fn header(height: Height, time: BlockTime, chain_id: &str) -> Value {
     json!({"chain_id": chain_id, "height": height.to_string(), "time": rfc3339(time)})
 }
 
-fn discovery() -> Value {
+pub(crate) fn discovery() -> Value {
     let modules = [
         ("audit", "v1"),
         ("cert", "v1"),

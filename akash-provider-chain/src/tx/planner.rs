@@ -15,6 +15,8 @@
 //! - `Err` means that it was certainly not sent, or can certainly not land any more.
 
 mod answers;
+#[cfg(test)]
+mod explore;
 mod flight;
 mod next;
 mod status;
@@ -41,7 +43,7 @@ pub type Ticket = u64;
 pub type FlightId = u64;
 
 /// How long things may take, and how many there may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlannerConfig {
     /// The chain that is expected.
     pub chain_id: String,
@@ -246,7 +248,7 @@ struct Tip {
 }
 
 /// The state machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Planner {
     config: Arc<PlannerConfig>,
     now: Mono,

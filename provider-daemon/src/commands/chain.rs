@@ -2,7 +2,7 @@
 
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Limits, chain_id_at};
+use akash_provider_chain::{Limits, Roots, chain_id_at};
 use anyhow::{Context, bail};
 use std::future::Future;
 
@@ -77,7 +77,7 @@ pub fn limits(args: &NodeArgs) -> Limits {
 async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     let mut why = Vec::new();
     for address in addresses(args)? {
-        match chain_id_at(&address, limits(args)).await {
+        match chain_id_at(&address, limits(args), &Roots::System).await {
             Ok(id) => return Ok(id),
             Err(error) => why.push(error.to_failure().message),
         }

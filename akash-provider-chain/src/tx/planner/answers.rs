@@ -205,6 +205,8 @@ impl Planner {
             // It was sent before; what a node says to the same bytes later says nothing about the first time.
             Ok(Submission::Refused { code, .. }) if flight.perhaps_sent => {
                 let full = code.is_sdk(MEMPOOL_FULL);
+                // Asked again after some more blocks, not at once.
+                flight.accepted_at = self.tip.value.map(|t| t.height);
                 flight.failures += u32::from(full);
                 flight.phase = if full {
                     Phase::Ready {
