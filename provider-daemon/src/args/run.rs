@@ -183,7 +183,8 @@ impl RunArgs {
             .into_iter()
             .filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
         let dead = dead.map(|(flag, _)| format!("--{flag} has no effect, as in today's provider"));
-        let of_one = "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
+        let of_one =
+            "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
         let gas = match self.gas.gas {
             Gas::Auto => None,
             Gas::Limit(_) => Some(format!("--gas {of_one}")),
@@ -222,7 +223,9 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Box<RunArgs> {
         let all = [&["provider-daemon", "run"][..], words].concat();
-        let matches = for_a_real_chain(Cli::command()).try_get_matches_from(all).unwrap();
+        let matches = for_a_real_chain(Cli::command())
+            .try_get_matches_from(all)
+            .unwrap();
         match Cli::from_arg_matches(&matches).unwrap().command {
             Chosen::Run(args) => args,
             other => panic!("{other:?}"),

@@ -43,7 +43,10 @@ fn a_provider_is_registered_shown_and_changed() {
     assert_eq!(record["info"]["website"], "https://example.com");
     assert_eq!(record["attributes"][0]["value"], "us-west");
     let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS, "--height", "1"]);
-    assert!(code == 1 && err.contains("no such record"), "it was not there yet: {err}");
+    assert!(
+        code == 1 && err.contains("no such record"),
+        "it was not there yet: {err}"
+    );
     // As a chart compares: what is registered, and what would be.
     let printed = [
         "tx",
