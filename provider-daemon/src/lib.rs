@@ -5,6 +5,7 @@
 pub mod args;
 pub mod commands;
 pub mod dev;
+pub mod gateway;
 
 use args::{Cli, Command};
 use std::io::Write;
