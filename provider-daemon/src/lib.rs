@@ -6,6 +6,7 @@ pub mod args;
 pub mod commands;
 pub mod dev;
 pub mod devnet;
+pub mod gateway;
 pub mod run;
 pub mod secrets;
 pub mod shown;
