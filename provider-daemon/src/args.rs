@@ -77,7 +77,7 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
-        let command = run::without_prices(Self::command());
+        let command = run::for_a_real_chain(Self::command());
         let command = environment::read_in(command, |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
