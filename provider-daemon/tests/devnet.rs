@@ -16,3 +16,5 @@ mod conformance;
 mod driver;
 #[path = "devnet/refusals.rs"]
 mod refusals;
+#[path = "devnet/replay.rs"]
+mod replay;
