@@ -1,6 +1,7 @@
 //! What the command line can do, a file each.
 
 pub mod dev;
+pub mod devnet;
 pub mod explain;
 pub mod sdl;
 

@@ -25,6 +25,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .init();
     match cli.command {
         Command::Dev(args) => commands::dev::run(&args),
+        Command::Devnet(args) => commands::devnet::run(&args),
         Command::Sdl(args) => commands::sdl::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Version => {

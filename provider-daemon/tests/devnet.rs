@@ -14,6 +14,10 @@ mod client;
 mod conformance;
 #[path = "devnet/driver.rs"]
 mod driver;
+#[path = "devnet/frames.rs"]
+mod frames;
+#[path = "devnet/recordings.rs"]
+mod recordings;
 #[path = "devnet/refusals.rs"]
 mod refusals;
 #[path = "devnet/replay.rs"]
