@@ -10,6 +10,8 @@
 mod calls;
 #[path = "devnet/client.rs"]
 mod client;
+#[path = "devnet/command.rs"]
+mod command;
 #[path = "devnet/conformance.rs"]
 mod conformance;
 #[path = "devnet/driver.rs"]
