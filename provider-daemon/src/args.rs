@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod cluster;
+pub mod devnet;
 pub mod environment;
 pub mod keys;
 pub mod kubernetes;
@@ -11,6 +12,7 @@ pub mod tx;
 pub mod values;
 
 pub use cluster::ClusterArgs;
+pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
@@ -49,6 +51,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a provider with an embedded market, tenants and an in-memory cluster, and watch it work.
     Dev(Box<DevArgs>),
+    /// Serve a development network: the embedded market behind the protocols of a node; or act on one as a tenant.
+    Devnet(Box<DevnetArgs>),
     /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
     Sdl(SdlArgs),
     /// Say whether an SDL would get a bid, at what price, and node by node why not.
