@@ -18,6 +18,7 @@ use crate::rpc::Rpc;
 use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, height_fault};
 use crate::tls::{Roots, Trust};
 use akash_provider_core::chain::SyncInfo;
+use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
 use prost::Message;
@@ -248,6 +249,18 @@ impl Endpoint {
         }
         Ok((chain_id, time))
     }
+}
+
+/// The chain that a node belongs to: for somebody who was told no chain id.
+///
+/// # Errors
+/// When the address cannot be an endpoint's, or nobody answers there.
+pub async fn chain_id_at(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
+    const OPERATION: &str = "chain id";
+    let endpoint = Endpoint::new(address, limits, roots)
+        .map_err(|e| Error::new(ErrorKind::Invalid, OPERATION, e.to_string()).with_source(e))?;
+    let info = endpoint.sync_info().await;
+    info.map(|i| i.chain_id).map_err(|e| e.into_port(OPERATION))
 }
 
 async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> Result<Answer, Fault> {

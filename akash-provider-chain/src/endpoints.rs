@@ -248,6 +248,10 @@ impl Endpoints {
         Q: Fn(usize) -> F,
         F: Future<Output = Result<(T, Option<Height>), NodeError>>,
     {
+        if !self.shared.members.iter().any(|m| is_able(m, need)) {
+            // Waiting makes no endpoint speak another protocol.
+            return Err(self.nobody(need));
+        }
         let mut avoid = Vec::new();
         let mut last = None;
         let mut wait = RETRY_MIN;
@@ -369,8 +373,7 @@ impl Endpoints {
 
     /// Why nobody can be asked.
     fn nobody(&self, need: Need) -> NodeError {
-        let able = |m: &&Member| need == Need::Queries || m.endpoint.rpc().is_some();
-        let mut able = self.shared.members.iter().filter(able);
+        let mut able = self.shared.members.iter().filter(|m| is_able(m, need));
         let text = match need {
             Need::Queries => "no endpoint has been reached yet",
             Need::Blocks => "no endpoint with JSON-RPC has been reached; gRPC carries no blocks",
@@ -387,6 +390,11 @@ impl Endpoints {
             fault,
         }
     }
+}
+
+/// gRPC carries no blocks.
+fn is_able(member: &Member, need: Need) -> bool {
+    need == Need::Queries || member.endpoint.rpc().is_some()
 }
 
 fn spread(at: usize) -> u32 {

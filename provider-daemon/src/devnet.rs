@@ -42,10 +42,11 @@ mod rpc_params;
 mod serve;
 mod socket;
 mod tx;
+pub mod wallet;
 
-use ante::Rules;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::types::{Dec, DecCoin, Height};
+use ante::Rules;
 use anyhow::Context;
 use node::Node;
 use serve::Limits;

@@ -96,42 +96,28 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes a file; it is there as a whole or not at all.
+    /// Writes a file; it is there as a whole or not at all. Where the path is a link, even one that leads to
+    /// nothing yet, what it leads to is written and the link stays: in a container the file is often elsewhere.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn write(&self, which: KeyFile, own: &OwnCertificate) -> Result<(), CertError> {
-        let path = self.path(which);
         let text = Zeroizing::new(self.encode(own)?);
-        let io = |operation| {
-            let path = path.clone();
-            move |source| CertError::Io {
-                operation,
-                path,
-                source,
-            }
-        };
-        fs::create_dir_all(self.home).map_err(io("create the folder of"))?;
-        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, &path))
-            .and_then(|()| fs::File::open(self.home)?.sync_all())
-            .map_err(io("write"))
+        replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// The next one becomes the one in use.
+    /// The next one becomes the one in use; a link to the latter stays.
     ///
     /// # Errors
     /// When there is none, or the file system refuses.
     pub fn promote(&self) -> Result<(), CertError> {
-        let from = self.path(KeyFile::Next);
-        rename(&from, &self.path(KeyFile::Current))
+        let (from, to) = (self.path(KeyFile::Next), target(self.path(KeyFile::Current)));
+        if to.parent() == from.parent() {
+            return rename(&from, &to);
+        }
+        // Perhaps on another file system, where nothing can be renamed to.
+        replace(&to, &Zeroizing::new(read_file(&from)?))?;
+        self.discard_next()
     }
 
     /// The one in use becomes the old one, as of this moment, and the next one the one in use. Cut off in the
@@ -145,14 +131,14 @@ impl<'a> KeyFiles<'a> {
             return Err(CertError::Absent { path: next });
         }
         if current.exists() {
-            let io = |source| CertError::Io {
-                operation: "set the time of",
-                path: current.clone(),
-                source,
-            };
-            let file = OpenOptions::new().append(true).open(&current).map_err(io)?;
-            file.set_modified(SystemTime::now()).map_err(io)?;
-            rename(&current, &self.path(KeyFile::Old))?;
+            let (before, after) = (
+                Zeroizing::new(read_file(&current)?),
+                Zeroizing::new(read_file(&next)?),
+            );
+            if before == after {
+                return self.discard_next();
+            }
+            replace(&self.path(KeyFile::Old), &before)?;
         }
         self.promote()
     }
@@ -314,6 +300,39 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
         last = digest.to_vec();
     }
     key
+}
+
+/// Where a path leads to when it is a link, one step: what is there need not exist.
+fn target(path: PathBuf) -> PathBuf {
+    let Ok(leads_to) = fs::read_link(&path) else {
+        return path;
+    };
+    path.parent()
+        .map_or_else(|| leads_to.clone(), |folder| folder.join(&leads_to))
+}
+
+/// Puts a file in place as a whole, readable by its owner alone.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
+    let io = |operation| {
+        move |source| CertError::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(folder).map_err(io("create the folder of"))?;
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| fs::File::open(folder)?.sync_all())
+        .map_err(io("write"))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {

@@ -4,14 +4,14 @@ use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use super::money::{wire_coin, wire_dec_coin, wire_duration};
 use super::records::wire_info;
 use super::resources::{wire_attributes, wire_group_spec, wire_resources};
-use crate::proto::akash::{cert, deployment as dep, escrow, market as mkt, provider as prov};
 use crate::proto::akash::base::deposit::v1::Source;
+use crate::proto::akash::{cert, deployment as dep, escrow, market as mkt, provider as prov};
 use crate::proto::cosmos::base::v1beta1::DecCoin as WireDecCoin;
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{BidDeposit, EscrowDetails, LeaseDetails};
 use akash_provider_core::types::{
-    Address, Bid, BidState, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord,
-    LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
+    Address, Bid, BidState, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState,
+    Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
 };
 
 /// 10^18, the scale of a decimal.
@@ -157,10 +157,7 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
 
 /// A lease with its payment and everything else a node shows of it.
 #[must_use]
-pub fn lease_with_details(
-    record: &LeaseRecord,
-    details: &LeaseDetails,
-) -> mkt::v1beta5::QueryLeaseResponse {
+pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
     let mut wire = lease_record(record);
     let terms = wire.lease.as_mut().and_then(|l| l.reclamation.as_mut());
     if let (Some(terms), Some((at, reason))) = (terms, details.reclaim) {

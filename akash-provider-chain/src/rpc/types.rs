@@ -45,9 +45,10 @@ impl RpcError {
 
 /// The fault in the texts by which nodes say that they do not have a height: not yet, or no longer.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
-    const LATER: [&str; 2] = [
+    const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
         "height in the future",
+        "block height is bigger then the chain length",
     ];
     const GONE: [&str; 6] = [
         "is not available, lowest height is",

@@ -208,11 +208,14 @@ impl Market {
             reclamation_window: window,
         };
         let deposit = deposit.clone();
-        order.bids.insert(id.provider.clone(), BidBook {
-            bid,
-            deposit,
-            ended_at: 0,
-        });
+        order.bids.insert(
+            id.provider.clone(),
+            BidBook {
+                bid,
+                deposit,
+                ended_at: 0,
+            },
+        );
         cx.events.push(ChainEvent::BidCreated {
             id: id.clone(),
             price: price.clone(),

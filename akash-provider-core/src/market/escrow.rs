@@ -84,7 +84,9 @@ impl Escrow {
         };
         self.account.funds.insert(coin.denom.clone(), sum);
         self.details.transferred.entry(coin.denom.clone()).or_default();
-        self.details.deposits.push((height, DecCoin::new(&coin.denom, amount)));
+        self.details
+            .deposits
+            .push((height, DecCoin::new(&coin.denom, amount)));
         true
     }
 

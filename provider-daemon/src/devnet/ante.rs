@@ -214,9 +214,8 @@ impl View<'_> {
         if got == expected {
             return Ok(expected);
         }
-        let log = format!(
-            "account sequence mismatch, expected {expected}, got {got}: incorrect account sequence"
-        );
+        let log =
+            format!("account sequence mismatch, expected {expected}, got {got}: incorrect account sequence");
         Err(Refusal::sdk(32, log))
     }
 
@@ -226,8 +225,7 @@ impl View<'_> {
             return Err(invalid("sequence is not allowed for unordered transactions"));
         }
         let nanos = tx.timeout_nanos();
-        let nanos =
-            nanos.ok_or_else(|| invalid("unordered transaction must have timeout_timestamp set"))?;
+        let nanos = nanos.ok_or_else(|| invalid("unordered transaction must have timeout_timestamp set"))?;
         let latest = self.time.plus(UNORDERED_TTL).0.saturating_mul(NANOS_PER_MILLI);
         if nanos > latest {
             return Err(invalid("unordered tx ttl exceeds 10m0s"));
@@ -290,9 +288,8 @@ fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refus
 
 /// The refusal of a transaction that uses more gas than it may.
 pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
-    let log = format!(
-        "out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas"
-    );
+    let log =
+        format!("out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas");
     Refusal::sdk(11, log)
 }
 

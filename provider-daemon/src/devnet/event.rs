@@ -32,8 +32,7 @@ impl Event {
 
     /// As it stands in answers.
     pub(super) fn json(&self) -> Value {
-        let attribute =
-            |(key, value): &(&str, String)| json!({"key": key, "value": value, "index": true});
+        let attribute = |(key, value): &(&str, String)| json!({"key": key, "value": value, "index": true});
         let attributes: Vec<Value> = self.attributes.iter().map(attribute).collect();
         json!({"type": self.kind, "attributes": attributes})
     }
@@ -166,9 +165,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
             let attributes = vec![hash(new), of_id(&of_deployment(id))];
             dep("EventDeploymentUpdated", attributes)
         }
-        ChainEvent::DeploymentClosed { id } => {
-            dep("EventDeploymentClosed", vec![of_id(&of_deployment(id))])
-        }
+        ChainEvent::DeploymentClosed { id } => dep("EventDeploymentClosed", vec![of_id(&of_deployment(id))]),
         ChainEvent::GroupStarted { id } => dep("EventGroupStarted", vec![of_id(&of_group(id))]),
         ChainEvent::GroupPaused { id } => dep("EventGroupPaused", vec![of_id(&of_group(id))]),
         ChainEvent::GroupClosed { id } => dep("EventGroupClosed", vec![of_id(&of_group(id))]),

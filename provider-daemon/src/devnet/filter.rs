@@ -199,8 +199,14 @@ mod tests {
     fn all_conditions_must_hold() {
         for (query, expected) in [
             ("tm.event='Tx'", true),
-            ("tm.event = 'Tx' AND akash.market.v1.EventBidCreated.id EXISTS", true),
-            ("tm.event='Tx' AND akash.market.v1.EventLeaseCreated.id EXISTS", false),
+            (
+                "tm.event = 'Tx' AND akash.market.v1.EventBidCreated.id EXISTS",
+                true,
+            ),
+            (
+                "tm.event='Tx' AND akash.market.v1.EventLeaseCreated.id EXISTS",
+                false,
+            ),
             ("tm.event='NewBlock'", false),
             ("tx.height>11 AND tx.height<=12", true),
             ("tx.height > 12", false),
@@ -220,12 +226,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_where() {
-        for (query, offset) in [
-            ("tm.event=", 9),
-            ("", 0),
-            ("tm.event='Tx", 9),
-            ("a=1 OR b=2", 4),
-        ] {
+        for (query, offset) in [("tm.event=", 9), ("", 0), ("tm.event='Tx", 9), ("a=1 OR b=2", 4)] {
             let error = Filter::parse(query).unwrap_err();
             assert!(
                 error.starts_with(&format!("failed to parse query: offset {offset}:")),

@@ -69,7 +69,9 @@ impl Asked {
         match answer(&self.node, Door::Grpc, &self.path, request.get_ref(), asked) {
             Ok((bytes, height)) => {
                 let mut response = tonic::Response::new(Bytes::from(bytes));
-                response.metadata_mut().insert(HEIGHT, AsciiMetadataValue::from(height));
+                response
+                    .metadata_mut()
+                    .insert(HEIGHT, AsciiMetadataValue::from(height));
                 Ok(response)
             }
             Err((refused, height)) => {

@@ -69,7 +69,10 @@ async fn respond(
             match tokio::time::timeout(limits.request_time, body).await {
                 Ok(Ok(body)) => answer(StatusCode::OK, &in_body(node, &body.to_bytes()).await),
                 Ok(Err(error)) => text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
-                Err(_) => text(StatusCode::REQUEST_TIMEOUT, "the request did not arrive".to_owned()),
+                Err(_) => text(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the request did not arrive".to_owned(),
+                ),
             }
         }
         Method::GET if path.is_empty() => text(StatusCode::OK, methods()),

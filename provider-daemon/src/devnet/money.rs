@@ -49,7 +49,9 @@ impl Before {
         if let Some(details) = id.and_then(|id| market.escrow_details(id)) {
             before.deposits = details.deposits.iter().map(|(_, coin)| coin.clone()).collect();
             let transferred = details.transferred.iter();
-            before.transferred = transferred.map(|(d, amount)| (d.clone(), amount.scaled())).collect();
+            before.transferred = transferred
+                .map(|(d, amount)| (d.clone(), amount.scaled()))
+                .collect();
         }
         before
     }
@@ -64,7 +66,10 @@ impl Before {
     ) -> Vec<Event> {
         let mut events = Vec::new();
         let mut payouts = self.payouts(market);
-        if facts.iter().any(|f| matches!(f, ChainEvent::DeploymentClosed { .. })) {
+        if facts
+            .iter()
+            .any(|f| matches!(f, ChainEvent::DeploymentClosed { .. }))
+        {
             events.append(&mut payouts);
             events.extend(self.refunds(market));
         }
@@ -146,7 +151,9 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {
-        let deposit = market.bid_deposit(&bid.id).filter(|_| bid.state == BidState::Lost);
+        let deposit = market
+            .bid_deposit(&bid.id)
+            .filter(|_| bid.state == BidState::Lost);
         if deposit.is_some_and(|d| d.returned_at == Some(height)) {
             events.extend(returned(market, &bid.id));
         }

@@ -183,10 +183,7 @@ impl<I: FromStr> FromStr for Place<I> {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (state, id) = text.split_once('/').ok_or(())?;
-        Ok(Self(
-            state.parse().map_err(|_| ())?,
-            id.parse().map_err(|_| ())?,
-        ))
+        Ok(Self(state.parse().map_err(|_| ())?, id.parse().map_err(|_| ())?))
     }
 }
 

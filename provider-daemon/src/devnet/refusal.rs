@@ -30,7 +30,9 @@ impl Refusal {
     /// The refusal of a message by the market, as it stands in the result of the transaction.
     pub(super) fn of_message(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
-        let code = number.parse().unwrap_or_else(|_| unnumbered(space, &rejection.log));
+        let code = number
+            .parse()
+            .unwrap_or_else(|_| unnumbered(space, &rejection.log));
         let text = network_text(space, code).map_or_else(|| rejection.log.clone(), str::to_owned);
         if code == PANIC {
             return Self::new(space, code, format!("recovered: {text}\nstack:\n"));

@@ -3,7 +3,7 @@
 use super::block::{Block, rfc3339, validator};
 use super::event::Event;
 use super::filter::{Facts, Filter};
-use super::node::{Inner, NotTaken, Node};
+use super::node::{Inner, Node, NotTaken};
 use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
 use super::query::{Door, answer};
 use super::rpc_params::Params;
@@ -334,7 +334,10 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
             return Err(Failure::internal(text));
         }
     }
-    let per_page = params.number("per_page")?.unwrap_or(SEARCH_DEFAULT).clamp(1, SEARCH_MAX);
+    let per_page = params
+        .number("per_page")?
+        .unwrap_or(SEARCH_DEFAULT)
+        .clamp(1, SEARCH_MAX);
     let total = found.len() as u64;
     let pages = total.div_ceil(per_page).max(1);
     let page = params.number("page")?.unwrap_or(1);
@@ -402,9 +405,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
     };
     if is_async {
         // Whether it passes is not waited for.
-        return Ok(
-            json!({"code": 0, "data": "", "log": "", "codespace": "", "hash": hash.to_string()}),
-        );
+        return Ok(json!({"code": 0, "data": "", "log": "", "codespace": "", "hash": hash.to_string()}));
     }
     Ok(json!({"code": code, "data": "", "log": log, "codespace": space, "hash": hash.to_string()}))
 }
@@ -439,5 +440,7 @@ async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
     let landed = tokio::time::timeout(COMMIT_TIME, landed).await.ok().flatten();
     let late = || Failure::internal("timed out waiting for tx to be included in a block");
     let (height, result) = landed.ok_or_else(late)?;
-    Ok(json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": height.to_string()}))
+    Ok(
+        json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": height.to_string()}),
+    )
 }

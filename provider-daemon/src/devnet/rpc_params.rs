@@ -77,7 +77,9 @@ impl Params {
             Ok(number) if number < 0 => Err(Failure::internal(format!(
                 "{name} must be greater than 0, but got {number}"
             ))),
-            Ok(number) => u64::try_from(number).map(Some).map_err(|_| wrong(name, "a number")),
+            Ok(number) => u64::try_from(number)
+                .map(Some)
+                .map_err(|_| wrong(name, "a number")),
             Err(_) => Err(wrong(name, "a number")),
         }
     }
@@ -104,7 +106,9 @@ impl Params {
 }
 
 fn wrong(name: &str, what: &str) -> Failure {
-    Failure::params(format!("error converting json params to arguments: {name} is not {what}"))
+    Failure::params(format!(
+        "error converting json params to arguments: {name} is not {what}"
+    ))
 }
 
 fn unquoted(text: &str) -> Option<&str> {

@@ -67,10 +67,7 @@ impl Tx {
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
         if bytes.len() > TX_BYTES_MAX {
             let n = bytes.len();
-            return Err(Refusal::sdk(
-                21,
-                format!("tx too large: {n} bytes: tx too large"),
-            ));
+            return Err(Refusal::sdk(21, format!("tx too large: {n} bytes: tx too large")));
         }
         let raw: TxRaw = decode(&bytes)?;
         let body: TxBody = decode(&raw.body_bytes)?;

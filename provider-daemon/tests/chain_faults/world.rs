@@ -6,8 +6,8 @@ use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Msg, OrderId,
-    PlacementRequirements, Provider, ResourceUnit, Resources,
+    Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
+    Msg, OrderId, PlacementRequirements, Provider, ResourceUnit, Resources, Storage,
 };
 use provider_daemon::devnet::{Devnet, DevnetConfig};
 use std::time::{Duration, Instant};
@@ -83,6 +83,19 @@ pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
     let unit = ResourceUnit {
         resources: Resources {
             id: 1,
+            cpu: Cpu {
+                units: 100,
+                ..Cpu::default()
+            },
+            memory: Memory {
+                bytes: 1 << 27,
+                ..Memory::default()
+            },
+            storage: vec![Storage {
+                name: "default".to_owned(),
+                bytes: 1 << 27,
+                ..Storage::default()
+            }],
             ..Resources::default()
         },
         count: 1,

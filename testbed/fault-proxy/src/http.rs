@@ -4,7 +4,7 @@ use crate::faults::Shared;
 use crate::rpc;
 use crate::websocket;
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt, stream};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
@@ -15,10 +15,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Largest question or answer that passes.
 const BYTES_MAX: usize = 64 << 20;
+
+const FLUSH: Duration = Duration::from_millis(20);
 
 type Body = BoxBody<Bytes, io::Error>;
 pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
@@ -74,6 +77,11 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 
 /// The beginning of a body, and then the connection ends.
 fn cut(beginning: Bytes) -> Body {
-    let frames = [Ok(Frame::data(beginning)), Err(io::Error::other("cut"))];
-    BodyExt::boxed(StreamBody::new(stream::iter(frames)))
+    let frame = stream::iter([Ok(Frame::data(beginning))]);
+    let end = stream::once(async {
+        // What is written before the end must be on its way.
+        tokio::time::sleep(FLUSH).await;
+        Err(io::Error::other("cut"))
+    });
+    BodyExt::boxed(StreamBody::new(frame.chain(end)))
 }

@@ -4,7 +4,7 @@ use super::super::ante::Rules;
 use super::super::block::{Block, rfc3339};
 use super::super::deliver::{TxResult, responses};
 use super::super::event::Event;
-use super::super::node::{NotTaken, Node};
+use super::super::node::{Node, NotTaken};
 use super::{Answered, At, Door, Refused, ask, page};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::discovery::v1 as discovery;
@@ -65,9 +65,9 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     let market = &*state.market;
     ask::<auth::QueryAccountRequest>(path, data, |request| {
         let address = convert::address("address", &request.address)?;
-        let account = market.account(&address).ok_or_else(|| {
-            Refused::status(Code::NotFound, format!("account {address} not found"))
-        })?;
+        let account = market
+            .account(&address)
+            .ok_or_else(|| Refused::status(Code::NotFound, format!("account {address} not found")))?;
         let key = account.pubkey.clone().map(|key| Any {
             type_url: PubKey::type_url(),
             value: PubKey { key }.encode_to_vec(),
@@ -99,7 +99,10 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     .or_else(|| {
         ask::<bank::QueryAllBalancesRequest>(path, data, |request| {
             let address = convert::address("address", &request.address)?;
-            let coins = market.account(&address).map(|a| a.coins.clone()).unwrap_or_default();
+            let coins = market
+                .account(&address)
+                .map(|a| a.coins.clone())
+                .unwrap_or_default();
             let held = coins.into_iter().filter(|(_, amount)| *amount > 0);
             let (balances, pagination) = page(
                 held,
@@ -110,10 +113,7 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
                 },
                 request.pagination,
             )?;
-            Ok(bank::QueryAllBalancesResponse {
-                balances,
-                pagination,
-            })
+            Ok(bank::QueryAllBalancesResponse { balances, pagination })
         })
     })
 }
@@ -164,7 +164,10 @@ fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateRes
 fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::BroadcastTxResponse, Refused> {
     let mode = request.mode();
     if !matches!(mode, tx::BroadcastMode::Sync | tx::BroadcastMode::Async) {
-        let text = format!("unsupported return type {}; supported types: sync, async", mode.as_str_name());
+        let text = format!(
+            "unsupported return type {}; supported types: sync, async",
+            mode.as_str_name()
+        );
         return Err(Refused::status(Code::Unknown, text));
     }
     let bytes = Bytes::from(request.tx_bytes);
@@ -299,9 +302,7 @@ fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<A
                 })
             })
         })
-        .or_else(|| {
-            ask::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules())))
-        })
+        .or_else(|| ask::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules()))))
         .or_else(|| {
             ask::<settings::ConfigRequest>(path, data, |_| {
                 let price = &node.lock().rules().gas_price.clone();

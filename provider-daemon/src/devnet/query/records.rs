@@ -10,8 +10,7 @@ use akash_provider_chain::proto::akash::{
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{MIN_DEPLOYMENT_DEPOSIT, Market};
 use akash_provider_core::types::{
-    Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order,
-    OrderState, Provider,
+    Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order, OrderState, Provider,
 };
 
 const ORDER_STATES: [(&str, OrderState); 3] = [
@@ -73,9 +72,7 @@ fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
                 // The old single one is the one in the staking token.
                 let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
                 params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
-                Ok(mkt::QueryParamsResponse {
-                    params: Some(params),
-                })
+                Ok(mkt::QueryParamsResponse { params: Some(params) })
             })
         })
 }
@@ -106,10 +103,7 @@ fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Pla
     Place(state.unwrap_or(0), id.clone())
 }
 
-fn orders(
-    market: &Market,
-    request: mkt::QueryOrdersRequest,
-) -> Result<mkt::QueryOrdersResponse, Refused> {
+fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::QueryOrdersResponse, Refused> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &ORDER_STATES)?;
     let wanted = |o: &&Order| {
@@ -133,10 +127,8 @@ fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBid
     let states = wanted_states(&filters.state, &BID_STATES)?;
     let wanted = |b: &&Bid| {
         let order = &b.id.order;
-        is_like(
-            &filters.owner.as_str(),
-            &order.group.deployment.owner.as_str(),
-        ) && is_like(&filters.dseq, &order.group.deployment.dseq)
+        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && is_like(&filters.dseq, &order.group.deployment.dseq)
             && is_like(&filters.gseq, &order.group.gseq)
             && is_like(&filters.oseq, &order.oseq)
             && is_like(&filters.provider.as_str(), &b.id.provider.as_str())
@@ -151,18 +143,13 @@ fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBid
     Ok(mkt::QueryBidsResponse { bids, pagination })
 }
 
-fn leases(
-    market: &Market,
-    request: mkt::QueryLeasesRequest,
-) -> Result<mkt::QueryLeasesResponse, Refused> {
+fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::QueryLeasesResponse, Refused> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &LEASE_STATES)?;
     let wanted = |l: &LeaseRecord| {
         let order = &l.lease.id.order;
-        is_like(
-            &filters.owner.as_str(),
-            &order.group.deployment.owner.as_str(),
-        ) && is_like(&filters.dseq, &order.group.deployment.dseq)
+        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && is_like(&filters.dseq, &order.group.deployment.dseq)
             && is_like(&filters.gseq, &order.group.gseq)
             && is_like(&filters.oseq, &order.oseq)
             && is_like(&filters.provider.as_str(), &l.lease.id.provider.as_str())
@@ -228,7 +215,9 @@ fn deployments(
         is_like(&filters.owner.as_str(), &id.owner.as_str()) && is_like(&filters.dseq, &id.dseq)
     };
     let listed = states.iter().flat_map(|active| {
-        let of_state = market.deployments().filter(move |d| d.deployment.active == *active);
+        let of_state = market
+            .deployments()
+            .filter(move |d| d.deployment.active == *active);
         of_state.filter(wanted)
     });
     let key = |d: &DeploymentRecord| Place(usize::from(!d.deployment.active), d.deployment.id.clone());
@@ -300,7 +289,9 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
 
 fn audits(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
     let list = |wanted: &dyn Fn(&Address, &str) -> bool| {
-        let all = market.all_audits().filter(|(owner, auditor, _)| wanted(owner, auditor));
+        let all = market
+            .all_audits()
+            .filter(|(owner, auditor, _)| wanted(owner, auditor));
         all.map(|(owner, auditor, attributes)| wire_audit(owner, auditor, attributes))
             .collect::<Vec<_>>()
     };
@@ -345,9 +336,10 @@ fn certificates(
         return Err(Refused::status(tonic::Code::InvalidArgument, text));
     }
     let owner = convert::address("filter.owner", &filter.owner)?;
-    let wanted = market.certificates(&owner).iter().filter(|c| {
-        states.contains(&c.valid) && is_like(&filter.serial.as_str(), &c.serial.as_str())
-    });
+    let wanted = market
+        .certificates(&owner)
+        .iter()
+        .filter(|c| states.contains(&c.valid) && is_like(&filter.serial.as_str(), &c.serial.as_str()));
     // Longer decimals are larger numbers.
     let mut wanted: Vec<_> = wanted.collect();
     wanted.sort_by_key(|c| (c.serial.len(), &c.serial));
@@ -388,10 +380,7 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
             |(_, account)| account.clone(),
             request.pagination,
         )?;
-        Ok(escrow::v1::QueryAccountsResponse {
-            accounts,
-            pagination,
-        })
+        Ok(escrow::v1::QueryAccountsResponse { accounts, pagination })
     })
     .or_else(|| {
         ask::<escrow::v1::QueryPaymentsRequest>(path, data, |request| {
@@ -412,10 +401,7 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
                 |(_, payment)| payment.clone(),
                 request.pagination,
             )?;
-            Ok(escrow::v1::QueryPaymentsResponse {
-                payments,
-                pagination,
-            })
+            Ok(escrow::v1::QueryPaymentsResponse { payments, pagination })
         })
     })
 }
