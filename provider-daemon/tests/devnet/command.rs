@@ -110,6 +110,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
         owner: provider.address().clone(),
         host_uri: "https://provider.example:8443".to_owned(),
         attributes: Vec::new(),
+        info: akash_provider_core::types::ProviderInfo::default(),
     };
     provider
         .send(vec![to_any(&Msg::CreateProvider(record))])
