@@ -5,7 +5,7 @@ use akash_provider_core::types::Address;
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
-use akash_provider_k8s::infrastructure::Infrastructure;
+use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,6 +15,7 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Names of what stands in the way that are listed before the rest is only counted.
 const NAMED: usize = 5;
@@ -25,6 +26,8 @@ pub struct Kubernetes {
     client: Quiet,
     pub(super) cluster: Arc<KubeCluster>,
     pub(super) inventory: Arc<KubeInventory>,
+    #[expect(dead_code, reason = "dropping it ends the task")]
+    closes: AbortOnDropHandle<()>,
     chain_id: String,
     args: KubernetesArgs,
 }
@@ -88,14 +91,17 @@ impl Kubernetes {
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
         let found = Infrastructure::read(&client, settings.call_timeout).await;
-        found
-            .context("reading the addresses of nodes and API servers")?
-            .close(&mut settings.egress);
+        let found = found.context("reading the addresses of nodes and API servers")?;
+        found.close(&mut settings.egress);
         let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
         let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
+        let watch = InfrastructureWatch::start(&client, found);
+        let closing = Arc::clone(&cluster);
+        let closes = tokio::spawn(async move { closing.follow_infrastructure(watch).await });
         Ok(Self {
             client: Quiet(client),
             cluster,
+            closes: AbortOnDropHandle::new(closes),
             inventory,
             chain_id: chain_id.to_owned(),
             args: args.clone(),
