@@ -8,12 +8,14 @@
 mod key_file;
 mod made;
 mod read;
+mod rotate;
 mod rotation;
 #[cfg(test)]
 mod tests;
 
 pub use key_file::{KeyFile, KeyFiles};
-pub use read::{Facts, check_published, read};
+pub use read::{Facts, check_published, read, read_der};
+pub use rotate::{Done, Rotation, RotationError, RotationSettings};
 pub use rotation::{RENEW_BEFORE, Step, next_step};
 
 use akash_provider_core::types::{Address, Msg};
@@ -191,6 +193,14 @@ impl fmt::Debug for OwnCertificate {
             .field("facts", &self.facts)
             .finish_non_exhaustive()
     }
+}
+
+/// The bytes of a certificate as the chain keeps it.
+///
+/// # Errors
+/// When the text is not one PEM block of a certificate and nothing else.
+pub fn der_of(cert_pem: &[u8]) -> Result<Vec<u8>, CertError> {
+    only_block(cert_pem, CERTIFICATE)
 }
 
 fn encode_pem(tag: &str, contents: &[u8]) -> String {

@@ -16,6 +16,7 @@ use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
 use crate::method::Method;
+use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
@@ -94,9 +95,22 @@ impl Endpoints {
     /// # Errors
     /// When an address cannot be an endpoint, or there is none.
     pub fn new<A: AsRef<str>>(addresses: &[A], chain_id: &str, limits: Limits) -> Result<Self, BadEndpoint> {
+        Self::with_roots(addresses, chain_id, limits, &Roots::System)
+    }
+
+    /// The same; `roots` vouch for the nodes that are spoken to in TLS.
+    ///
+    /// # Errors
+    /// As [`Endpoints::new`], and when the roots cannot be read.
+    pub fn with_roots<A: AsRef<str>>(
+        addresses: &[A],
+        chain_id: &str,
+        limits: Limits,
+        roots: &Roots,
+    ) -> Result<Self, BadEndpoint> {
         let member = |address: &A| {
             Ok(Member {
-                endpoint: Arc::new(Endpoint::new(address.as_ref(), limits)?),
+                endpoint: Arc::new(Endpoint::new(address.as_ref(), limits, roots)?),
                 health: Mutex::default(),
             })
         };

@@ -5,3 +5,6 @@
 #![allow(missing_docs, unreachable_pub, clippy::use_self, reason = "generated code")]
 
 include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+
+/// All of them described, as an encoded `FileDescriptorSet`: for showing a message whose type is known by name.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -250,6 +250,13 @@ impl Engine {
         self.workload(lease).is_some_and(workload::Workload::is_live)
     }
 
+    /// Our live lease of a group, if there is one; the newest order's where there are two.
+    #[must_use]
+    pub fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
+        let mine = self.workloads.keys().filter(|l| l.order.group == *group);
+        mine.filter(|l| self.has_lease(l)).max().cloned()
+    }
+
     /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {

@@ -93,6 +93,12 @@ impl Error {
         self.operation
     }
 
+    /// What went wrong, without the operation and without causes.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// True when the same call may succeed later.
     #[must_use]
     pub const fn is_transient(&self) -> bool {

@@ -262,6 +262,9 @@ impl<B: Brain> Shell<B> {
             Ask::HasLease(lease, reply) => {
                 let _ = reply.send(self.brain.has_lease(&lease));
             }
+            Ask::LeaseOf(group, reply) => {
+                let _ = reply.send(self.brain.lease_of(&group));
+            }
         }
     }
 

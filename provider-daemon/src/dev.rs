@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod kubernetes;
+pub mod link;
 pub mod load;
 pub mod names;
 pub mod output;
@@ -12,6 +13,7 @@ pub mod world;
 
 pub use backend::Backend;
 pub use kubernetes::Kubernetes;
+pub use link::Link;
 pub use output::Printer;
 pub use state::StateFile;
 pub use tenant::{Outcome, Tenant};

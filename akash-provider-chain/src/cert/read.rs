@@ -55,7 +55,11 @@ pub fn read(cert_pem: &[u8]) -> Result<Facts, CertError> {
     read_der(&only_block(cert_pem, CERTIFICATE)?)
 }
 
-pub(super) fn read_der(der: &[u8]) -> Result<Facts, CertError> {
+/// Reads a certificate from its bytes, as TLS shows it.
+///
+/// # Errors
+/// When it is not one certificate of the network's form.
+pub fn read_der(der: &[u8]) -> Result<Facts, CertError> {
     facts(&Certificate::from_der(der).map_err(malformed)?)
 }
 

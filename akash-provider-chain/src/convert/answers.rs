@@ -2,6 +2,7 @@
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use super::money::{wire_coin, wire_dec_coin, wire_duration};
+use super::records::wire_info;
 use super::resources::{wire_attributes, wire_group_spec, wire_resources};
 use crate::proto::akash::base::deposit::v1::Source;
 use crate::proto::akash::{cert, deployment as dep, escrow, market as mkt, provider as prov};
@@ -326,7 +327,7 @@ pub fn provider(provider: &Provider) -> prov::v1beta4::Provider {
         owner: provider.owner.to_string(),
         host_uri: provider.host_uri.clone(),
         attributes: wire_attributes(&provider.attributes),
-        info: Some(prov::v1beta4::Info::default()),
+        info: Some(wire_info(&provider.info)),
     }
 }
 

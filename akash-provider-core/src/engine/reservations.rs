@@ -183,13 +183,16 @@ impl Reservations {
     }
 
     /// Why a reservation is no longer good for a bid: it has lost its place, or another promise came to light
-    /// since that needs the GPUs.
+    /// since that needs the GPUs, the ports or the addresses.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
+        let held = self.held.get(order)?;
+        if let Some(decline) = self.pools.overdrawn(held.claim) {
+            return Some(decline);
+        }
         if self.homeless.is_empty() {
             return None;
         }
-        let held = self.held.get(order)?;
         if self.homeless.contains(order) {
             return Some(Decline::InsufficientCapacity {
                 message: "its replicas have lost their place since it was reserved".to_owned(),

@@ -7,7 +7,7 @@ use crate::inventory::Explanation;
 use crate::manifest::Manifest;
 use crate::runtime::asks::{self, Ask};
 use crate::runtime::lifecycle::Progress;
-use crate::types::{CloseReason, DeploymentId, GroupSpec, LeaseId};
+use crate::types::{CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
 use futures::stream::{self, BoxStream, StreamExt};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -138,6 +138,16 @@ impl ProviderHandle {
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| Ask::HasLease(lease, reply)).await
+    }
+
+    /// Our live lease of a group; `None` when the chain shows none that is ours and alive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped: it is not known then, which is not "no".
+    pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
+        let group = group.clone();
+        self.ask("lease of a group", |reply| Ask::LeaseOf(group, reply))
+            .await
     }
 
     /// Waits until the provider can work: cluster, capacity and chain are known. It may be standing by, or

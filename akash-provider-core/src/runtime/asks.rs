@@ -2,7 +2,7 @@
 
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Status};
 use crate::inventory::Explanation;
-use crate::types::{GroupSpec, LeaseId};
+use crate::types::{GroupId, GroupSpec, LeaseId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,7 @@ pub(crate) enum Ask {
     Status(oneshot::Sender<Status>),
     Explain(Arc<GroupSpec>, oneshot::Sender<Option<Explanation>>),
     HasLease(LeaseId, oneshot::Sender<bool>),
+    LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }
 
 /// The loop's end: takes asks in and remembers who waits for which reply.

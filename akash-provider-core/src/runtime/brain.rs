@@ -2,7 +2,7 @@
 
 use crate::engine::{Effect, Engine, Input, Status};
 use crate::inventory::Explanation;
-use crate::types::{GroupSpec, LeaseId, Mono, Now};
+use crate::types::{GroupId, GroupSpec, LeaseId, Mono, Now};
 
 /// What the loop drives: the engine, or a script in tests.
 pub(crate) trait Brain: Send {
@@ -13,6 +13,7 @@ pub(crate) trait Brain: Send {
     fn status(&self, now: Now) -> Status;
     fn explain(&self, group: &GroupSpec) -> Option<Explanation>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
+    fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
 }
 
 impl Brain for Engine {
@@ -36,5 +37,8 @@ impl Brain for Engine {
     }
     fn has_lease(&self, lease: &LeaseId) -> bool {
         Self::has_lease(self, lease)
+    }
+    fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
+        Self::lease_of(self, group)
     }
 }

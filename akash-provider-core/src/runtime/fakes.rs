@@ -250,4 +250,7 @@ impl Brain for ScriptedBrain {
     fn has_lease(&self, lease: &LeaseId) -> bool {
         lease.deployment().dseq == 1
     }
+    fn lease_of(&self, _: &GroupId) -> Option<LeaseId> {
+        None
+    }
 }

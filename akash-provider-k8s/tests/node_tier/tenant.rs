@@ -29,6 +29,7 @@ use tokio::time::timeout;
 /// Longest wait for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const IMAGE: &str = "localhost/busybox:1";
+const BARE: &str = "localhost/bare:1";
 
 /// A tenant with one lease.
 pub(crate) struct Tenant {
@@ -116,8 +117,21 @@ impl Tenant {
 
     /// Deploys a version that runs `script` and waits until it is healthy.
     pub(crate) async fn deploy(&self, script: &str, replicas: u32) {
-        let deployment = deployment(&self.lease, script, replicas);
-        self.cluster.deploy(&deployment).await.unwrap();
+        self.deploy_as(&deployment(&self.lease, script, replicas)).await;
+    }
+
+    /// The same of an image that holds nothing but one program, which sleeps.
+    pub(crate) async fn deploy_bare(&self) {
+        let mut bare = deployment(&self.lease, "", 1);
+        for service in &mut Arc::make_mut(&mut bare.group).services {
+            service.image = BARE.to_owned();
+            (service.command, service.args) = (None, None);
+        }
+        self.deploy_as(&bare).await;
+    }
+
+    async fn deploy_as(&self, deployment: &Deployment) {
+        self.cluster.deploy(deployment).await.unwrap();
         let mut changes = self.cluster.changes();
         let good = async {
             while let Some(change) = changes.next().await {

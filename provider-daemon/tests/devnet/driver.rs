@@ -45,6 +45,7 @@ pub(crate) fn chain() -> MemoryChain {
                 owner: key(number).address().clone(),
                 host_uri: "https://provider.example:8443".to_owned(),
                 attributes: Vec::new(),
+                info: akash_provider_core::types::ProviderInfo::default(),
             };
             market.execute(&Msg::CreateProvider(record)).unwrap();
         }

@@ -1,0 +1,264 @@
+//! The gateway: where tenants, consoles and tools meet the provider.
+//!
+//! ```text
+//!  TLS 1.3 ──► listen ──► rest ──► auth: who? ──► permits? ──┬──► provider handle   (manifests, status, moves)
+//!   certificate by name,   routes,                           ├──► cluster           (status, manifest back)
+//!   client's certificate   limits                            └──► stream ──► cluster (logs, events, commands)
+//! ```
+//! It speaks as today's provider does, so that clients need no change; `docs/parity.md` has the differences. It
+//! depends on the provider's handle and on two ports, so it serves any provider:
+//!
+//! ```no_run
+//! # use provider_daemon::gateway::{Gateway, Ports, Settings, auth::memory::Volatile};
+//! # use akash_provider_core::{chain::ChainQuery, cluster::Cluster, provider::ProviderHandle, types::Address};
+//! # use akash_provider_chain::cert::OwnCertificate;
+//! # use std::sync::Arc;
+//! # async fn serve(
+//! #     account: Address, handle: ProviderHandle, cluster: Arc<dyn Cluster>, chain: Arc<dyn ChainQuery>,
+//! #     own: OwnCertificate, shutdown: tokio_util::sync::CancellationToken,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let ports = Ports { handle, cluster, chain, memory: Arc::new(Volatile::default()) };
+//! let settings = Settings::at("0.0.0.0:8443".parse()?);
+//! let gateway = Gateway::bind(account, ports, &own, settings).await?;
+//! println!("serving at {}", gateway.address()?);
+//! gateway.serve(shutdown).await;
+//! # Ok(()) }
+//! ```
+
+pub mod auth;
+#[cfg(test)]
+mod fixtures;
+mod listen;
+mod rest;
+mod settings;
+mod stream;
+#[cfg(test)]
+mod tests;
+pub mod tls;
+
+pub use settings::{CertificateFiles, Limits, Settings};
+
+use akash_provider_chain::cert::OwnCertificate;
+use akash_provider_core::chain::ChainQuery;
+use akash_provider_core::cluster::Cluster;
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::{Address, LeaseId};
+use auth::Authenticator;
+use auth::memory::Memory;
+use listen::Door;
+use rest::status::{About, StatusPage};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use stream::Seats;
+use tls::{Tls, TlsError};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How often the files of the public certificate are looked at.
+const LOOK_AT_FILES: Duration = Duration::from_secs(30);
+
+/// What the gateway works with.
+#[derive(Debug, Clone)]
+pub struct Ports {
+    /// The provider.
+    pub handle: ProviderHandle,
+    /// Where workloads run.
+    pub cluster: Arc<dyn Cluster>,
+    /// Who tenants are.
+    pub chain: Arc<dyn ChainQuery>,
+    /// What is known of them while the chain is away.
+    pub memory: Arc<dyn Memory>,
+}
+
+/// Why a gateway cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The address cannot be had.
+    #[error("listening at {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A certificate cannot be used.
+    #[error("certificates of the gateway")]
+    Tls(#[from] TlsError),
+}
+
+/// What every request can reach.
+struct App {
+    handle: ProviderHandle,
+    cluster: Arc<dyn Cluster>,
+    auth: Arc<Authenticator>,
+    status: StatusPage,
+    limits: Limits,
+    seats: Seats,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// A question to the cluster, with a limit.
+    async fn bounded<T>(
+        &self,
+        operation: &'static str,
+        question: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = self.limits.cluster;
+        match timeout(limit, question).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = format!("the cluster did not answer within {limit:?}");
+                Err(Error::new(ErrorKind::Timeout, operation, message))
+            }
+        }
+    }
+
+    /// True when the cluster has something of a lease.
+    async fn has_workload(&self, lease: &LeaseId) -> bool {
+        let asking = self.cluster.lease_status(lease);
+        self.bounded("lease status", asking).await.is_ok()
+    }
+}
+
+/// A gateway that has its address and is not serving yet.
+#[derive(Debug)]
+pub struct Gateway {
+    app: Arc<App>,
+    tls: Arc<Tls>,
+    listener: TcpListener,
+    settings: Settings,
+}
+
+impl Gateway {
+    /// Takes the address and reads the certificates. `provider` is whose gateway it is.
+    ///
+    /// # Errors
+    /// The address is taken, or a certificate cannot be used.
+    pub async fn bind(
+        provider: Address,
+        ports: Ports,
+        own: &OwnCertificate,
+        settings: Settings,
+    ) -> Result<Self, GatewayError> {
+        let tls = Tls::new(own, settings.clock.clone(), &[])?;
+        if let Some(files) = &settings.public_certificate {
+            tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
+        }
+        let address = settings.listen;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| GatewayError::Listen { address, source })?;
+        let auth = Authenticator::new(
+            provider.clone(),
+            ports.chain,
+            ports.memory,
+            settings.token_lifetime_max,
+            settings.clock.clone(),
+        );
+        let about = About {
+            address: provider,
+            public_hostname: settings.public_hostname.clone(),
+            reclamation_window: settings.reclamation_window,
+        };
+        let app = App {
+            status: StatusPage::new(ports.handle.clone(), about, settings.limits.status_age),
+            handle: ports.handle,
+            cluster: ports.cluster,
+            auth: Arc::new(auth),
+            limits: settings.limits.clone(),
+            seats: Seats::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        };
+        Ok(Self {
+            app: Arc::new(app),
+            tls: Arc::new(tls),
+            listener,
+            settings,
+        })
+    }
+
+    /// Where REST and websockets are served.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What it shows; certificates can be replaced while it serves.
+    #[must_use]
+    pub fn tls(&self) -> Arc<Tls> {
+        Arc::clone(&self.tls)
+    }
+
+    /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
+    pub async fn serve(self, shutdown: CancellationToken) {
+        let app = self.app;
+        let door = Arc::new(Door {
+            tls: Arc::clone(&self.tls),
+            auth: Arc::clone(&app.auth),
+            limits: app.limits.clone(),
+            shutdown: app.shutdown.clone(),
+        });
+        let files = follow_files(&self.tls, &self.settings);
+        let serving = door.serve(self.listener, rest::router(&app));
+        let stopping = async {
+            shutdown.cancelled().await;
+            app.shutdown.cancel();
+        };
+        tokio::select! {
+            ((), ()) = async { tokio::join!(serving, stopping) } => {}
+            () = files => {}
+        }
+        app.tasks.close();
+        if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
+            tracing::warn!("{} streams were cut at the end", app.tasks.len());
+        }
+    }
+}
+
+/// Shows the public certificate anew whenever its files change. Never ends.
+async fn follow_files(tls: &Tls, settings: &Settings) {
+    let Some(files) = &settings.public_certificate else {
+        return std::future::pending().await;
+    };
+    let stamp = || {
+        let of = |path| std::fs::metadata(path).and_then(|m| m.modified()).ok();
+        let stamps: [Option<SystemTime>; 2] = [of(&files.certificate), of(&files.key)];
+        stamps
+    };
+    let mut shown = stamp();
+    let mut ticks = tokio::time::interval(LOOK_AT_FILES);
+    loop {
+        ticks.tick().await;
+        let there = stamp();
+        if there == shown {
+            continue;
+        }
+        match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
+            Ok(()) => {
+                tracing::info!("the public certificate was replaced");
+                shown = there;
+            }
+            // Written one after the other, they may not fit for a moment.
+            Err(error) => tracing::warn!("the public certificate cannot be replaced: {error}"),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Certificates of tenants: what TLS has seen, compared with what is on the chain.
+
+use super::LookupFault;
+use super::lookups::Lookups;
+use super::memory::{Fingerprint, Memory};
+use akash_provider_chain::cert;
+use akash_provider_core::chain::ChainQuery;
+use akash_provider_core::types::Address;
+use moka::future::Cache;
+use sha2::{Digest, Sha256};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Certificates at hand.
+const AT_HAND_MAX: u64 = 10_000;
+/// A valid one is compared again after so long: that is how late a revocation may be seen.
+const VALID_FOR: Duration = Duration::from_secs(60);
+/// One that is not on the chain is looked for again after so long.
+const UNKNOWN_FOR: Duration = Duration::from_secs(15);
+
+/// A tenant's certificate as TLS has seen it; its holder has its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// Whose it says it is.
+    pub owner: Address,
+    /// Decimal serial.
+    pub serial: String,
+    /// End of its validity, since the Unix epoch.
+    pub not_after: Duration,
+    fingerprint: Fingerprint,
+}
+
+impl ClientCertificate {
+    /// Reads what TLS was shown; `None` when it is not of the network's form, which TLS refuses before.
+    #[must_use]
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let facts = cert::read_der(der).ok()?;
+        Some(Self {
+            owner: facts.owner,
+            serial: facts.serial,
+            not_after: facts.not_after,
+            fingerprint: Sha256::digest(der).into(),
+        })
+    }
+}
+
+/// What is known of certificates.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    chain: Arc<dyn ChainQuery>,
+    memory: Arc<dyn Memory>,
+    lookups: Arc<Lookups>,
+    valid: Cache<Fingerprint, ()>,
+    unknown: moka::sync::Cache<Fingerprint, ()>,
+}
+
+/// Why a certificate does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotValid {
+    Unknown,
+    Fault(LookupFault),
+}
+
+impl Certificates {
+    pub(super) fn new(chain: Arc<dyn ChainQuery>, memory: Arc<dyn Memory>, lookups: Arc<Lookups>) -> Self {
+        Self {
+            chain,
+            memory,
+            lookups,
+            valid: Cache::builder()
+                .max_capacity(AT_HAND_MAX)
+                .time_to_live(VALID_FOR)
+                .build(),
+            unknown: moka::sync::Cache::builder()
+                .max_capacity(AT_HAND_MAX)
+                .time_to_live(UNKNOWN_FOR)
+                .build(),
+        }
+    }
+
+    /// True when the same bytes are on the chain and not revoked. While the chain is away, what was true when it
+    /// was last asked counts.
+    pub(super) async fn is_valid(
+        &self,
+        certificate: &ClientCertificate,
+        peer: IpAddr,
+    ) -> Result<bool, LookupFault> {
+        let key = certificate.fingerprint;
+        if self.valid.get(&key).await.is_some() {
+            return Ok(true);
+        }
+        if self.unknown.contains_key(&key) {
+            return Ok(false);
+        }
+        let found = self
+            .valid
+            .try_get_with(key, self.look_up(certificate, peer))
+            .await;
+        match found.map_err(|e| *e) {
+            Ok(()) => Ok(true),
+            Err(NotValid::Unknown) => {
+                self.unknown.insert(key, ());
+                Ok(false)
+            }
+            Err(NotValid::Fault(fault)) => Err(fault),
+        }
+    }
+
+    async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
+        let key = certificate.fingerprint;
+        let question = async {
+            let serial = Some(certificate.serial.as_str());
+            let published = self.chain.certificates(&certificate.owner, serial).await?;
+            let same = |c: &akash_provider_core::chain::Certificate| {
+                let bytes = cert::der_of(&c.cert);
+                c.valid && bytes.is_ok_and(|der| Fingerprint::from(Sha256::digest(der)) == key)
+            };
+            Ok(published.iter().any(same).then_some(()))
+        };
+        match self.lookups.ask(peer, question).await {
+            Ok(Some(())) => {
+                self.memory.keep_certificate(key);
+                Ok(())
+            }
+            Ok(None) => {
+                self.memory.forget_certificate(&key);
+                Err(NotValid::Unknown)
+            }
+            Err(LookupFault::Outage) if self.memory.has_certificate(&key) => Ok(()),
+            Err(fault) => Err(NotValid::Fault(fault)),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+use super::*;
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::MarketConfig;
+use akash_provider_core::types::BlockTime;
+
+#[test]
+fn a_bearer_is_two_words() {
+    assert_eq!(bearer(b"Bearer a"), Some("a"));
+    assert_eq!(bearer(b"  bEARER\t a  "), Some("a"));
+    for wrong in [
+        &b""[..],
+        b"Bearer",
+        b"Bearer a b",
+        b"Basic a",
+        b"Bearera",
+        b"\xff a",
+    ] {
+        assert_eq!(bearer(wrong), None, "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_without_a_key_is_nobody_and_does_not_stay_so() {
+    let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
+    let memory = Arc::new(memory::Volatile::default());
+    let lookups = Arc::new(Lookups::default());
+    let issuers = Issuers::new(Arc::new(chain.clone()), memory.clone(), lookups);
+    let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
+    let coin = akash_provider_core::types::Coin {
+        denom: "uact".into(),
+        amount: 1,
+    };
+    chain.market(|m| m.fund(key.address(), &coin));
+    let peer = IpAddr::from([127, 0, 0, 1]);
+    assert_eq!(issuers.key(key.address(), peer).await, Ok(None));
+    // Another account's key is not taken for this one's, whatever a node says.
+    let stranger = akash_provider_chain::private_key::PrivateKey::from_bytes(&[4; 32]).unwrap();
+    chain.market(|m| m.set_pubkey(stranger.address(), key.public().as_bytes().to_vec()));
+    assert_eq!(issuers.key(stranger.address(), peer).await, Ok(None));
+    assert_eq!(memory.key(stranger.address()), None);
+}

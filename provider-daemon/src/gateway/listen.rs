@@ -1,0 +1,155 @@
+//! Connections: accepted, greeted, asked for their certificate, served, ended.
+//!
+//! ```text
+//!  accept ──► hello (name?) ──► handshake ──► certificate on the chain? ──► requests
+//!     └ at most so many at once                     └ no: closed
+//! ```
+//! A slow or silent client holds its own connection and nothing else.
+
+use super::auth::{Authenticator, ClientCertificate};
+use super::settings::Limits;
+use super::tls::Tls;
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::server::Acceptor;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+/// Pause after the system refused a connection, such as for want of file descriptors.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+}
+
+/// What every connection needs.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) auth: Arc<Authenticator>,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl Door {
+    /// Accepts until shut down, and then waits for what is under way, but not for long.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
+        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let connections = TaskTracker::new();
+        loop {
+            // Never closed, so there is always a place to come.
+            let place = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => break,
+                place = Arc::clone(&places).acquire_owned() => place,
+            };
+            let accepted = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let (tcp, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                    continue;
+                }
+            };
+            let (door, router) = (Arc::clone(&self), router.clone());
+            connections.spawn(async move {
+                let _place = place;
+                if let Err(error) = door.connection(tcp, address, router).await {
+                    tracing::debug!(%address, "a connection ended: {error}");
+                }
+            });
+        }
+        drop(listener);
+        connections.close();
+        if timeout(self.limits.grace, connections.wait()).await.is_err() {
+            tracing::warn!("{} connections were cut at the end", connections.len());
+        }
+    }
+
+    async fn connection(&self, tcp: TcpStream, address: SocketAddr, router: Router) -> io::Result<()> {
+        tcp.set_nodelay(true)?;
+        let greeted = tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => return Ok(()),
+            greeted = timeout(self.limits.handshake, self.handshake(tcp)) => greeted,
+        };
+        let Ok(tls) = greeted else {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the handshake took too long",
+            ));
+        };
+        let tls = tls?;
+        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.and_then(|c| ClientCertificate::read(c)).map(Arc::new);
+        if let Some(certificate) = &certificate {
+            // Not known is not "no": such a connection stays, and its requests are told.
+            if self.auth.is_welcome(certificate, address.ip()).await == Ok(false) {
+                tracing::info!(%address, owner = %certificate.owner, "a certificate that is not on the chain");
+                return close(tls).await;
+            }
+        }
+        let peer = Peer { address, certificate };
+        self.requests(tls, peer, router).await
+    }
+
+    async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+        let config = self.tls.config_for(&hello.client_hello());
+        hello.into_stream(config).await
+    }
+
+    async fn requests(&self, tls: TlsStream<TcpStream>, peer: Peer, router: Router) -> io::Result<()> {
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            let mut router = router.clone();
+            async move { router.call(request.map(Body::new)).await }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.idle)
+            .max_buf_size(self.limits.head_bytes)
+            .serve_connection(TokioIo::new(tls), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        let served = tokio::select! {
+            biased;
+            served = connection.as_mut() => served,
+            () = self.shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        served.map_err(io::Error::other)
+    }
+}
+
+/// Says goodbye and closes.
+async fn close(mut tls: TlsStream<TcpStream>) -> io::Result<()> {
+    use tokio::io::AsyncWriteExt;
+    timeout(Duration::from_secs(1), tls.shutdown()).await?
+}

@@ -1,0 +1,70 @@
+use super::*;
+
+fn about() -> About {
+    About {
+        address: "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap(),
+        public_hostname: String::new(),
+        reclamation_window: None,
+    }
+}
+
+#[test]
+fn what_is_empty_is_left_out_and_unknown_capacity_is_an_error() {
+    let text = String::from_utf8(body(&Status::default(), &about()).to_vec()).unwrap();
+    assert_eq!(
+        text,
+        "{\"cluster\":{\"leases\":0,\"inventory\":{\"available\":{},\"error\":{}}},\"bidengine\":{\"orders\":0},\
+         \"manifest\":{\"deployments\":0},\"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\"}"
+    );
+}
+
+#[test]
+fn every_field_is_named_and_ordered_as_in_the_recording() {
+    let mut status = Status {
+        inventory_known: true,
+        ..Status::default()
+    };
+    let pair = |allocatable, available| Pair {
+        allocatable,
+        available,
+    };
+    let order = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/2194/1/1"
+        .parse()
+        .unwrap();
+    status.inventory.active.push(ReservationStatus {
+        order,
+        cpu: 120,
+        gpu: 1,
+        memory: 16_777_216,
+        storage_ephemeral: 16_777_216,
+        storage: [("beta2".to_owned(), 7)].into(),
+    });
+    status.inventory.available.nodes.push(NodeMetrics {
+        name: "node1".to_owned(),
+        cpu: pair(2000, 1630),
+        gpu: pair(2, 1),
+        memory: pair(25_171_652_608, 24_718_667_776),
+        storage_ephemeral: pair(Pair::UNLIMITED, 241_098_714_324),
+    });
+    status
+        .inventory
+        .available
+        .storage
+        .insert("beta2".to_owned(), pair(9, 8));
+    let about = About {
+        public_hostname: "provider.localhost".to_owned(),
+        reclamation_window: Some(Duration::from_secs(1)),
+        ..about()
+    };
+    let text = String::from_utf8(body(&status, &about).to_vec()).unwrap();
+    assert_eq!(
+        text,
+        "{\"cluster\":{\"leases\":0,\"inventory\":{\"active\":[{\"cpu\":120,\"gpu\":1,\"memory\":16777216,\
+         \"storage_ephemeral\":16777216,\"storage\":{\"beta2\":7}}],\"available\":{\"nodes\":[{\"name\":\"node1\",\
+         \"allocatable\":{\"cpu\":2000,\"gpu\":2,\"memory\":25171652608,\"storage_ephemeral\":9223372036854775807},\
+         \"available\":{\"cpu\":1630,\"gpu\":1,\"memory\":24718667776,\"storage_ephemeral\":241098714324}}],\
+         \"storage\":[{\"class\":\"beta2\",\"size\":8}]}}},\"bidengine\":{\"orders\":0},\"manifest\":{\"deployments\":0},\
+         \"cluster_public_hostname\":\"provider.localhost\",\"reclamation_window\":1000000000,\
+         \"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\"}"
+    );
+}

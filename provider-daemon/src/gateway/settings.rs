@@ -1,0 +1,108 @@
+//! Settings of the gateway, and its limits.
+
+use super::auth::Clock;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of a gateway.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where REST and websockets are served (`gateway-listen-address`).
+    pub listen: SocketAddr,
+    /// Where gRPC is served (`gateway-grpc-listen-address`); `None` for nowhere.
+    pub grpc_listen: Option<SocketAddr>,
+    /// Name by which tenants reach the provider (`cluster-public-hostname`); empty for none.
+    pub public_hostname: String,
+    /// Window offered in every bid, as the status shows it.
+    pub reclamation_window: Option<Duration>,
+    /// A certificate of a public authority, for the public name alone.
+    pub public_certificate: Option<CertificateFiles>,
+    /// A token valid for longer than this is refused; `None` for no limit.
+    pub token_lifetime_max: Option<Duration>,
+    /// Limits.
+    pub limits: Limits,
+    /// The time of day.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The defaults, at an address.
+    #[must_use]
+    pub fn at(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            grpc_listen: None,
+            public_hostname: String::new(),
+            reclamation_window: None,
+            public_certificate: None,
+            token_lifetime_max: None,
+            limits: Limits::default(),
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// A certificate chain and its key, as PEM files (`AP_GATEWAY_TLS_CERT`, `AP_GATEWAY_TLS_KEY`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, the server's own first.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// How much of anything one caller, or all of them, may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once: some 10 KiB each, streams included.
+    pub connections: usize,
+    /// A handshake takes three trips; this is for the slowest network.
+    pub handshake: Duration,
+    /// The head of a request, counted from the end of the one before: an idle connection is closed after it.
+    pub idle: Duration,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// Bytes of a request's body: a manifest may have a mebibyte.
+    pub body_bytes: usize,
+    /// How long a body may take to come.
+    pub body: Duration,
+    /// How long a question to the cluster may take.
+    pub cluster: Duration,
+    /// How old the provider's status may be.
+    pub status_age: Duration,
+    /// Streams (logs, events, shells) of one tenant at once.
+    pub streams_per_tenant: usize,
+    /// Time between pings; clients give up after 15 s without one.
+    pub ping: Duration,
+    /// How long an answer to a ping may take.
+    pub pong: Duration,
+    /// How long a reader of a stream may take nothing.
+    pub stalled: Duration,
+    /// Bytes of a message of a client: terminals paste pages, not files.
+    pub frame_bytes: usize,
+    /// How long requests and streams get to end when the gateway stops.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const SECOND: Duration = Duration::from_secs(1);
+        Self {
+            connections: 12_000,
+            handshake: 10 * SECOND,
+            idle: 60 * SECOND,
+            head_bytes: 64 * 1024,
+            body_bytes: akash_provider_core::manifest::MAX_BYTES,
+            body: 30 * SECOND,
+            cluster: 30 * SECOND,
+            status_age: SECOND / 5,
+            streams_per_tenant: 256,
+            ping: 10 * SECOND,
+            pong: 15 * SECOND,
+            stalled: 60 * SECOND,
+            frame_bytes: 64 * 1024,
+            grace: 5 * SECOND,
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The gateway as its clients see it: real TLS, real requests, a provider on backends in memory behind it.
+
+mod access;
+mod clients;
+mod hostile;
+mod recorded;
+mod routes;
+mod streams;
+mod tls;
+mod world;

@@ -1,0 +1,279 @@
+//! Clients that send exactly what they are told.
+
+use akash_provider_chain::cert::OwnCertificate;
+use futures::{SinkExt, StreamExt};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion};
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An answer taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.next().map(|(_, v)| v.as_str())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let cut = |what: &str| io::Error::new(io::ErrorKind::UnexpectedEof, what.to_owned());
+        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| cut("no head"))?;
+        let mut lines = head.lines();
+        let first = lines.next().unwrap_or_default();
+        let status = first.split(' ').nth(1).and_then(|s| s.parse().ok());
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        Ok(Self {
+            status: status.ok_or_else(|| cut("no status"))?,
+            headers: headers.map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+            body: body.to_owned(),
+        })
+    }
+}
+
+/// Whoever the server says it is.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// A client.
+#[derive(Clone)]
+pub(super) struct Client {
+    server: SocketAddr,
+    name: String,
+    versions: Vec<&'static SupportedProtocolVersion>,
+    certificate: Option<(Vec<u8>, Vec<u8>)>,
+    headers: Vec<(String, String)>,
+}
+
+pub(super) type Connection = TlsStream<TcpStream>;
+
+impl Client {
+    pub(super) fn new(server: SocketAddr) -> Self {
+        Self {
+            server,
+            name: "localhost".to_owned(),
+            versions: vec![&rustls::version::TLS13],
+            certificate: None,
+            headers: Vec::new(),
+        }
+    }
+
+    pub(super) fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub(super) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(super) fn certificate(mut self, own: &OwnCertificate) -> Self {
+        let key = own.private_key_der().unwrap().to_vec();
+        self.certificate = Some((own.der().to_vec(), key));
+        self
+    }
+
+    /// The name asked for.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    pub(super) fn versions(mut self, versions: &[&'static SupportedProtocolVersion]) -> Self {
+        self.versions = versions.to_vec();
+        self
+    }
+
+    /// A connection after its handshake.
+    pub(super) async fn connect(&self) -> io::Result<Connection> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&self.versions)
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody));
+        let config = match &self.certificate {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from(certificate.clone())];
+                let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.clone()));
+                // The library would refuse a certificate that it thinks is for something else.
+                let key = ring::default_provider()
+                    .key_provider
+                    .load_private_key(key)
+                    .unwrap();
+                let shown = rustls::sign::SingleCertAndKey::from(rustls::sign::CertifiedKey::new(chain, key));
+                builder.with_client_cert_resolver(Arc::new(shown))
+            }
+        };
+        let tcp = TcpStream::connect(self.server).await?;
+        let name = ServerName::try_from(self.name.clone()).unwrap();
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
+        timeout(PATIENCE, connecting).await.expect("a handshake")
+    }
+
+    fn head(&self, method: &str, path: &str, more: &str) -> String {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost:8443\r\n{more}");
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head + "\r\n"
+    }
+
+    /// One request on a connection of its own.
+    pub(super) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
+        let more = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
+        let request = self.head(method, path, &more) + body;
+        self.try_raw(request.as_bytes()).await
+    }
+
+    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+        self.try_send(method, path, body)
+            .await
+            .unwrap_or_else(|e| panic!("{method} {path}: {e}"))
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, "").await
+    }
+
+    /// Bytes on a connection of their own, and what comes back until it ends.
+    pub(super) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
+        let mut connection = self.connect().await?;
+        connection.write_all(bytes).await?;
+        let mut answer = Vec::new();
+        let reading = connection.read_to_end(&mut answer);
+        match timeout(PATIENCE, reading).await.expect("an answer") {
+            Ok(_) => {}
+            // Closed without a goodbye; what came before counts.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+        Reply::parse(&answer)
+    }
+
+    /// Opens a websocket, or gives the refusal.
+    pub(super) async fn open(&self, path: &str) -> Result<Channel, Reply> {
+        let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let mut connection = self.connect().await.unwrap();
+        let request = self.head("GET", path, more);
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let byte = timeout(PATIENCE, connection.read_u8()).await.expect("a head");
+            head.push(byte.unwrap());
+        }
+        let mut reply = Reply::parse(&head).unwrap();
+        if reply.status == 101 {
+            assert_eq!(
+                reply.header("sec-websocket-accept"),
+                Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+            );
+            return Ok(Channel(
+                WebSocketStream::from_raw_socket(connection, Role::Client, None).await,
+            ));
+        }
+        let length = reply.header("content-length").map_or(0, |l| l.parse().unwrap());
+        let mut body = vec![0; length];
+        connection.read_exact(&mut body).await.unwrap();
+        reply.body = String::from_utf8(body).unwrap();
+        Err(reply)
+    }
+}
+
+/// A websocket.
+pub(super) struct Channel(pub(super) WebSocketStream<Connection>);
+
+impl Channel {
+    /// The next message; `None` at the end of the connection.
+    pub(super) async fn next(&mut self) -> Option<Message> {
+        let next = timeout(PATIENCE, self.0.next()).await.expect("a message");
+        next.and_then(Result::ok)
+    }
+
+    /// The next message that is no ping.
+    pub(super) async fn data(&mut self) -> Option<Message> {
+        loop {
+            match self.next().await {
+                Some(Message::Ping(_) | Message::Pong(_)) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Everything up to the end: the messages, and the code and reason of the close frame if there is one.
+    pub(super) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
+        let mut all = Vec::new();
+        while let Some(message) = self.data().await {
+            if let Message::Close(frame) = message {
+                let frame = frame.map(|f| (f.code.into(), f.reason.to_string()));
+                return (all, frame);
+            }
+            all.push(message);
+        }
+        (all, None)
+    }
+
+    pub(super) async fn send(&mut self, message: Message) {
+        self.0.send(message).await.unwrap();
+    }
+}

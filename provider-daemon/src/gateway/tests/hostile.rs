@@ -1,0 +1,148 @@
+//! Bad input and bad manners: a clear answer or a closed connection, and everybody else is served.
+
+use super::world::{SDL, World, tenant, token_for};
+use akash_provider_core::sdl;
+use serde_json::json;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_body_that_is_too_large_or_too_slow_is_refused() {
+    let world = World::with(|s| {
+        s.limits.body_bytes = 10_000;
+        s.limits.body = Duration::from_millis(100);
+    })
+    .await;
+    let key = world.known(1);
+    world.lease(key.address(), 7, &sdl::parse(SDL).unwrap()).await;
+    let large = "x".repeat(10_001);
+    let reply = world.ask(&key, "PUT", "/deployment/7/manifest", &large).await;
+    assert_eq!(reply.status, 413, "{}", reply.body);
+    let token = token_for(&key, &json!({"access": "full"}));
+    let head = format!(
+        "PUT /deployment/7/manifest HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\nContent-Length: 100\r\n\r\nonly this"
+    );
+    let reply = world.client().try_raw(head.as_bytes()).await.unwrap();
+    assert_eq!(reply.status, 408, "{}", reply.body);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_sends_a_head_slowly_holds_only_its_own_connection_and_not_for_long() {
+    let world = World::with(|s| s.limits.idle = Duration::from_millis(200)).await;
+    let mut slow = world.client().connect().await.unwrap();
+    slow.write_all(b"GET /status HTTP/1.1\r\nHost: x\r\n")
+        .await
+        .unwrap();
+    assert_eq!(world.client().get("/status").await.status, 200);
+    let mut rest = Vec::new();
+    // Ended by the gateway, with or without a word.
+    drop(
+        timeout(PATIENCE, slow.read_to_end(&mut rest))
+            .await
+            .expect("an end"),
+    );
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_never_shakes_hands_is_let_go_and_others_get_its_place() {
+    let world = World::with(|s| {
+        s.limits.connections = 1;
+        s.limits.handshake = Duration::from_millis(200);
+    })
+    .await;
+    let silent = tokio::net::TcpStream::connect(world.address).await.unwrap();
+    let reply = timeout(PATIENCE, world.client().get("/status"))
+        .await
+        .expect("a place");
+    assert_eq!(reply.status, 200);
+    drop(silent);
+    let mut nonsense = tokio::net::TcpStream::connect(world.address).await.unwrap();
+    nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    drop(
+        timeout(PATIENCE, nonsense.read_to_end(&mut rest))
+            .await
+            .expect("an end"),
+    );
+    assert_eq!(world.client().get("/status").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nonsense_in_paths_and_queries_gets_a_plain_answer() {
+    let world = World::start().await;
+    let key = world.known(1);
+    let bomb: String = (0..5_000).map(|n| format!("a{n}=b&")).collect();
+    for (path, status) in [
+        ("/lease/x/1/1/status".to_owned(), 400),
+        ("/lease/-1/1/1/status".to_owned(), 400),
+        ("/lease/99999999999999999999/1/1/status".to_owned(), 400),
+        ("/lease/1/4294967296/1/status".to_owned(), 400),
+        ("/lease/1/1/%00/status".to_owned(), 400),
+        ("/lease/1/1/1/service/%2e%2e%2f/status".to_owned(), 404),
+        ("/lease/1/1/%ff/status".to_owned(), 400),
+        (format!("/lease/1/1/1/logs?{bomb}"), 400),
+        (format!("/lease/1/1/1/shell?{bomb}"), 400),
+        (format!("/lease/{}/1/1/status", "1".repeat(60_000)), 400),
+        (format!("/lease/{}/1/1/status", "1".repeat(70_000)), 431),
+    ] {
+        let reply = world.ask(&key, "GET", &path, "").await;
+        let shown: String = path.chars().take(60).collect();
+        assert_eq!(reply.status, status, "{shown}: {}", reply.body);
+        assert!(reply.body.len() < 500, "{shown}");
+    }
+    let head = format!(
+        "GET /status HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "y".repeat(70_000)
+    );
+    let reply = world.client().try_raw(head.as_bytes()).await;
+    assert!(reply.as_ref().map_or(true, |r| r.status == 431), "{reply:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_issuers_by_the_thousand_keep_nobody_out_who_is_known() {
+    let world = World::start().await;
+    let key = world.known(1);
+    assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
+    let mut answers = std::collections::BTreeMap::new();
+    for number in 0..=100_u8 {
+        let stranger = tenant(100 + number);
+        let reply = world.ask(&stranger, "GET", "/address", "").await;
+        *answers.entry(reply.status).or_insert(0) += 1;
+    }
+    // Some were looked for, the rest were not.
+    assert_eq!(
+        answers.keys().copied().collect::<Vec<_>>(),
+        [401, 429],
+        "{answers:?}"
+    );
+    assert_eq!(answers[&401], 60);
+    assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_frame_without_end_closes_its_stream() {
+    let world = World::with(|s| s.limits.frame_bytes = 1000).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let path = "/lease/7/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
+    let mut channel = world.client().bearer(&token).open(path).await.ok().unwrap();
+    let large = vec![104; 5000];
+    channel
+        .send(tokio_tungstenite::tungstenite::Message::Binary(large.into()))
+        .await;
+    let (frames, _) = channel.rest().await;
+    assert!(frames.is_empty(), "{frames:?}");
+    assert_eq!(world.client().get("/status").await.status, 200);
+    world.stop().await;
+}

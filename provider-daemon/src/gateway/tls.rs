@@ -1,0 +1,173 @@
+//! TLS of the gateway: version 1.3, a certificate by name, client certificates without a question to anybody.
+//!
+//! A client that asks for the public name, where there is a public certificate, is shown that one and shows none
+//! itself. Every other client is shown the provider's own certificate, which the chain vouches for, and may show
+//! its own. Both can be replaced while connections are open; those keep what they have.
+
+mod client;
+
+use akash_provider_chain::cert::{CertError, OwnCertificate};
+use client::OnChain;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, NoServerSessionStorage};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::auth::Clock;
+
+/// Largest file of a certificate or key that is read.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The provider's own certificate.
+    #[error("the provider's own certificate")]
+    Own(#[from] CertError),
+    /// A file.
+    #[error("{file}: {why}")]
+    File {
+        /// Which.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The library refuses.
+    #[error("TLS")]
+    Library(#[from] rustls::Error),
+}
+
+/// What the gateway shows.
+#[derive(Debug)]
+pub struct Tls {
+    clock: Clock,
+    alpn: Vec<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+    shown: RwLock<Shown>,
+}
+
+#[derive(Debug, Clone)]
+struct Shown {
+    own: Arc<ServerConfig>,
+    public: Option<(Arc<str>, Arc<ServerConfig>)>,
+}
+
+impl Tls {
+    /// Shows the provider's own certificate; `alpn` are the protocols offered.
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub fn new(own: &OwnCertificate, clock: Clock, alpn: &[&str]) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let alpn: Vec<Vec<u8>> = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+        let config = own_config(&provider, own, &clock, &alpn)?;
+        let shown = Shown {
+            own: config,
+            public: None,
+        };
+        Ok(Self {
+            clock,
+            alpn,
+            provider,
+            shown: RwLock::new(shown),
+        })
+    }
+
+    /// Shows another certificate of the provider's own from now on.
+    ///
+    /// # Errors
+    /// It cannot be used; the one before stays.
+    pub fn set_own(&self, own: &OwnCertificate) -> Result<(), TlsError> {
+        let config = own_config(&self.provider, own, &self.clock, &self.alpn)?;
+        self.change(|shown| shown.own = config);
+        Ok(())
+    }
+
+    /// Shows a public certificate from now on to whoever asks for that name.
+    ///
+    /// # Errors
+    /// The files cannot be used; the certificate before stays.
+    pub fn set_public(&self, name: &str, certificate: &Path, key: &Path) -> Result<(), TlsError> {
+        let chain = read_chain(certificate)?;
+        check_size(key)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| file_error(key, e))?;
+        let config = builder(&self.provider)?.with_no_client_auth();
+        let mut config = config.with_single_cert(chain, private)?;
+        config.alpn_protocols.clone_from(&self.alpn);
+        let name: Arc<str> = name.to_ascii_lowercase().into();
+        self.change(|shown| shown.public = Some((name, Arc::new(config))));
+        Ok(())
+    }
+
+    /// What a client is shown that asks for a name, or for none.
+    #[must_use]
+    pub fn config_for(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        match (&shown.public, hello.server_name()) {
+            (Some((public, config)), Some(name)) if name.eq_ignore_ascii_case(public) => Arc::clone(config),
+            _ => Arc::clone(&shown.own),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Shown)) {
+        change(&mut self.shown.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn builder(provider: &Arc<CryptoProvider>) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
+    Ok(ServerConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(&[&TLS13])?)
+}
+
+fn own_config(
+    provider: &Arc<CryptoProvider>,
+    own: &OwnCertificate,
+    clock: &Clock,
+    alpn: &[Vec<u8>],
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let private = own.private_key_der()?;
+    let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(private.to_vec()));
+    let key = provider.key_provider.load_private_key(private)?;
+    let chain = vec![CertificateDer::from(own.der().to_vec())];
+    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let verifier = OnChain::new(provider, clock.clone());
+    let mut config = builder(provider)?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_cert_resolver(Arc::new(shown));
+    // A resumed session would show no certificate, so a revoked one would go on.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.alpn_protocols = alpn.to_vec();
+    Ok(Arc::new(config))
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    check_size(path)?;
+    let read = CertificateDer::pem_file_iter(path).map_err(|e| file_error(path, e))?;
+    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|e| file_error(path, e))?;
+    if chain.is_empty() {
+        return Err(file_error(path, "there is no certificate in it"));
+    }
+    Ok(chain)
+}
+
+fn check_size(path: &Path) -> Result<(), TlsError> {
+    let size = std::fs::metadata(path).map_err(|e| file_error(path, e))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(file_error(path, "it is too large for a certificate or a key"));
+    }
+    Ok(())
+}
+
+fn file_error(path: &Path, why: impl ToString) -> TlsError {
+    TlsError::File {
+        file: path.display().to_string(),
+        why: why.to_string(),
+    }
+}
