@@ -69,6 +69,12 @@ impl Link {
         Arc::clone(&self.client)
     }
 
+    /// True when the provider sees only what is in a complete block.
+    #[must_use]
+    pub const fn is_wire(&self) -> bool {
+        self.wire.is_some()
+    }
+
     /// Ends it, once it was told to stop.
     ///
     /// # Errors

@@ -129,6 +129,15 @@ impl World {
         self.status.borrow().clone()
     }
 
+    /// Returns when the provider can see what was done to the market: over the wire, with the next block.
+    pub async fn settled(&self) {
+        let height = || self.chain.market(|m| m.height());
+        let before = height();
+        while self.link.is_wire() && height() == before {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// The capacity of the cluster, as it changes.
     #[must_use]
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
