@@ -16,11 +16,16 @@ fn read_all(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names of all functions under `src` and `tests` of the core and of the Kubernetes backend.
+/// Names of all functions under `src` and `tests` of every crate that has a line in it.
 fn functions() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut text = String::new();
-    for member in ["akash-provider-core", "akash-provider-k8s"] {
+    for member in [
+        "akash-provider-chain",
+        "akash-provider-core",
+        "akash-provider-k8s",
+        "provider-daemon",
+    ] {
         read_all(&root.join(member).join("src"), &mut text);
         read_all(&root.join(member).join("tests"), &mut text);
     }
