@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod cluster;
+pub mod devnet;
 pub mod environment;
 pub mod keys;
 pub mod kubernetes;
@@ -11,6 +12,7 @@ pub mod tx;
 pub mod values;
 
 pub use cluster::ClusterArgs;
+pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
@@ -20,6 +22,7 @@ pub use tx::TxArgs;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +52,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a provider with an embedded market, tenants and an in-memory cluster, and watch it work.
     Dev(Box<DevArgs>),
+    /// Serve a development network: the embedded market behind the protocols of a node; or act on one as a tenant.
+    Devnet(Box<DevnetArgs>),
     /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
     Sdl(SdlArgs),
     /// Say whether an SDL would get a bid, at what price, and node by node why not.
@@ -77,7 +82,7 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
-        let command = run::without_prices(Self::command());
+        let command = run::for_a_real_chain(Self::command());
         let command = environment::read_in(command, |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -107,7 +112,7 @@ pub enum Output {
 }
 
 /// Settings of `dev`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DevArgs {
     /// SDL files to play; without any, a built-in one.
     pub sdl: Vec<PathBuf>,
@@ -139,6 +144,10 @@ pub struct DevArgs {
     /// Remove from the cluster what the embedded chain of this id left there, and stop.
     #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
     pub remove_leftovers_of: Option<String>,
+    /// Where tenants reach the provider; port 0 takes a free one. Without it 127.0.0.1:8443, or a free port when that
+    /// is taken, and with --once nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway_listen_address: Option<SocketAddr>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod dev;
+pub mod devnet;
 pub mod explain;
 pub mod keys;
 pub mod query;

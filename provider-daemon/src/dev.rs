@@ -2,6 +2,7 @@
 //! real provider between them.
 
 pub mod backend;
+pub mod gateway;
 pub mod kubernetes;
 pub mod load;
 pub mod names;
@@ -11,6 +12,7 @@ pub mod tenant;
 pub mod world;
 
 pub use backend::Backend;
+pub use gateway::DevGateway;
 pub use kubernetes::Kubernetes;
 pub use output::Printer;
 pub use state::StateFile;

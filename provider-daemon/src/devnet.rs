@@ -33,6 +33,7 @@ mod filter;
 mod gas;
 mod grpc;
 mod http;
+pub mod keys;
 mod money;
 mod node;
 mod query;

@@ -33,7 +33,7 @@ mod rest;
 mod settings;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tls;
 
 pub use settings::{CertificateFiles, Limits, Settings};

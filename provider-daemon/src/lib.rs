@@ -33,6 +33,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let home = cli.home();
     match &cli.command {
         Command::Dev(args) => commands::dev::run(args),
+        Command::Devnet(args) => commands::devnet::run(args),
         Command::Sdl(args) => commands::sdl::run(args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Keys(args) => commands::keys::run(args, &home?),

@@ -10,9 +10,17 @@
 mod calls;
 #[path = "devnet/client.rs"]
 mod client;
+#[path = "devnet/command.rs"]
+mod command;
 #[path = "devnet/conformance.rs"]
 mod conformance;
 #[path = "devnet/driver.rs"]
 mod driver;
+#[path = "devnet/frames.rs"]
+mod frames;
+#[path = "devnet/recordings.rs"]
+mod recordings;
 #[path = "devnet/refusals.rs"]
 mod refusals;
+#[path = "devnet/replay.rs"]
+mod replay;

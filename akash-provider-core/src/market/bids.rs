@@ -26,10 +26,10 @@ fn check_deposit(params: &MarketParams, deposit: &Coin) -> Result<(), Rejection>
         .bid_min_deposits
         .iter()
         .find(|c| c.denom == deposit.denom)
-        .ok_or_else(|| refuse(format!("deposit invalid: {} is not accepted", deposit.denom)))?;
+        .ok_or_else(|| refuse(format!("deposit invalid: unsupported denom {}", deposit.denom)))?;
     if deposit.amount < least.amount {
         return Err(refuse(format!(
-            "deposit invalid: {deposit} is below the minimum {least}"
+            "deposit invalid: minimum:{least} received:{{{deposit} [balance]}}"
         )));
     }
     Ok(())
@@ -313,7 +313,11 @@ impl Market {
             return Err(Rejection::market(TxError::LeaseNotActive, 10, "lease not active"));
         }
         if book.escrow.withdrawn_at == cx.height {
-            let log = format!("couldn't find payment of {id}");
+            let (deployment, order) = (id.deployment(), &id.order);
+            let payment = format!("{}/{}/{}", order.group.gseq, order.oseq, id.provider);
+            let log = format!(
+                "couldn't find payment aid:<scope:deployment xid:\"{deployment}\" > xid:\"{payment}\" "
+            );
             return Err(Rejection::other("undefined/111222", log));
         }
         book.escrow.withdrawn_at = cx.height;

@@ -61,7 +61,7 @@ pub(super) struct LeaseBook {
 pub(super) struct Cx<'a> {
     /// Of the block under construction.
     pub(super) height: Height,
-    /// Of the newest complete block.
+    /// Of the block under construction where it is known, else of the newest complete block.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,

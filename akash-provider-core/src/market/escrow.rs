@@ -162,14 +162,16 @@ impl DeploymentBook {
                 earned += part;
                 left -= part;
                 unserved -= rate;
-                lease.unsettled = Dec::from_scaled(due.saturating_sub(earned));
+                lease.unsettled = whole(due.saturating_sub(earned));
             }
             let balance = lease.payment.balance.amount.scaled().saturating_add(earned);
             lease.payment.balance.amount = Dec::from_scaled(balance);
         }
         let spent = Dec::from_scaled(funds.max(0) - if overdrawn { 0 } else { rest });
         if overdrawn {
-            left = rest.saturating_sub(total.saturating_mul(elapsed - full));
+            // What is missing is counted in whole units.
+            let missing = total.saturating_mul(elapsed - full).saturating_sub(rest);
+            left = whole(missing).scaled().saturating_neg();
             self.escrow.details.is_overdrawn = true;
         }
         self.escrow.details.spend(denom, spent);
@@ -186,6 +188,11 @@ impl DeploymentBook {
             self.end(cx, Ending::InsufficientFunds);
         }
     }
+}
+
+/// The whole part of a scaled amount.
+const fn whole(scaled: i128) -> Dec {
+    Dec::from_scaled(scaled - scaled % ONE)
 }
 
 /// `amount × part / whole` without overflow, never more than `amount` where `part` is not more than `whole`;

@@ -8,7 +8,7 @@ use super::event::Event;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
-use data_encoding::{BASE64, HEXUPPER};
+use data_encoding::{BASE64, HEXLOWER, HEXUPPER};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, UNIX_EPOCH};
@@ -48,6 +48,12 @@ pub(super) fn validator() -> Value {
         "pub_key": {"type": "tendermint/PubKeyEd25519", "value": BASE64.encode(&key)},
         "voting_power": "5000000",
     })
+}
+
+/// The name of the node among others.
+pub(super) fn node_id() -> String {
+    let hash = hash_of(&[b"node"]);
+    HEXLOWER.encode(hash.get(..20).unwrap_or_default())
 }
 
 fn validator_address() -> String {

@@ -282,6 +282,7 @@ impl Inner {
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent> {
         let height = market.height() + 1;
         let mut facts = Vec::new();
+        market.begin_block(time);
         self.taken = Taken::default();
         for tx in std::mem::take(&mut self.waiting) {
             let mut ledger = Ledger {

@@ -1,6 +1,6 @@
 //! The node's JSON-RPC: methods, their parameters, their answers.
 
-use super::block::{Block, rfc3339, validator};
+use super::block::{Block, node_id, rfc3339, validator};
 use super::event::Event;
 use super::filter::{Facts, Filter};
 use super::node::{Inner, Node, NotTaken};
@@ -145,7 +145,7 @@ fn status(inner: &Inner) -> Value {
     json!({
         "node_info": {
             "protocol_version": {"p2p": "8", "block": "11", "app": "0"},
-            "id": "0".repeat(40),
+            "id": node_id(),
             "listen_addr": "tcp://127.0.0.1:0",
             "network": newest.chain_id,
             "version": COMET_VERSION,

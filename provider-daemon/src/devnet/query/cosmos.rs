@@ -1,7 +1,7 @@
 //! Queries of the modules every such chain has: accounts, balances, transactions, the node itself, discovery.
 
 use super::super::ante::Rules;
-use super::super::block::{Block, rfc3339};
+use super::super::block::{Block, node_id, rfc3339};
 use super::super::deliver::{TxResult, responses};
 use super::super::event::Event;
 use super::super::node::{Node, NotTaken};
@@ -334,7 +334,7 @@ fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<A
 fn node_info(rules: &Rules) -> comet::GetNodeInfoResponse {
     comet::GetNodeInfoResponse {
         default_node_info: Some(p2p::DefaultNodeInfo {
-            default_node_id: "0".repeat(40),
+            default_node_id: node_id(),
             listen_addr: "tcp://127.0.0.1:0".to_owned(),
             network: rules.chain_id.clone(),
             version: COMET_VERSION.to_owned(),

@@ -12,6 +12,7 @@ use akash_provider_core::market::{MIN_DEPLOYMENT_DEPOSIT, Market};
 use akash_provider_core::types::{
     Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order, OrderState, Provider,
 };
+use data_encoding::HEXLOWER;
 
 const ORDER_STATES: [(&str, OrderState); 3] = [
     ("open", OrderState::Open),
@@ -134,11 +135,9 @@ fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBid
             && is_like(&filters.provider.as_str(), &b.id.provider.as_str())
             && filters.bseq == 0
     };
-    let listed = states.iter().flat_map(|state| {
-        let of_state = market.bids().filter(move |b| b.state == *state);
-        of_state.filter(wanted)
-    });
-    let key = |b: &&Bid| place(&BID_STATES, &b.state, &b.id);
+    // Unlike orders, these come in the order of their ids whatever their state.
+    let listed = market.bids().filter(|b| states.contains(&b.state)).filter(wanted);
+    let key = |b: &&Bid| Place(0, b.id.clone());
     let (bids, pagination) = page(listed, key, |b| wire_bid(market, b), request.pagination)?;
     Ok(mkt::QueryBidsResponse { bids, pagination })
 }
@@ -155,11 +154,11 @@ fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::Quer
             && is_like(&filters.provider.as_str(), &l.lease.id.provider.as_str())
             && filters.bseq == 0
     };
-    let listed = states.iter().flat_map(|state| {
-        let of_state = market.leases().filter(move |l| l.lease.state == *state);
-        of_state.filter(wanted)
-    });
-    let key = |l: &LeaseRecord| place(&LEASE_STATES, &l.lease.state, &l.lease.id);
+    let listed = market
+        .leases()
+        .filter(|l| states.contains(&l.lease.state))
+        .filter(wanted);
+    let key = |l: &LeaseRecord| Place(0, l.lease.id.clone());
     let (leases, pagination) = page(listed, key, |l| wire_lease(market, l), request.pagination)?;
     Ok(mkt::QueryLeasesResponse { leases, pagination })
 }
@@ -259,10 +258,13 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     })
     .or_else(|| {
         ask::<prov::QueryProvidersRequest>(path, data, |request| {
+            // In the order of the accounts' bytes, which is not the order of their texts.
+            let mut all: Vec<&Provider> = market.providers().collect();
+            all.sort_by_cached_key(|p| p.owner.to_bytes());
             let wire = |p: &&Provider| wire_provider(state, p);
             let (providers, pagination) = page(
-                market.providers(),
-                |p| p.owner.to_string(),
+                all.into_iter(),
+                |p| HEXLOWER.encode(&p.owner.to_bytes()),
                 wire,
                 request.pagination,
             )?;

@@ -91,7 +91,6 @@ async fn nonsense_in_paths_and_queries_gets_a_plain_answer() {
         (format!("/lease/1/1/1/logs?{bomb}"), 400),
         (format!("/lease/1/1/1/shell?{bomb}"), 400),
         (format!("/lease/{}/1/1/status", "1".repeat(60_000)), 400),
-        (format!("/lease/{}/1/1/status", "1".repeat(70_000)), 431),
     ] {
         let reply = world.ask(&key, "GET", &path, "").await;
         let shown: String = path.chars().take(60).collect();
