@@ -1,6 +1,7 @@
 //! Compiles the wire types in `proto/` without a system protobuf compiler, and writes beside the messages which
 //! query each request asks.
 
+use prost::Message;
 use prost_build::{Config, Service, ServiceGenerator};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,6 +13,10 @@ struct Queries;
 
 impl ServiceGenerator for Queries {
     fn generate(&mut self, service: Service, out: &mut String) {
+        // Served by providers, not asked of the chain.
+        if service.package.starts_with("akash.provider.") && service.proto_name.ends_with("RPC") {
+            return;
+        }
         for method in &service.methods {
             let path = format!(
                 "/{}.{}/{}",
@@ -46,6 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     proto_files(&root, &mut files)?;
     files.sort();
     let descriptors = protox::compile(&files, [&root])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     Config::new()
         .enable_type_names()
         .service_generator(Box::new(Queries))

@@ -5,3 +5,6 @@
 #![allow(missing_docs, unreachable_pub, clippy::use_self, reason = "generated code")]
 
 include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+
+/// Descriptions of every message and service here, for clients that ask a server what it speaks.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

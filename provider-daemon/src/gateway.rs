@@ -28,6 +28,7 @@
 pub mod auth;
 #[cfg(test)]
 mod fixtures;
+pub mod grpc;
 mod listen;
 mod rest;
 mod settings;
@@ -44,9 +45,10 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
-use auth::Authenticator;
 use auth::memory::Memory;
-use listen::Door;
+use auth::{Authenticator, Clock};
+use grpc::Screening;
+use listen::{Door, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;
 use std::future::Future;
@@ -57,12 +59,18 @@ use std::time::{Duration, SystemTime};
 use stream::Seats;
 use tls::{Tls, TlsError};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// How often the files of the public certificate are looked at.
 const LOOK_AT_FILES: Duration = Duration::from_secs(30);
+
+/// Screenings at once: each asks the chain some questions and calculates a price.
+const SCREENINGS: usize = 4;
+/// Streams of the status at once: indexers keep one each.
+const STATUS_STREAMS: usize = 1024;
 
 /// What the gateway works with.
 #[derive(Debug, Clone)]
@@ -104,6 +112,13 @@ struct App {
     seats: Seats,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    chain: Arc<dyn ChainQuery>,
+    clock: Clock,
+    screening: Option<Screening>,
+    /// Screenings at once.
+    screenings: Semaphore,
+    /// Streams of the status at once.
+    status_streams: Arc<Semaphore>,
 }
 
 impl fmt::Debug for App {
@@ -142,6 +157,7 @@ pub struct Gateway {
     app: Arc<App>,
     tls: Arc<Tls>,
     listener: TcpListener,
+    grpc: Option<(TcpListener, Arc<Tls>)>,
     settings: Settings,
 }
 
@@ -160,13 +176,20 @@ impl Gateway {
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
-        let address = settings.listen;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| GatewayError::Listen { address, source })?;
+        let listener = listen(settings.listen).await?;
+        let grpc = match settings.grpc_listen {
+            Some(address) => {
+                let tls = Tls::new(own, settings.clock.clone(), &["h2"])?;
+                Some((listen(address).await?, Arc::new(tls)))
+            }
+            None => None,
+        };
+        if let (Some((_, tls)), Some(files)) = (&grpc, &settings.public_certificate) {
+            tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
+        }
         let auth = Authenticator::new(
             provider.clone(),
-            ports.chain,
+            Arc::clone(&ports.chain),
             ports.memory,
             settings.token_lifetime_max,
             settings.clock.clone(),
@@ -185,13 +208,25 @@ impl Gateway {
             seats: Seats::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+            chain: ports.chain,
+            clock: settings.clock.clone(),
+            screening: settings.screening.clone(),
+            screenings: Semaphore::new(SCREENINGS),
+            status_streams: Arc::new(Semaphore::new(STATUS_STREAMS)),
         };
         Ok(Self {
             app: Arc::new(app),
             tls: Arc::new(tls),
             listener,
+            grpc,
             settings,
         })
+    }
+
+    /// Where gRPC is served; `None` where it is not.
+    #[must_use]
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref()?.0.local_addr().ok()
     }
 
     /// Where REST and websockets are served.
@@ -202,30 +237,41 @@ impl Gateway {
         self.listener.local_addr()
     }
 
-    /// What it shows; certificates can be replaced while it serves.
+    /// What it shows, for REST and for gRPC; certificates can be replaced while it serves.
     #[must_use]
-    pub fn tls(&self) -> Arc<Tls> {
-        Arc::clone(&self.tls)
+    pub fn tls(&self) -> Vec<Arc<Tls>> {
+        let grpc = self.grpc.iter().map(|(_, tls)| Arc::clone(tls));
+        [Arc::clone(&self.tls)].into_iter().chain(grpc).collect()
     }
 
     /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
     pub async fn serve(self, shutdown: CancellationToken) {
+        let all_tls = self.tls();
         let app = self.app;
-        let door = Arc::new(Door {
-            tls: Arc::clone(&self.tls),
-            auth: Arc::clone(&app.auth),
-            limits: app.limits.clone(),
-            shutdown: app.shutdown.clone(),
-        });
-        let files = follow_files(&self.tls, &self.settings);
-        let serving = door.serve(self.listener, rest::router(&app));
+        let door = |tls: &Arc<Tls>, protocol| {
+            Arc::new(Door {
+                tls: Arc::clone(tls),
+                auth: Arc::clone(&app.auth),
+                limits: app.limits.clone(),
+                shutdown: app.shutdown.clone(),
+                protocol,
+            })
+        };
+        let rest = door(&self.tls, Protocol::Http1).serve(self.listener, rest::router(&app));
+        let grpc = async {
+            if let Some((listener, tls)) = self.grpc {
+                door(&tls, Protocol::Http2)
+                    .serve(listener, grpc::router(&app))
+                    .await;
+            }
+        };
         let stopping = async {
             shutdown.cancelled().await;
             app.shutdown.cancel();
         };
         tokio::select! {
-            ((), ()) = async { tokio::join!(serving, stopping) } => {}
-            () = files => {}
+            ((), (), ()) = async { tokio::join!(rest, grpc, stopping) } => {}
+            () = follow_files(&all_tls, &self.settings) => {}
         }
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
@@ -234,8 +280,14 @@ impl Gateway {
     }
 }
 
+async fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| GatewayError::Listen { address, source })
+}
+
 /// Shows the public certificate anew whenever its files change. Never ends.
-async fn follow_files(tls: &Tls, settings: &Settings) {
+async fn follow_files(all: &[Arc<Tls>], settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;
     };
@@ -252,7 +304,9 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         if there == shown {
             continue;
         }
-        match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
+        let replace =
+            |tls: &Arc<Tls>| tls.set_public(&settings.public_hostname, &files.certificate, &files.key);
+        match all.iter().try_for_each(replace) {
             Ok(()) => {
                 tracing::info!("the public certificate was replaced");
                 shown = there;

@@ -4,6 +4,7 @@ use super::clients::{Client, Reply};
 use crate::gateway::auth::Clock;
 use crate::gateway::auth::memory::Volatile;
 use crate::gateway::auth::token::{self, Algorithm};
+use crate::gateway::grpc::Screening;
 use crate::gateway::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
@@ -81,6 +82,7 @@ pub(super) struct World {
     pub(super) handle: ProviderHandle,
     pub(super) address: SocketAddr,
     pub(super) tls: Arc<crate::gateway::tls::Tls>,
+    pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
@@ -179,7 +181,7 @@ impl World {
         let source = MemoryInventorySource::new();
         source.push(hardware());
         let (provider_run, handle) = Provider::builder()
-            .config(config)
+            .config(config.clone())
             .chain(Arc::new(chain.clone()))
             .cluster(Arc::new(cluster.clone()))
             .inventory(Arc::new(source))
@@ -198,6 +200,11 @@ impl World {
         settings.clock = Clock::new(move || Duration::from_secs(hand.load(Ordering::SeqCst)));
         settings.public_hostname = "provider.localhost".to_owned();
         settings.limits.status_age = Duration::ZERO;
+        settings.grpc_listen = Some("127.0.0.1:0".parse().unwrap());
+        settings.screening = Some(Screening {
+            config: config.clone(),
+            pricing: Arc::new(prices()),
+        });
         change(&mut settings);
         let usage = Usage::Server {
             domains: vec!["localhost".to_owned()],
@@ -210,7 +217,8 @@ impl World {
             memory: Arc::new(Volatile::default()),
         };
         let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
-        let (address, tls) = (gateway.address().unwrap(), gateway.tls());
+        let (address, tls) = (gateway.address().unwrap(), gateway.tls().remove(0));
+        let grpc = gateway.grpc_address().unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(gateway.serve(stop.clone()));
         Self {
@@ -219,6 +227,7 @@ impl World {
             handle,
             address,
             tls,
+            grpc,
             own,
             clock,
             stop,
