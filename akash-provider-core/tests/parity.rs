@@ -16,11 +16,11 @@ fn read_all(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names of all functions under `src` and `tests` of the core and of the Kubernetes backend.
+/// Names of all functions under `src` and `tests` of the core, of the Kubernetes backend and of the daemon.
 fn functions() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut text = String::new();
-    for member in ["akash-provider-core", "akash-provider-k8s"] {
+    for member in ["akash-provider-core", "akash-provider-k8s", "provider-daemon"] {
         read_all(&root.join(member).join("src"), &mut text);
         read_all(&root.join(member).join("tests"), &mut text);
     }

@@ -136,6 +136,26 @@ fn prices() -> Scale {
     Scale::new(config).unwrap()
 }
 
+fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>) {
+    let record = Record {
+        owner: provider.clone(),
+        host_uri: "https://localhost:8443".into(),
+        attributes,
+    };
+    chain.market(|market| {
+        market.fund(provider, &coin());
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+    });
+}
+
+/// The provider's own, a minute old.
+fn certificate_of(provider: &Address) -> OwnCertificate {
+    let usage = Usage::Server {
+        domains: vec!["localhost".to_owned()],
+    };
+    OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
+}
+
 /// Waits for a condition; only something that is wrong takes long.
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
@@ -166,15 +186,7 @@ impl World {
         chain.set_inclusion(Inclusion::Immediate {
             block_time: Duration::from_secs(1),
         });
-        let record = Record {
-            owner: provider.clone(),
-            host_uri: "https://localhost:8443".into(),
-            attributes,
-        };
-        chain.market(|market| {
-            market.fund(&provider, &coin());
-            market.execute(&Msg::CreateProvider(record)).unwrap();
-        });
+        register(&chain, &provider, attributes);
         let cluster = MemoryCluster::new(Facets::default());
         let mut config = Config::new(provider.clone(), "local");
         config.static_hosts_domain = Some("ingress.localhost".to_owned());
@@ -206,10 +218,7 @@ impl World {
             pricing: Arc::new(prices()),
         });
         change(&mut settings);
-        let usage = Usage::Server {
-            domains: vec!["localhost".to_owned()],
-        };
-        let own = OwnCertificate::make(&provider, &usage, Duration::from_secs(NOW - 60)).unwrap();
+        let own = certificate_of(&provider);
         let ports = Ports {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
