@@ -1,5 +1,5 @@
 //! Compiles the wire types in `proto/` without a system protobuf compiler, and writes beside the messages which
-//! query each request asks.
+//! query each request asks, and the descriptors of all of them.
 
 use prost::Message;
 use prost_build::{Config, Service, ServiceGenerator};
@@ -50,13 +50,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Vec::new();
     proto_files(&root, &mut files)?;
     files.sort();
-    let descriptors = protox::compile(&files, [&root])?;
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    let mut descriptors = protox::compile(&files, [&root])?;
     Config::new()
         .enable_type_names()
         .service_generator(Box::new(Queries))
         .include_file("proto.rs")
-        .compile_fds(descriptors)?;
+        .compile_fds(descriptors.clone())?;
+    // Comments are for the generated code alone.
+    for file in &mut descriptors.file {
+        file.source_code_info = None;
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?).join("descriptors.bin");
+    fs::write(out, descriptors.encode_to_vec())?;
     Ok(())
 }

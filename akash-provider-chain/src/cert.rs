@@ -8,12 +8,14 @@
 mod key_file;
 mod made;
 mod read;
+mod rotate;
 mod rotation;
 #[cfg(test)]
 mod tests;
 
 pub use key_file::{KeyFile, KeyFiles};
 pub use read::{Facts, check_published, read, read_der};
+pub use rotate::{Done, Rotation, RotationError, RotationSettings};
 pub use rotation::{RENEW_BEFORE, Step, next_step};
 
 use akash_provider_core::types::{Address, Msg};

@@ -11,9 +11,11 @@ mod money;
 mod records;
 mod requests;
 mod resources;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
+pub use ids::{address, bid_id, deployment_id, group_id, lease_id, order_id};
 pub use messages::{from_any, to_any};
 pub(crate) use money::dec_coin_from_text;
 pub use money::wire_dec_coin;
@@ -27,6 +29,7 @@ pub use requests::{
     deployment_request, group_request, lease_request, leases_request, order_request, orders_request,
 };
 pub use resources::{group_spec, wire_group_spec};
+pub use tenants::{tenant_from_any, tenant_to_any};
 
 /// A message that the network would not send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,9 @@ use crate::method::Method;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
 use crate::rpc::Rpc;
 use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, height_fault};
+use crate::tls::{Roots, Trust};
 use akash_provider_core::chain::SyncInfo;
+use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
 use prost::Message;
@@ -48,6 +50,8 @@ pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
     pub(crate) url: Url,
     pub(crate) transport: Transport,
+    /// For a websocket to an `https` address.
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     questions: Semaphore,
 }
 
@@ -78,7 +82,7 @@ struct HeightParams {
 struct NoParams {}
 
 impl Endpoint {
-    pub(crate) fn new(address: &str, limits: Limits) -> Result<Self, BadEndpoint> {
+    pub(crate) fn new(address: &str, limits: Limits, roots: &Roots) -> Result<Self, BadEndpoint> {
         let bad = |why: String| BadEndpoint {
             address: shown(address.rsplit('@').next().unwrap_or_default()),
             why,
@@ -90,9 +94,17 @@ impl Endpoint {
         if url.host_str().is_none_or(str::is_empty) {
             return Err(bad("names no host".to_owned()));
         }
+        let trust = match url.scheme() {
+            "https" | "grpcs" => Some(Trust::read(roots).map_err(&bad)?),
+            _ => None,
+        };
+        let tls = trust.as_ref().map(|trust| Arc::clone(&trust.config));
         let transport = match url.scheme() {
-            "http" | "https" => Transport::Rpc(Box::new(Rpc::new(&url, limits).map_err(&bad)?)),
-            "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits).map_err(&bad)?),
+            "http" | "https" => {
+                let rpc = Rpc::new(&url, limits, tls.as_deref()).map_err(&bad)?;
+                Transport::Rpc(Box::new(rpc))
+            }
+            "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits, trust.as_ref()).map_err(&bad)?),
             other => return Err(bad(format!("`{}` is no way to speak to a node", shown(other)))),
         };
         let mut plain = url.clone();
@@ -103,6 +115,7 @@ impl Endpoint {
             name: plain.as_str().trim_end_matches('/').into(),
             url,
             transport,
+            tls,
             questions: Semaphore::new(limits.questions),
         })
     }
@@ -236,6 +249,18 @@ impl Endpoint {
         }
         Ok((chain_id, time))
     }
+}
+
+/// The chain that a node belongs to: for somebody who was told no chain id.
+///
+/// # Errors
+/// When the address cannot be an endpoint's, or nobody answers there.
+pub async fn chain_id_at(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
+    const OPERATION: &str = "chain id";
+    let endpoint = Endpoint::new(address, limits, roots)
+        .map_err(|e| Error::new(ErrorKind::Invalid, OPERATION, e.to_string()).with_source(e))?;
+    let info = endpoint.sync_info().await;
+    info.map(|i| i.chain_id).map_err(|e| e.into_port(OPERATION))
 }
 
 async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> Result<Answer, Fault> {

@@ -16,6 +16,7 @@ use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
 use crate::method::Method;
+use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
@@ -94,9 +95,22 @@ impl Endpoints {
     /// # Errors
     /// When an address cannot be an endpoint, or there is none.
     pub fn new<A: AsRef<str>>(addresses: &[A], chain_id: &str, limits: Limits) -> Result<Self, BadEndpoint> {
+        Self::with_roots(addresses, chain_id, limits, &Roots::System)
+    }
+
+    /// The same; `roots` vouch for the nodes that are spoken to in TLS.
+    ///
+    /// # Errors
+    /// As [`Endpoints::new`], and when the roots cannot be read.
+    pub fn with_roots<A: AsRef<str>>(
+        addresses: &[A],
+        chain_id: &str,
+        limits: Limits,
+        roots: &Roots,
+    ) -> Result<Self, BadEndpoint> {
         let member = |address: &A| {
             Ok(Member {
-                endpoint: Arc::new(Endpoint::new(address.as_ref(), limits)?),
+                endpoint: Arc::new(Endpoint::new(address.as_ref(), limits, roots)?),
                 health: Mutex::default(),
             })
         };
@@ -234,6 +248,10 @@ impl Endpoints {
         Q: Fn(usize) -> F,
         F: Future<Output = Result<(T, Option<Height>), NodeError>>,
     {
+        if !self.shared.members.iter().any(|m| is_able(m, need)) {
+            // Waiting makes no endpoint speak another protocol.
+            return Err(self.nobody(need));
+        }
         let mut avoid = Vec::new();
         let mut last = None;
         let mut wait = RETRY_MIN;
@@ -355,8 +373,7 @@ impl Endpoints {
 
     /// Why nobody can be asked.
     fn nobody(&self, need: Need) -> NodeError {
-        let able = |m: &&Member| need == Need::Queries || m.endpoint.rpc().is_some();
-        let mut able = self.shared.members.iter().filter(able);
+        let mut able = self.shared.members.iter().filter(|m| is_able(m, need));
         let text = match need {
             Need::Queries => "no endpoint has been reached yet",
             Need::Blocks => "no endpoint with JSON-RPC has been reached; gRPC carries no blocks",
@@ -373,6 +390,11 @@ impl Endpoints {
             fault,
         }
     }
+}
+
+/// gRPC carries no blocks.
+fn is_able(member: &Member, need: Need) -> bool {
+    need == Need::Queries || member.endpoint.rpc().is_some()
 }
 
 fn spread(at: usize) -> u32 {

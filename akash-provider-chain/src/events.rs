@@ -12,6 +12,9 @@
 //! No block is told twice or left out between two `Resync`. Where the node serves no pinned height the
 //! snapshot may hold later things already; the events after its height are told all the same and lead to the
 //! same state.
+//!
+//! An event that cannot be read may have been a fact: it is reported with its place, the rest of the block is told,
+//! and a `Resync` makes good what was lost.
 
 mod block;
 mod decode;
@@ -26,9 +29,11 @@ use crate::reader::{Reader, lock};
 use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
+pub(crate) use block::SeenTx;
 pub use decode::MalformedEvent;
 use futures::stream::{BoxStream, StreamExt};
 pub use heights::{HeightStore, MemoryHeights};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -53,6 +58,9 @@ pub struct Settings {
     pub outage: Duration,
     /// Most blocks that are fetched one by one; a larger gap is answered by a `Resync`. About three hours.
     pub gap_max: u64,
+    /// Least time between two `Resync` that are due to events which cannot be read: a node that writes such
+    /// events all the time must not be asked for everything with every block.
+    pub malformed_pause: Duration,
     /// Blocks fetched at the same time.
     pub parallel: usize,
     /// First wait after a failure; it doubles.
@@ -71,6 +79,7 @@ impl Default for Settings {
             silence: Duration::from_secs(30),
             outage: Duration::from_secs(60),
             gap_max: 2000,
+            malformed_pause: Duration::from_secs(30),
             parallel: 16,
             wait_min: Duration::from_millis(250),
             wait_max: Duration::from_secs(5),
@@ -117,6 +126,13 @@ pub struct FollowerStatus {
     pub last_malformed: Option<MalformedEvent>,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
+}
+
+/// Sees the blocks as they are told. It must be quick and must not wait.
+pub(crate) trait Witness: fmt::Debug + Send + Sync + 'static {
+    /// A block is told. `is_newest` when no node is known to have a later one; `txs` are all its transactions, where
+    /// they are known.
+    fn saw(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<SeenTx>>);
 }
 
 impl ChainEvents for Reader {

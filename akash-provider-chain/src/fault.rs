@@ -23,6 +23,9 @@ pub enum Fault {
     /// No connection, or it broke.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
+    /// No connection, so the question was certainly not heard.
+    #[error("cannot be connected to: {0}")]
+    NotConnected(String),
     /// No answer in time.
     #[error("gave no answer within {0:?}")]
     Timeout(Duration),
@@ -132,11 +135,20 @@ impl Fault {
         }
     }
 
+    /// False when the node certainly did nothing with the question.
+    pub(crate) const fn perhaps_heard(&self) -> bool {
+        !matches!(
+            self,
+            Self::NotConnected(_) | Self::Refused { .. } | Self::NotFound { .. }
+        )
+    }
+
     /// Whose fault it is.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
             Self::Unreachable(_)
+            | Self::NotConnected(_)
             | Self::Timeout(_)
             | Self::TooLarge { .. }
             | Self::Http { .. }
@@ -161,6 +173,7 @@ impl NodeError {
             Fault::NotFound { .. } => ErrorKind::NotFound,
             Fault::Refused { .. } => ErrorKind::Invalid,
             Fault::Unreachable(_)
+            | Fault::NotConnected(_)
             | Fault::TooLarge { .. }
             | Fault::Http { .. }
             | Fault::Malformed(_)

@@ -17,7 +17,7 @@ const SHAPES_MAX: usize = 64;
 const ONE: i128 = 1_000_000_000_000_000_000;
 
 /// How gas is paid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GasConfig {
     /// The token fees are paid in.
     pub denom: Denom,

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::limits::Limits;
 use crate::rpc::types::height_fault;
+use crate::tls::{Trust, explained};
 use crate::{convert::shown, fault::causes};
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tonic::client::Grpc as Caller;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
-use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use url::Url;
 
@@ -28,11 +29,11 @@ pub(crate) struct Grpc {
 
 impl Grpc {
     /// A client of the node at `url` (`grpc` or `grpcs`); nothing is connected yet.
-    pub(crate) fn new(url: &Url, limits: Limits) -> Result<Self, String> {
+    /// `trust` is used for `grpcs`.
+    pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("names no host")?;
         let port = url.port().unwrap_or(9090);
-        let secure = url.scheme() == "grpcs";
-        let scheme = if secure { "https" } else { "http" };
+        let scheme = if trust.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"));
         let mut endpoint = endpoint
             .map_err(|e| causes(&e))?
@@ -40,8 +41,11 @@ impl Grpc {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(limits.connect_time)
             .tcp_nodelay(true);
-        if secure {
-            let tls = ClientTlsConfig::new().with_native_roots();
+        if let Some(trust) = trust {
+            let mut tls = ClientTlsConfig::new().with_native_roots();
+            if let Some(extra) = &trust.extra {
+                tls = tls.ca_certificate(Certificate::from_pem(extra));
+            }
             endpoint = endpoint.tls_config(tls).map_err(|e| causes(&e))?;
         }
         Ok(Self {
@@ -92,7 +96,7 @@ impl Grpc {
         }
         // A status with a cause was made on this side: the connection broke.
         if std::error::Error::source(status).is_some() {
-            return Fault::Unreachable(causes(status));
+            return Fault::Unreachable(explained(causes(status)));
         }
         match status.code() {
             Code::NotFound => Fault::NotFound {

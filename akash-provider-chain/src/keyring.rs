@@ -120,6 +120,17 @@ impl Keyring {
         Ok(Self { folder })
     }
 
+    /// True when a keyring of this backend takes a passphrase and has none yet: whoever opens it sets it.
+    ///
+    /// # Errors
+    /// When the folder cannot be looked at.
+    pub fn is_without_passphrase(backend: Backend, home: &Path) -> Result<bool, KeyringError> {
+        match backend {
+            Backend::Test => Ok(false),
+            Backend::File => Folder::new(home.join("keyring-file"), SecretString::from("")).is_new(),
+        }
+    }
+
     /// All keys.
     ///
     /// # Errors

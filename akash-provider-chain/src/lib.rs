@@ -9,6 +9,7 @@
 //! | [`keyring`], [`private_key`] | keys as the Go tool keeps them, and what they sign |
 //! | [`signer`], [`gas`], [`sequence`] | a transaction from its parts: bytes, cost, nonce |
 //! | [`tx`] | each message sent once, with a known end: `ChainTx` of the core |
+//! | [`AkashClient`] | reading and sending as one: the whole `ChainClient` of the core |
 //! | [`cert`] | certificates: made, read, published, rotated |
 //!
 //! ```no_run
@@ -30,6 +31,7 @@
 //! ```
 
 pub mod cert;
+mod client;
 pub mod convert;
 mod endpoint;
 pub mod endpoints;
@@ -54,9 +56,11 @@ mod testing;
 mod tls;
 pub mod tx;
 
-pub use endpoint::{BadEndpoint, Versions};
+pub use client::{AkashClient, ClientSettings, ClientStatus};
+pub use endpoint::{BadEndpoint, Versions, chain_id_at};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;
 pub use query::Listing;
 pub use reader::{Reader, ReaderStatus};
+pub use tls::Roots;

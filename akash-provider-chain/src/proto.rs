@@ -6,5 +6,5 @@
 
 include!(concat!(env!("OUT_DIR"), "/proto.rs"));
 
-/// Descriptions of every message and service here, for clients that ask a server what it speaks.
+/// All of them described, as an encoded `FileDescriptorSet`: for showing a message whose type is known by name.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,7 +1,7 @@
 //! The reading half of the chain client: queries and events over a set of endpoints.
 
 use crate::endpoints::{EndpointStatus, Endpoints};
-use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings};
+use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
 use akash_provider_core::types::{BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,7 @@ pub struct Reader {
     pub(crate) settings: Settings,
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
+    pub(crate) witness: Option<Arc<dyn Witness>>,
     times: Arc<Mutex<BTreeMap<Height, BlockTime>>>,
 }
 
@@ -48,6 +49,7 @@ impl Reader {
             settings: Settings::default(),
             heights: Arc::new(MemoryHeights::default()),
             following: Arc::default(),
+            witness: None,
             times: Arc::default(),
         }
     }
@@ -63,6 +65,13 @@ impl Reader {
     #[must_use]
     pub const fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Shows every block that is told to somebody else too.
+    #[must_use]
+    pub(crate) fn with_witness(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.witness = Some(witness);
         self
     }
 

@@ -49,15 +49,13 @@ struct Call<'a, P> {
 
 impl Rpc {
     /// A client of the node at `url` (`http` or `https`); nothing is connected yet.
-    pub(crate) fn new(url: &Url, limits: Limits) -> Result<Self, String> {
+    /// `tls` is used for `https`.
+    pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(limits.connect_time));
-        let tls = match url.scheme() {
-            "https" => (*crate::tls::client_config()?).clone(),
-            _ => no_tls()?,
-        };
+        let tls = tls.map_or_else(no_tls, |tls| Ok(tls.clone()))?;
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -114,7 +112,10 @@ impl Rpc {
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|e| internal(e.to_string()))?;
         let response = self.http.request(request).await;
-        let response = response.map_err(|e| Fault::Unreachable(causes(&e)))?;
+        let response = response.map_err(|e| match e.is_connect() {
+            true => Fault::NotConnected(crate::tls::explained(causes(&e))),
+            false => Fault::Unreachable(causes(&e)),
+        })?;
         let status = response.status();
         let limit = self.limits.answer_bytes;
         let body = Limited::new(response.into_body(), limit).collect().await;

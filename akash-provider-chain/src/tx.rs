@@ -6,10 +6,11 @@
 pub mod api;
 pub mod code;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod node;
 pub mod planner;
 pub mod standing;
 mod writer;
 
-pub use writer::TxWriter;
+pub use planner::{Nonces, WriterStatus};
+pub use writer::{SeenBlock, TxWriter};

@@ -5,5 +5,5 @@ pub mod conformance;
 mod memory;
 mod port;
 
-pub use memory::{Fate, Inclusion, MemoryChain, Outage};
+pub use memory::{BlockMaker, Fate, Inclusion, MemoryChain, Outage};
 pub use port::*;

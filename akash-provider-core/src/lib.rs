@@ -36,7 +36,7 @@
 //! # let coins = "1000000uact".parse()?;
 //! # chain.market(|market| { market.fund(&account, &coins); market.fund(&tenant, &coins) });
 //! chain.set_inclusion(Inclusion::Immediate { block_time: Duration::from_secs(6) });
-//! let record = Record { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![] };
+//! let record = Record { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![], info: Default::default() };
 //! chain.market(|market| market.execute(&Msg::CreateProvider(record)))?;
 //! let nodes = ClusterSpec::of_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
 //! let storage = parse_storage_scales("0.01")?;

@@ -10,11 +10,13 @@
 //!   end_block ─┘                        └─ Block { h + 1 }
 //! ```
 //!
-//! Transactions belong to the block after [`Market::height`]; they see the time of the newest complete block.
+//! Transactions belong to the block after [`Market::height`]. They see its time once [`Market::begin_block`] has
+//! said it, and the time of the newest complete block before.
 //! Escrow is settled lazily, as on the network: an account that ran dry is noticed by the first transaction
 //! that touches it.
 //!
-//! Not modelled: fees and gas, and deposits from grants.
+//! Not modelled: fees, gas and signatures (who serves the market to others takes them with
+//! [`Market::account_mut`]), and deposits from grants.
 
 mod bids;
 mod book;
@@ -34,8 +36,10 @@ use crate::types::{
 };
 use book::{Cx, DeploymentBook, Index};
 pub use certificates::CertificateRecord;
+pub use escrow::EscrowDetails;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
+pub use queries::{BidDeposit, LeaseDetails};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -199,7 +203,7 @@ impl Rejection {
 ///
 /// let mut market = Market::new(MarketConfig::new("local", BlockTime(0)));
 /// let owner = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
-/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![] };
+/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![], info: Default::default() };
 /// market.execute(&Msg::CreateProvider(record))?;
 /// let block = market.end_block(Duration::from_secs(6));
 /// assert_eq!(block, ChainEvent::Block { height: 2, time: BlockTime(6_000) });
@@ -211,6 +215,9 @@ pub struct Market {
     params: MarketParams,
     /// Times of the complete blocks; the first is block 1.
     block_times: Vec<BlockTime>,
+    /// Time of the block under construction, once it is known.
+    #[serde(default)]
+    building_at: Option<BlockTime>,
     deployments: BTreeMap<DeploymentId, DeploymentBook>,
     ledger: Ledger,
     index: Index,
@@ -228,6 +235,7 @@ impl Market {
             chain_id: config.chain_id,
             params: config.params,
             block_times: vec![config.genesis_time],
+            building_at: None,
             deployments: BTreeMap::new(),
             ledger: Ledger::default(),
             index: Index::default(),
@@ -320,9 +328,15 @@ impl Market {
         }
     }
 
+    /// Says the time of the block under construction; [`Market::end_block`] still says how long it took.
+    pub fn begin_block(&mut self, time: BlockTime) {
+        self.building_at = Some(time);
+    }
+
     /// Closes the block under construction `elapsed` after the one before it.
     pub fn end_block(&mut self, elapsed: Duration) -> ChainEvent {
         let time = self.time().plus(elapsed);
+        self.building_at = None;
         self.block_times.push(time);
         ChainEvent::Block {
             height: self.height(),
@@ -368,7 +382,7 @@ impl Market {
 
     /// A deployment and everything its rules change besides it.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, Cx<'_>)> {
-        let (height, time) = (self.building(), self.time());
+        let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;
         let cx = Cx {
             height,

@@ -14,7 +14,7 @@ pub mod time;
 pub use chain::{
     Agreement, AuditedAttributes, Bid, BidState, ChainEvent, CloseReason, Deployment, DeploymentRecord,
     EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Msg, Observed, Order,
-    OrderState, Payment, Provider, Reclamation, Snapshot, TxError, TxOutcome,
+    OrderState, Payment, Provider, ProviderInfo, Reclamation, Snapshot, TxError, TxOutcome,
 };
 pub use event::{Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};

@@ -1,25 +1,29 @@
 //! Capacity of a large cluster, as figures: one JSON object a line, `{"name", "value", "unit"}`.
 //!
 //! Without arguments the objects of 5,000 nodes and 10,000 pods are made here and read page by page as answers
-//! of an API server. With `--kubeconfig FILE` a real API server is followed: the time to the first update, the
-//! time until a change of a pod is told, and memory.
+//! of an API server. With `--kubeconfig FILE` a real API server is followed: the time to the first update and the
+//! most memory of the process by then; after that what it lists and its watch tells, as text, is counted. `--fill`
+//! writes the same objects there first, into a cluster that is thrown away afterwards and whose controllers are
+//! paused, so that nobody takes nodes without a kubelet for lost.
 
-use akash_provider_core::inventory::{Inventory, InventorySource};
+#[path = "inventory/fill.rs"]
+mod fill;
+#[path = "inventory/real.rs"]
+mod real;
+
+use akash_provider_core::inventory::Inventory;
 use akash_provider_k8s::inventory::{
-    Change, Fact, Key, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
+    Change, Fact, Key, Kind, LeaseFacts, NodeFacts, PodFacts, StorageOptions, Tally,
 };
 use akash_provider_k8s::settings::Settings;
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{DynamicObject, ObjectList};
-use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::hint::black_box;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NODES: usize = 5_000;
 const PODS: usize = 10_000;
@@ -29,13 +33,10 @@ const PODS_PER_LEASE: usize = 4;
 const PAGE: usize = 250;
 /// Samples of each figure.
 const SAMPLES: usize = 500;
-/// How long a large API server may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
 const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 
-type Failed = Box<dyn std::error::Error>;
+type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
@@ -44,7 +45,8 @@ fn main() -> Result<(), Failed> {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            runtime.block_on(real(Path::new(&file)))
+            let fill = std::env::args().any(|a| a == "--fill");
+            runtime.block_on(real::measure(Path::new(&file), fill))
         }
         None => made_here(),
     }
@@ -94,9 +96,7 @@ fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     for sample in 0..40 {
         let extra = node_change(&serde_json::from_value(node(NODES))?)?;
         let change = match extra {
-            Change::Set(key, _) if sample % 2 == 1 => {
-                Change::Gone(akash_provider_k8s::inventory::Kind::Node, key, None)
-            }
+            Change::Set(key, _) if sample % 2 == 1 => Change::Gone(Kind::Node, key, None),
             there => there,
         };
         let began = Instant::now();
@@ -209,7 +209,8 @@ fn managed() -> Value {
 
 fn manifest(lease: usize) -> Value {
     json!({
-        "apiVersion": "akash.network/v2beta2", "kind": "Manifest", "metadata": {"name": namespace(lease)},
+        "apiVersion": "akash.network/v2beta2", "kind": "Manifest",
+        "metadata": {"name": namespace(lease), "namespace": "lease", "labels": {"akash.network": "true"}},
         "spec": {
             "lease_id": {
                 "owner": OWNER, "dseq": (lease + 1).to_string(), "gseq": 1, "oseq": 1, "provider": PROVIDER,
@@ -242,36 +243,6 @@ fn space_of(pod: usize) -> String {
 
 fn pod_key(pod: usize) -> Key {
     Key::new(&space_of(pod), &format!("web-{pod}"))
-}
-
-/// The same on a real API server, as the scale tier has it.
-async fn real(file: &Path) -> Result<(), Failed> {
-    let kubeconfig = Kubeconfig::read_from(file)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
-    let settings = Settings::new(PROVIDER.parse()?);
-    let began = Instant::now();
-    let source = KubeInventory::start(&client, &settings, &Options::default());
-    let mut updates = source.watch();
-    let first = async {
-        loop {
-            match updates.next().await {
-                Some(Ok(update)) => return Ok(update),
-                Some(Err(error)) => eprintln!("{error}"),
-                None => return Err("the source ended"),
-            }
-        }
-    };
-    let update = tokio::time::timeout(PATIENCE, first).await??;
-    let nodes = update.inventory.metrics().nodes.len();
-    eprintln!("{nodes} nodes are offered");
-    print(
-        "inventory_first_update_ms",
-        began.elapsed().as_secs_f64() * 1e3,
-        "ms",
-    );
-    print("inventory_rss_mib", peak_mib()?, "MiB");
-    Ok(())
 }
 
 fn median(mut samples: Vec<f64>) -> f64 {

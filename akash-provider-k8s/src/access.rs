@@ -30,7 +30,7 @@ pub struct Access {
     client: Client,
     state: Arc<State>,
     call_timeout: Duration,
-    sessions: exec::Sessions,
+    tools: exec::Tools,
 }
 
 impl fmt::Debug for Access {
@@ -47,7 +47,7 @@ impl Access {
             client,
             state,
             call_timeout: settings.call_timeout,
-            sessions: exec::Sessions::default(),
+            tools: exec::Tools::default(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Brings a namespace to what was rendered, with as few calls as that takes.
 //!
 //! ```text
-//! items ─ plan ─► namespace without its mark ─► policies, quota, accounts, logins
-//!                 ─► workloads, Services, bindings ─► deletes ─► namespace with its mark
+//! items ─ plan ─► namespace without its mark ─► policies, accounts, logins; quota of what is there already
+//!                 ─► workloads ─► Services, bindings, quota of what is new ─► deletes ─► namespace with its mark
 //! ```
 //!
 //! The mark (annotation [`APPLIED`](crate::labels::APPLIED)) is the hash of everything; it is taken off before
@@ -21,7 +21,7 @@ use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use item::{Id, Item, Kind};
+use item::{Id, Item, Kind, Turn};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use plan::{Ledger, Plan, Write};
@@ -62,6 +62,17 @@ pub(crate) struct Job<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Kinds that are to be searched for what is left over, since no ledger names it.
     pub(crate) search: &'a [Kind],
+    /// It was not there.
+    pub(crate) is_new: bool,
+}
+
+/// What of a plan is still to do.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    before_pods: Vec<Write>,
+    pods: Vec<Write>,
+    rest: Vec<Write>,
+    deletes: Vec<plan::Delete>,
 }
 
 /// Hash of everything of a lease.
@@ -87,20 +98,67 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         .collect()
 }
 
+/// A namespace with its ledger and its mark: everything in it is as rendered.
+pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
+    // The mark is of the namespace as rendered, whichever one it is.
+    let mut rendered = namespace.clone();
+    if let Some(metadata) = rendered["metadata"].as_object_mut() {
+        metadata.remove("uid");
+    }
+    let mut body = namespace.clone();
+    body["metadata"]["annotations"][LEDGER] = text_of(&plan::ledger_after(items));
+    body["metadata"]["annotations"][labels::APPLIED] = Value::from(hash_of_all(&rendered, items));
+    body
+}
+
+fn text_of(ledger: &Ledger) -> Value {
+    let ledger: std::collections::BTreeMap<String, &String> =
+        ledger.iter().map(|(id, hash)| (id.to_string(), hash)).collect();
+    Value::from(serde_json::to_string(&ledger).unwrap_or_default())
+}
+
 impl Job<'_> {
-    /// Carries the plan out. The namespace's mark is the last thing written.
-    pub(crate) async fn run(&self, calls: &Calls, plan: Plan) -> Result<Vec<Written>, Error> {
+    /// Begins to carry the plan out: the namespace is there, without its mark.
+    pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         if let Some(id) = plan.blocked.first() {
             let message = format!("{id} is just being deleted; it can be made again when it is gone");
             return Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient());
         }
         let during = plan::ledger_during(self.ledger, &plan);
-        self.write_namespace(calls, None, &during).await?;
+        self.write_namespace(calls, &during).await?;
         self.make_way(calls, &plan.replaced).await?;
-        let (first, then): (Vec<_>, Vec<_>) = plan.writes.into_iter().partition(|w| w.id.kind.comes_first());
-        let mut written = self.write_all(calls, first).await?;
-        written.extend(self.write_all(calls, then).await?);
-        let mut deletes = plan.deletes;
+        let mut steps = Steps {
+            deletes: plan.deletes,
+            ..Steps::default()
+        };
+        for write in plan.writes {
+            let turn = write.id.kind.turn();
+            match if self.is_new {
+                turn.in_new_namespace()
+            } else {
+                turn
+            } {
+                Turn::BeforePods | Turn::BeforeMorePods => steps.before_pods.push(write),
+                Turn::Pods => steps.pods.push(write),
+                Turn::Rest => steps.rest.push(write),
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Writes what runs, and before it all that must be there then.
+    pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<Written>, Error> {
+        let before_pods = std::mem::take(&mut steps.before_pods);
+        let mut written = self.write_all(calls, before_pods).await?;
+        let pods = std::mem::take(&mut steps.pods);
+        written.extend(self.write_all(calls, pods).await?);
+        Ok(written)
+    }
+
+    /// Writes and deletes what is left. The namespace's mark is the last thing written.
+    pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<Written>, Error> {
+        let written = self.write_all(calls, steps.rest).await?;
+        let mut deletes = steps.deletes;
         deletes.extend(self.left_over(calls).await?);
         deletes.sort_by(|a, b| a.id.cmp(&b.id));
         deletes.dedup_by(|a, b| a.id == b.id);
@@ -110,9 +168,8 @@ impl Job<'_> {
                 .delete(delete.id.kind, self.name, &delete.id.name, delete.uid.as_deref())
                 .await?;
         }
-        let hash = hash_of_all(self.namespace, self.items);
-        self.write_namespace(calls, Some(&hash), &plan::ledger_after(self.items))
-            .await?;
+        let body = marked(self.namespace, self.items);
+        calls.apply_namespace(self.name, &body).await?;
         Ok(written)
     }
 
@@ -156,22 +213,12 @@ impl Job<'_> {
         Ok(Written { id, meta })
     }
 
-    async fn write_namespace(
-        &self,
-        calls: &Calls,
-        applied: Option<&str>,
-        ledger: &Ledger,
-    ) -> Result<(), Error> {
+    /// Without its mark.
+    async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
-        let ledger: std::collections::BTreeMap<String, &String> =
-            ledger.iter().map(|(id, hash)| (id.to_string(), hash)).collect();
         // Without a ledger the search for what is left over is still to be done.
-        if applied.is_some() || self.search.is_empty() {
-            let text = serde_json::to_string(&ledger).unwrap_or_default();
-            body["metadata"]["annotations"][LEDGER] = Value::from(text);
-        }
-        if let Some(hash) = applied {
-            body["metadata"]["annotations"][labels::APPLIED] = Value::from(hash);
+        if self.search.is_empty() {
+            body["metadata"]["annotations"][LEDGER] = text_of(ledger);
         }
         calls.apply_namespace(self.name, &body).await
     }

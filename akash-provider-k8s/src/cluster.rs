@@ -7,6 +7,7 @@
 //! questions the caches
 //! ```
 
+mod close;
 mod deploy;
 mod manifests;
 mod passwords;
@@ -19,7 +20,7 @@ use crate::apply::Calls;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
 use crate::labels;
-use crate::settings::Settings;
+use crate::settings::{Egress, Settings};
 use crate::state::State;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -31,11 +32,11 @@ use records::Records;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Leases that are written at once: together they keep the API server busy, and who came first is done first.
+/// Leases that are written at once: together they keep the API server busy, and who came first runs first.
 const LEASES_AT_ONCE: usize = 8;
 /// How long an operation waits for the watches to see what it wrote.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
@@ -55,6 +56,8 @@ pub(crate) struct Parts {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
+    /// Nodes and API servers come and go.
+    egress: RwLock<Egress>,
     leases: Semaphore,
 }
 
@@ -87,6 +90,7 @@ impl KubeCluster {
         let access = Access::new(client.clone(), Arc::clone(&state), &settings);
         let parts = Parts {
             client,
+            egress: RwLock::new(settings.egress.clone()),
             settings,
             state,
             access,
@@ -118,6 +122,15 @@ impl KubeCluster {
 }
 
 impl Parts {
+    /// The settings that objects are rendered by at the moment.
+    pub(crate) fn rendering(&self) -> Settings {
+        let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
+        Settings {
+            egress: egress.clone(),
+            ..self.settings.clone()
+        }
+    }
+
     pub(crate) fn calls(&self, operation: &'static str) -> Calls {
         Calls::new(self.client.clone(), self.settings.call_timeout, operation)
     }

@@ -1,5 +1,9 @@
 //! Addresses that pods of tenants must not reach: those of nodes and API servers.
 
+mod watch;
+
+pub use watch::InfrastructureWatch;
+
 use crate::error::within;
 use crate::settings::Egress;
 use akash_provider_core::error::Error;

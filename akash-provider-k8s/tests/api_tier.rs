@@ -1,8 +1,9 @@
 //! The backend on a real API server with its controllers, without nodes.
 //!
 //! Every test has a provider, a namespace for its records and an account with the rights of `deploy/rbac` of its
-//! own, so that they run side by side. `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state
-//! folder of one; without them every test says that it is skipped.
+//! own, so that they run side by side; one that breaks parts of the cluster has it to itself.
+//! `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state folder of one, or `cargo xtask cluster
+//! up` left one running in this checkout; without any every test says that it is skipped.
 
 #![expect(
     clippy::panic,
@@ -20,8 +21,14 @@ mod facets;
 mod faults;
 #[path = "api_tier/foreign.rs"]
 mod foreign;
+#[path = "api_tier/infrastructure.rs"]
+mod infrastructure;
+#[path = "api_tier/place.rs"]
+mod place;
 #[path = "api_tier/records.rs"]
 mod records;
+#[path = "api_tier/routes.rs"]
+mod routes;
 #[path = "api_tier/state.rs"]
 mod state;
 #[path = "api_tier/suite.rs"]

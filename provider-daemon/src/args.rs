@@ -1,15 +1,27 @@
 //! The command line.
 
 pub mod cluster;
+pub mod devnet;
+pub mod environment;
+pub mod keys;
 pub mod kubernetes;
 pub mod pricing;
+pub mod query;
+pub mod run;
+pub mod tx;
 pub mod values;
 
 pub use cluster::ClusterArgs;
+pub use devnet::DevnetArgs;
+pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
+pub use query::{NodeArgs, QueryArgs};
+pub use run::RunArgs;
+pub use tx::TxArgs;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use anyhow::Context;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,8 +31,17 @@ use std::time::Duration;
 #[command(name = "provider-daemon", version, about, max_term_width = 110)]
 pub struct Cli {
     /// What goes to the log on stderr: error, warn, info, debug, trace, or a filter by module.
-    #[arg(long, global = true, env = "AP_LOG_LEVEL", default_value = "warn")]
+    #[arg(
+        long,
+        global = true,
+        env = "AP_LOG_LEVEL",
+        default_value = "warn",
+        alias = "log_level"
+    )]
     pub log_level: String,
+    /// Folder of keys, certificates and state; without it `.akash` in the home directory.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub home: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -31,10 +52,21 @@ pub struct Cli {
 pub enum Command {
     /// Run a provider with an embedded market, tenants and an in-memory cluster, and watch it work.
     Dev(Box<DevArgs>),
+    /// Serve a development network: the embedded market behind the protocols of a node; or act on one as a tenant.
+    Devnet(Box<DevnetArgs>),
     /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
     Sdl(SdlArgs),
     /// Say whether an SDL would get a bid, at what price, and node by node why not.
     Explain(Box<ExplainArgs>),
+    /// Make, show, import and export the keys that sign transactions.
+    Keys(Box<KeysArgs>),
+    /// Ask the chain.
+    #[command(visible_alias = "q")]
+    Query(Box<QueryArgs>),
+    /// Sign and send transactions.
+    Tx(Box<TxArgs>),
+    /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
+    Run(Box<RunArgs>),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -42,6 +74,32 @@ pub enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
+}
+
+impl Cli {
+    /// The command line of this process, with the environment's settings where it says nothing.
+    ///
+    /// It ends the process where the command line is wrong, or asks for help.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let command = run::for_a_real_chain(Self::command());
+        let command = environment::read_in(command, |name| std::env::var(name).ok());
+        let matches = command.get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The home folder.
+    ///
+    /// # Errors
+    /// When neither it nor the user's home directory is known.
+    pub fn home(&self) -> anyhow::Result<PathBuf> {
+        if let Some(home) = &self.home {
+            return Ok(home.clone());
+        }
+        let user = std::env::home_dir().filter(|dir| !dir.as_os_str().is_empty());
+        let user = user.context("there is no home directory: say with --home where keys and state are")?;
+        Ok(user.join(".akash"))
+    }
 }
 
 /// How a command prints.

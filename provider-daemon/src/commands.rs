@@ -1,8 +1,14 @@
 //! What the command line can do, a file each.
 
+pub mod chain;
 pub mod dev;
+pub mod devnet;
 pub mod explain;
+pub mod keys;
+pub mod query;
+pub mod run;
 pub mod sdl;
+pub mod tx;
 
 use akash_provider_core::sdl::{MAX_BYTES, Sdl};
 use anyhow::Context;

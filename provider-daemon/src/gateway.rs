@@ -157,7 +157,7 @@ pub struct Gateway {
     app: Arc<App>,
     tls: Arc<Tls>,
     listener: TcpListener,
-    grpc: Option<(TcpListener, Arc<Tls>)>,
+    grpc: Option<TcpListener>,
     settings: Settings,
 }
 
@@ -172,21 +172,15 @@ impl Gateway {
         own: &OwnCertificate,
         settings: Settings,
     ) -> Result<Self, GatewayError> {
-        let tls = Tls::new(own, settings.clock.clone(), &[])?;
+        let tls = Tls::new(own, settings.clock.clone())?;
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
         let listener = listen(settings.listen).await?;
         let grpc = match settings.grpc_listen {
-            Some(address) => {
-                let tls = Tls::new(own, settings.clock.clone(), &["h2"])?;
-                Some((listen(address).await?, Arc::new(tls)))
-            }
+            Some(address) => Some(listen(address).await?),
             None => None,
         };
-        if let (Some((_, tls)), Some(files)) = (&grpc, &settings.public_certificate) {
-            tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
-        }
         let auth = Authenticator::new(
             provider.clone(),
             Arc::clone(&ports.chain),
@@ -226,7 +220,7 @@ impl Gateway {
     /// Where gRPC is served; `None` where it is not.
     #[must_use]
     pub fn grpc_address(&self) -> Option<SocketAddr> {
-        self.grpc.as_ref()?.0.local_addr().ok()
+        self.grpc.as_ref()?.local_addr().ok()
     }
 
     /// Where REST and websockets are served.
@@ -239,30 +233,26 @@ impl Gateway {
 
     /// What it shows, for REST and for gRPC; certificates can be replaced while it serves.
     #[must_use]
-    pub fn tls(&self) -> Vec<Arc<Tls>> {
-        let grpc = self.grpc.iter().map(|(_, tls)| Arc::clone(tls));
-        [Arc::clone(&self.tls)].into_iter().chain(grpc).collect()
+    pub fn tls(&self) -> Arc<Tls> {
+        Arc::clone(&self.tls)
     }
 
     /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
     pub async fn serve(self, shutdown: CancellationToken) {
-        let all_tls = self.tls();
         let app = self.app;
-        let door = |tls: &Arc<Tls>, protocol| {
+        let door = |protocol| {
             Arc::new(Door {
-                tls: Arc::clone(tls),
+                tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
                 limits: app.limits.clone(),
                 shutdown: app.shutdown.clone(),
                 protocol,
             })
         };
-        let rest = door(&self.tls, Protocol::Http1).serve(self.listener, rest::router(&app));
+        let rest = door(Protocol::Http1).serve(self.listener, rest::router(&app));
         let grpc = async {
-            if let Some((listener, tls)) = self.grpc {
-                door(&tls, Protocol::Http2)
-                    .serve(listener, grpc::router(&app))
-                    .await;
+            if let Some(listener) = self.grpc {
+                door(Protocol::Http2).serve(listener, grpc::router(&app)).await;
             }
         };
         let stopping = async {
@@ -271,7 +261,7 @@ impl Gateway {
         };
         tokio::select! {
             ((), (), ()) = async { tokio::join!(rest, grpc, stopping) } => {}
-            () = follow_files(&all_tls, &self.settings) => {}
+            () = follow_files(&self.tls, &self.settings) => {}
         }
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
@@ -287,7 +277,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
 }
 
 /// Shows the public certificate anew whenever its files change. Never ends.
-async fn follow_files(all: &[Arc<Tls>], settings: &Settings) {
+async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;
     };
@@ -304,9 +294,7 @@ async fn follow_files(all: &[Arc<Tls>], settings: &Settings) {
         if there == shown {
             continue;
         }
-        let replace =
-            |tls: &Arc<Tls>| tls.set_public(&settings.public_hostname, &files.certificate, &files.key);
-        match all.iter().try_for_each(replace) {
+        match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
             Ok(()) => {
                 tracing::info!("the public certificate was replaced");
                 shown = there;

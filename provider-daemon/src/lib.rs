@@ -5,10 +5,16 @@
 pub mod args;
 pub mod commands;
 pub mod dev;
+pub mod devnet;
 pub mod gateway;
+pub mod run;
+pub mod secrets;
+pub mod shown;
+mod signals;
+pub mod state;
 
 use args::{Cli, Command};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -16,17 +22,24 @@ use tracing_subscriber::EnvFilter;
 ///
 /// # Errors
 /// What the command could not do, for people, with its causes.
-pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(levels(&cli.log_level))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
-    match cli.command {
-        Command::Dev(args) => commands::dev::run(&args),
-        Command::Sdl(args) => commands::sdl::run(&args),
-        Command::Explain(args) => commands::explain::run(&args),
+    let home = cli.home();
+    match &cli.command {
+        Command::Dev(args) => commands::dev::run(args),
+        Command::Devnet(args) => commands::devnet::run(args),
+        Command::Sdl(args) => commands::sdl::run(args),
+        Command::Explain(args) => commands::explain::run(args),
+        Command::Keys(args) => commands::keys::run(args, &home?),
+        Command::Query(args) => commands::query::run(args),
+        Command::Tx(args) => commands::tx::run(args, &home?),
+        Command::Run(args) => commands::run::run(args, &home?),
         Command::Version => {
             say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)
@@ -34,7 +47,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command, "provider-daemon", &mut script);
+            clap_complete::generate(*shell, &mut command, "provider-daemon", &mut script);
             say(&String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }

@@ -105,7 +105,7 @@ fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&["get", "--raw", "/readyz"])
     })?;
     // Its controllers may have lost their patience, as they do in the field; a new start is what heals them there.
-    eventually("the controllers", || cluster.start(Component::ControllerManager))
+    eventually("the controllers", || cluster.restart_controllers())
 }
 
 /// Everything dies at once, as when the machine's power goes; then somebody asks for a cluster again.

@@ -186,6 +186,22 @@ impl Cluster {
         self.await_health(component)
     }
 
+    /// Starts those that act alone anew, after the API server was away. In the field they lose an election within
+    /// ten seconds, end and are started again; without elections they would wait with growing pauses, a minute and
+    /// more.
+    ///
+    /// # Errors
+    /// When one does not end or does not become healthy.
+    pub fn restart_controllers(&self) -> Result<()> {
+        let components = self.layout.tier.components().iter().copied();
+        let alone = |part: &Component| matches!(part, Component::ControllerManager | Component::Scheduler);
+        for component in components.filter(alone) {
+            self.kill(component)?;
+            self.start(component)?;
+        }
+        Ok(())
+    }
+
     /// Stops a component in its tracks; its connections stay open and answer nothing.
     ///
     /// # Errors

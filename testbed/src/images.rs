@@ -14,6 +14,11 @@ use crate::layout::Layout;
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
                       tenant:x:1000:1000:tenant:/home/tenant:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
+/// Sleeps until it is asked to end: the first process of a container has no way of its own
+/// to end at `SIGTERM`, and every teardown would wait for the end of its grace.
+const PAUSE: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
+/// Seconds: as long as a pod may live.
+const FOR_EVER: &str = "2147483647";
 const GROUP: &str = "root:x:0:\ntenant:x:1000:\nnogroup:x:65534:\n";
 
 /// Makes the images and hands them to containerd.
@@ -36,9 +41,64 @@ pub(crate) fn import(layout: &Layout) -> Result<()> {
     gone(&folder, |path| std::fs::remove_dir_all(path))
 }
 
-/// `localhost/busybox:1` with a shell, and `localhost/pause:1`, which does nothing for ever; one layer for both.
+/// `localhost/busybox:1` with a shell, and `localhost/pause:1`, which does nothing for ever, of one layer;
+/// `localhost/bare:1`, which does nothing too, of one that holds a single program and no shell.
 fn build(folder: &Path) -> Result<PathBuf> {
-    let root = folder.join("root");
+    create_dir(&folder.join("save"))?;
+    let full = layer(folder, "full", furnish)?;
+    let single = layer(folder, "single", |root| {
+        create_dir(&root.join("proc"))?;
+        create_dir(&root.join("bin"))?;
+        busybox(&root.join("bin")).map(drop)
+    })?;
+    let image = |name: &str, layer: &(String, String), config: serde_json::Value| {
+        let (archive, digest) = layer;
+        let mut config = config;
+        config["Env"] = json!(["PATH=/bin"]);
+        config["WorkingDir"] = json!("/");
+        let body = json!({
+            "architecture": architecture(),
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
+        });
+        plain(&folder.join(format!("save/{name}.json")), &body.to_string())?;
+        Ok(json!({
+            "Config": format!("{name}.json"), "RepoTags": [format!("localhost/{name}:1")], "Layers": [archive],
+        }))
+    };
+    let manifest = [
+        image("busybox", &full, json!({"Cmd": ["sh"]})),
+        image("pause", &full, json!({"Cmd": ["/bin/sh", "-c", PAUSE]})),
+        // Without a shell there is nobody to hear that it is asked to end.
+        image(
+            "bare",
+            &single,
+            json!({"Cmd": ["/bin/busybox", "sleep", FOR_EVER], "StopSignal": "SIGKILL"}),
+        ),
+    ];
+    let manifest: serde_json::Value = manifest.into_iter().collect::<Result<Vec<_>>>()?.into();
+    plain(&folder.join("save/manifest.json"), &manifest.to_string())?;
+    let archive = folder.join("images.tar");
+    tar(&archive, &folder.join("save"), &["."])?;
+    Ok(archive)
+}
+
+/// A layer of what is put into an empty folder: the name of its archive and its digest.
+fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<(String, String)> {
+    let root = folder.join(name);
+    create_dir(&root)?;
+    fill(&root)?;
+    let file = format!("{name}.tar");
+    let archive = folder.join("save").join(&file);
+    tar(&archive, &root, &["--mode=a+rX", "--owner=0", "--group=0", "."])?;
+    let digest = Sha256::digest(std::fs::read(&archive).map_err(|error| Error::at(&archive, error))?);
+    let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((file, digest))
+}
+
+/// What a small system has.
+fn furnish(root: &Path) -> Result<()> {
     for path in [
         "bin",
         "etc",
@@ -54,34 +114,22 @@ fn build(folder: &Path) -> Result<PathBuf> {
     plain(&root.join("etc/passwd"), PASSWD)?;
     plain(&root.join("etc/group"), GROUP)?;
     plain(&root.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
-    link(&root.join("bin"))?;
-    create_dir(&folder.join("save"))?;
-    let layer = folder.join("save/layer.tar");
-    tar(&layer, &root, &["--mode=a+rX", "--owner=0", "--group=0", "."])?;
-    let digest = Sha256::digest(std::fs::read(&layer).map_err(|error| Error::at(&layer, error))?);
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let image = |command: &[&str]| {
-        json!({
-            "architecture": architecture(),
-            "os": "linux",
-            "config": {"Env": ["PATH=/bin"], "Cmd": command, "WorkingDir": "/"},
-            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
-        })
-    };
-    // As long as a pod may live.
-    let pause = image(&["/bin/sleep", "2147483647"]);
-    plain(&folder.join("save/busybox.json"), &image(&["sh"]).to_string())?;
-    plain(&folder.join("save/pause.json"), &pause.to_string())?;
-    let entry = |name: &str| json!({"Config": format!("{name}.json"), "RepoTags": [format!("localhost/{name}:1")], "Layers": ["layer.tar"]});
-    let manifest = json!([entry("busybox"), entry("pause")]);
-    plain(&folder.join("save/manifest.json"), &manifest.to_string())?;
-    let archive = folder.join("images.tar");
-    tar(&archive, &folder.join("save"), &["."])?;
-    Ok(archive)
+    link(&root.join("bin"))
 }
 
 /// Puts busybox and a link for each of its commands into a folder.
 fn link(bin: &Path) -> Result<()> {
+    let busybox = busybox(bin)?;
+    let commands = Run::new(&busybox).args(["--list"]).stdout()?;
+    for command in commands.lines().filter(|command| *command != "busybox") {
+        let path = bin.join(command);
+        std::os::unix::fs::symlink("busybox", &path).map_err(|error| Error::at(&path, error))?;
+    }
+    Ok(())
+}
+
+/// Puts busybox alone into a folder; where the machine has it.
+fn busybox(bin: &Path) -> Result<PathBuf> {
     let found = ["/bin/busybox", "/usr/bin/busybox"]
         .map(Path::new)
         .into_iter()
@@ -89,12 +137,7 @@ fn link(bin: &Path) -> Result<()> {
     let busybox = found.ok_or_else(|| Error::new("/bin/busybox is not there: install busybox-static"))?;
     let copy = bin.join("busybox");
     std::fs::copy(busybox, &copy).map_err(|error| Error::at(&copy, error))?;
-    let commands = Run::new(busybox).args(["--list"]).stdout()?;
-    for command in commands.lines().filter(|command| *command != "busybox") {
-        let path = bin.join(command);
-        std::os::unix::fs::symlink("busybox", &path).map_err(|error| Error::at(&path, error))?;
-    }
-    Ok(())
+    Ok(busybox.to_owned())
 }
 
 fn tar(archive: &Path, folder: &Path, what: &[&str]) -> Result<()> {

@@ -116,8 +116,13 @@ impl Report {
                 Ok(notes) => notes,
                 Err(error) => &[error.to_string()],
             };
-            for line in lines {
-                let _ = writeln!(out, "{}: {line}", stage.name);
+            for (line, times) in counted(lines) {
+                let times = if times > 1 {
+                    format!("{times} × ")
+                } else {
+                    String::new()
+                };
+                let _ = writeln!(out, "{}: {times}{line}", stage.name);
             }
         }
         out
@@ -130,6 +135,18 @@ impl Report {
             .map(|stage| stage.took)
             .sum()
     }
+}
+
+/// Equal lines as one, with how often it was said, in the order of their first time.
+fn counted(lines: &[String]) -> Vec<(&str, usize)> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for line in lines {
+        match counted.iter_mut().find(|(known, _)| known == line) {
+            Some((_, times)) => *times += 1,
+            None => counted.push((line, 1)),
+        }
+    }
+    counted
 }
 
 #[cfg(test)]
@@ -154,14 +171,19 @@ mod tests {
                     "tests",
                     Kind::Run,
                     360,
-                    Ok(vec!["a word to the reader".to_owned()]),
+                    Ok(["a word to the reader", "another", "a word to the reader"]
+                        .map(str::to_owned)
+                        .to_vec()),
                 ),
             ],
         };
         let table = report.table();
         assert!(table.contains("1321.0  OVER its budget of 1320 s"), "{table}");
         assert!(table.contains("360.0  within its budget of 360 s"), "{table}");
-        assert!(table.contains("tests: a word to the reader"), "{table}");
+        assert!(
+            table.contains("tests: 2 × a word to the reader\ntests: another\n"),
+            "{table}"
+        );
         assert!(!table.contains("all on a node"), "{table}");
         assert_eq!(report.finish(), Ok(()));
     }

@@ -19,6 +19,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
+/// Tests on a node mostly wait for it, so more of them go side by side than there are cores.
+const THREADS: &str = "6";
 /// The variable that names the state folder of the cluster to test on.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
@@ -101,7 +103,10 @@ fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -
             "no test names this tier; the testbed was checked alone".to_owned(),
         ]);
     }
-    with_cluster(&options, |cluster| tests(workspace, name, targets, cluster))
+    with_cluster(&options, |cluster| {
+        let threads = (tier == Tier::Node).then_some(THREADS);
+        tests(workspace, name, targets, cluster, threads)
+    })
 }
 
 fn take_down(options: &Options) -> Result<()> {
@@ -112,7 +117,13 @@ fn take_down(options: &Options) -> Result<()> {
 }
 
 /// In the features of the whole workspace, so that nothing is compiled twice.
-fn tests(workspace: &Workspace, name: &str, targets: &[&str], cluster: &Cluster) -> Result<Notes> {
+fn tests(
+    workspace: &Workspace,
+    name: &str,
+    targets: &[&str],
+    cluster: &Cluster,
+    threads: Option<&str>,
+) -> Result<Notes> {
     let tests = workspace
         .cargo(&[
             "test",
@@ -124,5 +135,9 @@ fn tests(workspace: &Workspace, name: &str, targets: &[&str], cluster: &Cluster)
         .args(targets.iter().flat_map(|target| ["--test", target]))
         .args(["--", "--show-output"])
         .env(VARIABLE, cluster.dir());
+    let tests = match threads {
+        Some(threads) => tests.env("RUST_TEST_THREADS", threads),
+        None => tests,
+    };
     tally::run(name, tests)
 }

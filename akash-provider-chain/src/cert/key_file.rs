@@ -20,6 +20,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
@@ -30,13 +31,15 @@ const ROUNDS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
 
-/// Which of the two files.
+/// Which of the three files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFile {
     /// The one in use.
     Current,
     /// The one that is being published, to be in use next.
     Next,
+    /// The one that was in use before and is not revoked yet.
+    Old,
 }
 
 /// Files of an account's certificate in a home folder.
@@ -59,6 +62,7 @@ impl<'a> KeyFiles<'a> {
         let ending = match which {
             KeyFile::Current => "pem",
             KeyFile::Next => "next.pem",
+            KeyFile::Old => "old.pem",
         };
         self.home.join(format!("{}.{ending}", self.account.address()))
     }
@@ -92,49 +96,74 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes a file; it is there as a whole or not at all.
+    /// Writes a file; it is there as a whole or not at all. Where the path is a link, even one that leads to
+    /// nothing yet, what it leads to is written and the link stays: in a container the file is often elsewhere.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn write(&self, which: KeyFile, own: &OwnCertificate) -> Result<(), CertError> {
-        let path = self.path(which);
         let text = Zeroizing::new(self.encode(own)?);
-        let io = |operation| {
-            let path = path.clone();
-            move |source| CertError::Io {
-                operation,
-                path,
-                source,
-            }
-        };
-        fs::create_dir_all(self.home).map_err(io("create the folder of"))?;
-        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, &path))
-            .and_then(|()| fs::File::open(self.home)?.sync_all())
-            .map_err(io("write"))
+        replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// The next one becomes the one in use.
+    /// The next one becomes the one in use; a link to the latter stays.
     ///
     /// # Errors
     /// When there is none, or the file system refuses.
     pub fn promote(&self) -> Result<(), CertError> {
-        let (from, to) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
-        fs::rename(&from, to).map_err(|source| match source.kind() {
-            ErrorKind::NotFound => CertError::Absent { path: from.clone() },
-            _ => CertError::Io {
-                operation: "rename",
-                path: from.clone(),
-                source,
-            },
-        })
+        let (from, to) = (self.path(KeyFile::Next), target(self.path(KeyFile::Current)));
+        if to.parent() == from.parent() {
+            return rename(&from, &to);
+        }
+        // Perhaps on another file system, where nothing can be renamed to.
+        replace(&to, &Zeroizing::new(read_file(&from)?))?;
+        self.discard_next()
+    }
+
+    /// The one in use becomes the old one, as of this moment, and the next one the one in use. Cut off in the
+    /// middle, the next call ends it.
+    ///
+    /// # Errors
+    /// When there is no next one, or the file system refuses.
+    pub fn swap(&self) -> Result<(), CertError> {
+        let (next, current) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
+        if !next.exists() {
+            return Err(CertError::Absent { path: next });
+        }
+        if current.exists() {
+            let (before, after) = (
+                Zeroizing::new(read_file(&current)?),
+                Zeroizing::new(read_file(&next)?),
+            );
+            if before == after {
+                return self.discard_next();
+            }
+            replace(&self.path(KeyFile::Old), &before)?;
+        }
+        self.promote()
+    }
+
+    /// When the old one went out of use, since the Unix epoch.
+    ///
+    /// # Errors
+    /// When there is none, or the file system does not say it.
+    pub fn swapped_at(&self) -> Result<Duration, CertError> {
+        let path = self.path(KeyFile::Old);
+        let time = fs::metadata(&path).and_then(|m| m.modified());
+        let time = time.map_err(|source| CertError::Io {
+            operation: "read the time of",
+            path,
+            source,
+        })?;
+        Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// Removes the old one; fine when there is none.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn discard_old(&self) -> Result<(), CertError> {
+        self.remove(KeyFile::Old)
     }
 
     /// Removes the next one; fine when there is none.
@@ -142,7 +171,11 @@ impl<'a> KeyFiles<'a> {
     /// # Errors
     /// When the file system refuses.
     pub fn discard_next(&self) -> Result<(), CertError> {
-        let path = self.path(KeyFile::Next);
+        self.remove(KeyFile::Next)
+    }
+
+    fn remove(&self, which: KeyFile) -> Result<(), CertError> {
+        let path = self.path(which);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != ErrorKind::NotFound => Err(CertError::Io {
                 operation: "remove",
@@ -207,6 +240,19 @@ impl<'a> KeyFiles<'a> {
     }
 }
 
+fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
+    fs::rename(from, to).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => CertError::Absent {
+            path: from.to_owned(),
+        },
+        _ => CertError::Io {
+            operation: "rename",
+            path: from.to_owned(),
+            source,
+        },
+    })
+}
+
 /// Password of an account's files.
 pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
     account.sign(account.address().as_str().as_bytes())
@@ -254,6 +300,39 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
         last = digest.to_vec();
     }
     key
+}
+
+/// Where a path leads to when it is a link, one step: what is there need not exist.
+fn target(path: PathBuf) -> PathBuf {
+    let Ok(leads_to) = fs::read_link(&path) else {
+        return path;
+    };
+    path.parent()
+        .map_or_else(|| leads_to.clone(), |folder| folder.join(&leads_to))
+}
+
+/// Puts a file in place as a whole, readable by its owner alone.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
+    let io = |operation| {
+        move |source| CertError::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(folder).map_err(io("create the folder of"))?;
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| fs::File::open(folder)?.sync_all())
+        .map_err(io("write"))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {

@@ -1,4 +1,5 @@
 //! When a certificate is replaced, step by step; after a crash between any two steps the next one is found again.
+//! [`Rotation`](super::Rotation) carries the steps out.
 //!
 //! ```text
 //! Make ─▶ next file ─▶ Publish ─▶ on the chain ─▶ Promote (next becomes current) ─▶ Revoke the old one ─▶ Keep
@@ -25,7 +26,8 @@ pub enum Step {
     PublishNext,
     /// Publish the one in the current file.
     PublishCurrent,
-    /// The next file becomes the current one; then revoke the old one, if it is still valid on the chain.
+    /// The next file becomes the current one; then, after a grace, revoke the old one, if it is still valid on the
+    /// chain.
     Promote {
         /// Its serial.
         revoke: Option<String>,
@@ -71,8 +73,9 @@ pub fn next_step(
     }
 }
 
+/// How a certificate stands on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnChain {
+pub(super) enum OnChain {
     /// Published and not revoked.
     Valid,
     /// Not there.
@@ -81,7 +84,8 @@ enum OnChain {
     Useless,
 }
 
-fn on_chain(facts: &Facts, pem: &[u8], published: &[Certificate]) -> OnChain {
+/// How a certificate stands in an answer of the chain.
+pub(super) fn on_chain(facts: &Facts, pem: &[u8], published: &[Certificate]) -> OnChain {
     match published.iter().find(|c| c.serial == facts.serial) {
         None => OnChain::Absent,
         Some(found) if found.valid && found.cert.trim_ascii() == pem.trim_ascii() => OnChain::Valid,

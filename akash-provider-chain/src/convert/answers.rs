@@ -2,13 +2,20 @@
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use super::money::{wire_coin, wire_dec_coin, wire_duration};
+use super::records::wire_info;
 use super::resources::{wire_attributes, wire_group_spec, wire_resources};
+use crate::proto::akash::base::deposit::v1::Source;
 use crate::proto::akash::{cert, deployment as dep, escrow, market as mkt, provider as prov};
+use crate::proto::cosmos::base::v1beta1::DecCoin as WireDecCoin;
 use akash_provider_core::chain::Certificate;
+use akash_provider_core::market::{BidDeposit, EscrowDetails, LeaseDetails};
 use akash_provider_core::types::{
-    Bid, BidState, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord,
-    LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
+    Address, Bid, BidState, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState,
+    Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
 };
+
+/// 10^18, the scale of a decimal.
+const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
 fn height(height: u64) -> i64 {
     i64::try_from(height).unwrap_or(i64::MAX)
@@ -93,6 +100,107 @@ pub fn lease(lease: &Lease) -> mkt::v1::Lease {
     }
 }
 
+fn zero(denom: &str) -> WireDecCoin {
+    WireDecCoin {
+        denom: denom.to_owned(),
+        amount: "0".to_owned(),
+    }
+}
+
+fn depositor(owner: &Address, at: u64, coin: &DecCoin) -> escrow::types::v1::Depositor {
+    escrow::types::v1::Depositor {
+        owner: owner.to_string(),
+        height: height(at),
+        source: Source::Balance.into(),
+        balance: Some(wire_dec_coin(coin)),
+    }
+}
+
+/// A bid with the account of its deposit.
+#[must_use]
+pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::QueryBidResponse {
+    use escrow::types::v1::{Account, AccountState, Balance, State};
+    let (owner, denom) = (&record.id.provider, &deposit.coin.denom);
+    let scaled = i128::try_from(deposit.coin.amount).unwrap_or(i128::MAX);
+    let held = DecCoin::new(denom, Dec::from_scaled(scaled.saturating_mul(DEC_ONE)));
+    let (state, funds, deposits) = match deposit.returned_at {
+        None => (
+            State::Open,
+            held.amount,
+            vec![depositor(owner, record.created_at, &held)],
+        ),
+        Some(_) => (State::Closed, Dec::ZERO, Vec::new()),
+    };
+    let account = AccountState {
+        owner: owner.to_string(),
+        state: state.into(),
+        transferred: vec![zero(denom)],
+        settled_at: height(deposit.returned_at.unwrap_or(record.created_at)),
+        funds: vec![Balance {
+            denom: denom.to_string(),
+            amount: funds.scaled().to_string(),
+        }],
+        deposits,
+    };
+    let id = escrow::id::v1::Account {
+        scope: escrow::id::v1::Scope::Bid.into(),
+        xid: record.id.to_string(),
+    };
+    mkt::v1beta5::QueryBidResponse {
+        escrow_account: Some(Account {
+            id: Some(id),
+            state: Some(account),
+        }),
+        ..bid(record)
+    }
+}
+
+/// A lease with its payment and everything else a node shows of it.
+#[must_use]
+pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
+    let mut wire = lease_record(record);
+    let terms = wire.lease.as_mut().and_then(|l| l.reclamation.as_mut());
+    if let (Some(terms), Some((at, reason))) = (terms, details.reclaim) {
+        terms.started_at = height(at);
+        terms.reason = i32::try_from(reason.code()).unwrap_or_default();
+    }
+    if let Some(state) = wire.escrow_payment.as_mut().and_then(|p| p.state.as_mut()) {
+        if let Some(unsettled) = &mut state.unsettled {
+            unsettled.amount = details.unsettled.scaled().to_string();
+        }
+        if record.lease.state == LeaseState::InsufficientFunds {
+            state.state = escrow::types::v1::State::Overdrawn.into();
+        }
+    }
+    wire
+}
+
+/// A deployment with its groups and everything a node shows of its money.
+#[must_use]
+pub fn deployment_with_details(
+    record: &DeploymentRecord,
+    details: &EscrowDetails,
+) -> dep::v1beta4::QueryDeploymentResponse {
+    use escrow::types::v1::State;
+    let mut wire = deployment(record);
+    let owner = &record.deployment.id.owner;
+    for group in &mut wire.groups {
+        group.created_at = height(record.deployment.created_at);
+    }
+    if let Some(state) = wire.escrow_account.as_mut().and_then(|a| a.state.as_mut()) {
+        if details.is_overdrawn && !record.deployment.active {
+            state.state = State::Overdrawn.into();
+        }
+        let transferred = details.transferred.iter();
+        state.transferred = transferred
+            .map(|(denom, amount)| wire_dec_coin(&DecCoin::new(denom, *amount)))
+            .collect();
+        let deposits = details.deposits.iter();
+        state.deposits = deposits.map(|(at, coin)| depositor(owner, *at, coin)).collect();
+    }
+    wire
+}
+
 fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Payment {
     use escrow::id::v1::{Account, Payment as PaymentId, Scope};
     let id = &record.lease.id;
@@ -114,10 +222,7 @@ fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Paymen
         state: state.into(),
         rate: Some(wire_dec_coin(&payment.rate)),
         balance: Some(wire_dec_coin(&payment.balance)),
-        unsettled: Some(crate::proto::cosmos::base::v1beta1::DecCoin {
-            denom: payment.rate.denom.to_string(),
-            amount: "0".to_owned(),
-        }),
+        unsettled: Some(zero(&payment.rate.denom)),
         withdrawn: Some(wire_coin(&payment.withdrawn)),
     };
     escrow::types::v1::Payment {
@@ -222,7 +327,7 @@ pub fn provider(provider: &Provider) -> prov::v1beta4::Provider {
         owner: provider.owner.to_string(),
         host_uri: provider.host_uri.clone(),
         attributes: wire_attributes(&provider.attributes),
-        info: Some(prov::v1beta4::Info::default()),
+        info: Some(wire_info(&provider.info)),
     }
 }
 

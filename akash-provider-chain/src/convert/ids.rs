@@ -5,12 +5,20 @@ use crate::proto::akash::deployment::v1 as deployment;
 use crate::proto::akash::market::v1 as market;
 use akash_provider_core::types::{Address, BidId, DeploymentId, GroupId, OrderId};
 
-pub(super) fn address(part: &str, text: &str) -> Result<Address, Malformed> {
+/// An address in a message.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn address(part: &str, text: &str) -> Result<Address, Malformed> {
     text.parse()
         .map_err(|error| Malformed::new(part, format!("{error}")))
 }
 
-pub(super) fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentId, Malformed> {
+/// The id of a deployment.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentId, Malformed> {
     let id = required("id", id)?;
     Ok(DeploymentId {
         owner: address("id.owner", &id.owner)?,
@@ -18,7 +26,11 @@ pub(super) fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<Depl
     })
 }
 
-pub(super) fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
+/// The id of a group.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
     let id = required("id", id)?;
     let deployment = DeploymentId {
         owner: address("id.owner", &id.owner)?,
@@ -30,7 +42,11 @@ pub(super) fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malfo
     })
 }
 
-pub(super) fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
+/// The id of an order.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
     let id = required("id", id)?;
     let deployment = DeploymentId {
         owner: address("id.owner", &id.owner)?,
@@ -43,7 +59,11 @@ pub(super) fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed
     Ok(OrderId { group, oseq: id.oseq })
 }
 
-pub(super) fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
+/// The id of a bid.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     let id = required("id", id)?;
     if id.bseq != 0 {
         return Err(Malformed::new("id.bseq", format!("{} is not 0", id.bseq)));
@@ -60,7 +80,11 @@ pub(super) fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     })
 }
 
-pub(super) fn lease_id(id: Option<market::LeaseId>) -> Result<BidId, Malformed> {
+/// The id of a lease, which is that of its bid.
+///
+/// # Errors
+/// When it is missing or a part of it is none.
+pub fn lease_id(id: Option<market::LeaseId>) -> Result<BidId, Malformed> {
     let id = required("id", id)?;
     bid_id(Some(market::BidId {
         owner: id.owner,

@@ -2,7 +2,7 @@
 
 use super::ids::{address, bid_id, lease_id, wire_bid, wire_lease};
 use super::money::{coin, dec_coin, duration, wire_coin, wire_dec_coin, wire_duration};
-use super::records::{close_reason, offers};
+use super::records::{close_reason, offers, provider_info, wire_info};
 use super::resources::{from_attributes, wire_attributes, wire_resources};
 use super::{Malformed, required, shown};
 use crate::proto::akash::base::deposit::v1::{Deposit, Source};
@@ -11,7 +11,7 @@ use akash_provider_core::types::{CloseReason, Msg, Provider, ResourceUnit};
 use prost::{Message, Name};
 use prost_types::Any;
 
-fn pack<M: Message + Name>(message: &M) -> Any {
+pub(super) fn pack<M: Message + Name>(message: &M) -> Any {
     Any {
         type_url: M::type_url(),
         value: message.encode_to_vec(),
@@ -30,8 +30,7 @@ fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
     }
 }
 
-/// A message as it stands in a transaction. A provider's record has no e-mail address and no website here:
-/// publishing it leaves both empty.
+/// A message as it stands in a transaction.
 #[must_use]
 pub fn to_any(msg: &Msg) -> Any {
     match msg {
@@ -66,13 +65,13 @@ pub fn to_any(msg: &Msg) -> Any {
             owner: record.owner.to_string(),
             host_uri: record.host_uri.clone(),
             attributes: wire_attributes(&record.attributes),
-            info: Some(prov::Info::default()),
+            info: Some(wire_info(&record.info)),
         }),
         Msg::UpdateProvider(record) => pack(&prov::MsgUpdateProvider {
             owner: record.owner.to_string(),
             host_uri: record.host_uri.clone(),
             attributes: wire_attributes(&record.attributes),
-            info: Some(prov::Info::default()),
+            info: Some(wire_info(&record.info)),
         }),
         Msg::CreateCertificate { owner, cert, pubkey } => pack(&cert::MsgCreateCertificate {
             owner: owner.to_string(),
@@ -88,7 +87,7 @@ pub fn to_any(msg: &Msg) -> Any {
     }
 }
 
-fn unpack<M: Message + Default>(any: &Any) -> Result<M, Malformed> {
+pub(super) fn unpack<M: Message + Default>(any: &Any) -> Result<M, Malformed> {
     M::decode(&*any.value).map_err(|e| Malformed::new(any.type_url.clone(), e.to_string()))
 }
 
@@ -127,6 +126,7 @@ pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
             owner: address("owner", &msg.owner)?,
             host_uri: msg.host_uri,
             attributes: from_attributes(msg.attributes),
+            info: provider_info(msg.info),
         })
     } else if name == prov::MsgUpdateProvider::type_url() {
         let msg: prov::MsgUpdateProvider = unpack(any)?;
@@ -134,6 +134,7 @@ pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
             owner: address("owner", &msg.owner)?,
             host_uri: msg.host_uri,
             attributes: from_attributes(msg.attributes),
+            info: provider_info(msg.info),
         })
     } else if name == cert::MsgCreateCertificate::type_url() {
         let msg: cert::MsgCreateCertificate = unpack(any)?;

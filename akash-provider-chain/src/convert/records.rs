@@ -14,7 +14,7 @@ use akash_provider_core::chain::{Account, Certificate};
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidState, BlockTime, CloseReason, Coin, Dec, DecCoin, Denom, Deployment,
     EscrowAccount, Group, GroupState, Height, Lease, LeaseRecord, LeaseState, MarketParams, Order,
-    OrderState, Payment, Provider, Reclamation, ResourceUnit,
+    OrderState, Payment, Provider, ProviderInfo, Reclamation, ResourceUnit,
 };
 use prost::{Message, Name};
 use std::collections::BTreeMap;
@@ -234,7 +234,25 @@ pub fn provider(provider: prov::v1beta4::Provider) -> Result<Provider, Malformed
         owner: address("owner", &provider.owner)?,
         host_uri: provider.host_uri,
         attributes: from_attributes(provider.attributes),
+        info: provider_info(provider.info),
     })
+}
+
+/// Who is behind a provider. Present and empty is the same as absent.
+pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
+    let info = info.unwrap_or_default();
+    ProviderInfo {
+        email: info.email,
+        website: info.website,
+    }
+}
+
+/// The other way; always written, as the network's own tools do.
+pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
+    prov::v1beta4::Info {
+        email: info.email.clone(),
+        website: info.website.clone(),
+    }
 }
 
 /// What an auditor has signed.

@@ -6,7 +6,9 @@ use crate::endpoint::{Endpoint, parse_time};
 use crate::endpoints::{Endpoints, Need};
 use crate::fault::{Fault, NodeError};
 use crate::rpc::types::{AbciEvent, BlockAnswer, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
+use crate::signer::TxHash;
 use akash_provider_core::types::{BlockTime, Height};
+use data_encoding::BASE64;
 use serde::Serialize;
 
 /// Transactions of one page of a search; nodes give no more.
@@ -20,6 +22,36 @@ pub(crate) struct Block {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
     pub(crate) facts: Facts,
+    /// Its transactions; `None` where only their results are known.
+    pub(crate) txs: Option<Vec<SeenTx>>,
+}
+
+/// A transaction in a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenTx {
+    pub(crate) hash: TxHash,
+    pub(crate) code: i64,
+    pub(crate) codespace: String,
+    pub(crate) log: String,
+    pub(crate) gas_used: u64,
+}
+
+/// Transactions with what became of them; `None` unless each has a result and is readable.
+fn seen(txs: &[String], results: &[TxResult]) -> Option<Vec<SeenTx>> {
+    if txs.len() != results.len() {
+        return None;
+    }
+    let pairs = txs.iter().zip(results);
+    let seen = pairs.map(|(tx, result)| {
+        Some(SeenTx {
+            hash: TxHash::of(&BASE64.decode(tx.as_bytes()).ok()?),
+            code: result.code,
+            codespace: result.codespace.clone(),
+            log: result.log.clone(),
+            gas_used: result.gas_used,
+        })
+    });
+    seen.collect()
 }
 
 #[derive(Serialize)]
@@ -40,7 +72,8 @@ impl Block {
     /// Reads a `NewBlock` event.
     pub(crate) fn of_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
         let missing = |part: &str| Fault::Malformed(format!("a NewBlock event without {part}"));
-        let header = event.block.ok_or_else(|| missing("a block"))?.header;
+        let block = event.block.ok_or_else(|| missing("a block"))?;
+        let header = block.header;
         let results = event.result_finalize_block.ok_or_else(|| missing("results"))?;
         if header.chain_id != chain_id {
             return Err(Fault::OtherChain {
@@ -57,6 +90,7 @@ impl Block {
             height,
             time: parse_time(&header.time)?,
             facts: facts(height, &txs, results.events.as_deref().unwrap_or_default()),
+            txs: seen(&block.data.txs.unwrap_or_default(), &txs),
         })
     }
 }
@@ -117,6 +151,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         height,
         time,
         facts: facts(height, &txs, &block),
+        txs: None,
     })
 }
 
@@ -187,5 +222,6 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
         height,
         time,
         facts: facts(height, &txs, &[]),
+        txs: None,
     })
 }

@@ -58,6 +58,10 @@ pub(super) struct Follower {
     wait: Duration,
     /// How often nodes that answer have not given the next block.
     refusals: u32,
+    /// A fact may have been lost: when to tell the whole present, and why.
+    lost: Option<(Instant, String)>,
+    /// When that was last done.
+    mended: Option<Instant>,
 }
 
 impl Follower {
@@ -73,6 +77,8 @@ impl Follower {
             advanced: Instant::now(),
             wait: settings.wait_min,
             refusals: 0,
+            lost: None,
+            mended: None,
         }
     }
 
@@ -190,6 +196,9 @@ impl Follower {
         let (height, time) = (snapshot.height, snapshot.time);
         self.tell(ChainEvent::Resync(snapshot)).await?;
         self.next = height + 1;
+        if self.lost.take().is_some() {
+            self.mended = Some(Instant::now());
+        }
         self.told(height, time);
         self.reader.note(|s| {
             s.resyncs += 1;
@@ -330,11 +339,12 @@ impl Follower {
         if let Err(error) = self.fill(block.height - 1).await? {
             return Ok(Err(error));
         }
-        self.tell_block(block).await?;
+        self.tell_block(block, true).await?;
         Ok(Ok(()))
     }
 
-    /// Fetches and tells every block up to a height.
+    /// Fetches and tells every block up to a height, which some node has just named as its newest, or which is just
+    /// below.
     async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, End> {
         if to < self.next {
             return Ok(Ok(()));
@@ -355,7 +365,8 @@ impl Follower {
             match block {
                 Ok(block) => {
                     self.reader.note(|s| s.fetched += 1);
-                    self.tell_block(block).await?;
+                    let is_newest = block.height == to;
+                    self.tell_block(block, is_newest).await?;
                 }
                 Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
                     return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
@@ -366,10 +377,26 @@ impl Follower {
         Ok(Ok(()))
     }
 
-    async fn tell_block(&mut self, block: Block) -> Result<(), End> {
-        let Block { height, time, facts } = block;
+    async fn tell_block(&mut self, block: Block, is_newest: bool) -> Result<(), End> {
+        let Block {
+            height,
+            time,
+            facts,
+            txs,
+        } = block;
+        if let Some(witness) = &self.reader.witness {
+            witness.saw(height, time, is_newest, txs);
+        }
         for event in &facts.malformed {
-            tracing::warn!(%event, "an event cannot be read and is skipped");
+            tracing::warn!(%event, "an event cannot be read; the whole present is told before long");
+        }
+        if let Some(first) = facts.malformed.first() {
+            let now = Instant::now();
+            let due = self
+                .mended
+                .map_or(now, |at| now.max(at + self.settings.malformed_pause));
+            let why = format!("an event cannot be read: {first}");
+            self.lost.get_or_insert((due, why));
         }
         let count = u64::try_from(facts.malformed.len()).unwrap_or_default();
         self.reader.note(|s| {
@@ -387,7 +414,10 @@ impl Follower {
         self.tell(ChainEvent::Block { height, time }).await?;
         self.next = height + 1;
         self.told(height, time);
-        Ok(())
+        match &self.lost {
+            Some((due, why)) if *due <= Instant::now() => Err(End::Gap(why.clone())),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -91,7 +91,9 @@ fn every_recorded_block_is_read() {
 fn pushed_blocks_say_what_asked_ones_say() {
     let Some(folder) = fixtures() else { return };
     let chain = folder.join("chain");
-    let mut frames = 0;
+    let (mut frames, mut hashed) = (0, 0);
+    let search = json(&chain.join("rpc/tx_search-EventLeaseCreated.json"));
+    let indexed = search["result"]["txs"].as_array().unwrap();
     for path in files(&chain.join("ws"), ".json") {
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
         let bytes = fs::read(&path).unwrap();
@@ -100,7 +102,28 @@ fn pushed_blocks_say_what_asked_ones_say() {
             assert_eq!(block, None, "{file}: is no NewBlock");
             continue;
         };
-        let Block { height, time, facts } = block.unwrap();
+        let Block {
+            height,
+            time,
+            facts,
+            txs,
+        } = block.unwrap();
+        let txs = txs.unwrap();
+        for tx in indexed
+            .iter()
+            .filter(|tx| tx["height"].as_str() == Some(&*height.to_string()))
+        {
+            let gas: u64 = tx["tx_result"]["gas_used"].as_str().unwrap().parse().unwrap();
+            let seen = txs
+                .iter()
+                .find(|seen| tx["hash"].as_str() == Some(&*seen.hash.to_string()));
+            assert_eq!(
+                seen.map(|seen| (seen.code, seen.gas_used)),
+                Some((0, gas)),
+                "{file}"
+            );
+            hashed += 1;
+        }
         frames += 1;
         assert!(time.0 > 1_700_000_000_000, "{file}");
         let asked = chain.join("rpc").join(format!("block_results-{case}"));
@@ -111,7 +134,7 @@ fn pushed_blocks_say_what_asked_ones_say() {
         }
         assert_eq!((height, facts), of_results(&asked), "{file}");
     }
-    assert!(frames >= 20, "{frames} frames");
+    assert!(frames >= 20 && hashed >= 1, "{frames} frames, {hashed} hashes");
     let session = fs::read_to_string(chain.join("ws/subscribe-session.jsonl")).unwrap();
     let received = session.lines().filter_map(|line| line.strip_prefix("< "));
     let read: Vec<_> = received.map(|line| frame(line.as_bytes(), "local")).collect();

@@ -9,6 +9,7 @@ use crate::convert::shown;
 use crate::endpoint::Endpoint;
 use crate::fault::{Fault, NodeError, causes};
 use crate::rpc::types::{Envelope, FrameResult, NewBlock};
+use crate::tls::explained;
 use futures::{SinkExt, StreamExt};
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -47,19 +48,15 @@ impl Socket {
         if let Some(value) = credentials(&endpoint) {
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
-        let connector = match endpoint.url.scheme() {
-            "https" => {
-                Connector::Rustls(crate::tls::client_config().map_err(|e| error(Fault::Unreachable(e)))?)
-            }
-            _ => Connector::Plain,
-        };
+        let tls = endpoint.tls.as_ref().map(Arc::clone);
+        let connector = tls.map_or(Connector::Plain, Connector::Rustls);
         let config = WebSocketConfig::default()
             .max_message_size(Some(limit))
             .max_frame_size(Some(limit));
         let connecting = connect_async_tls_with_config(request, Some(config), true, Some(connector));
         let connected = tokio::time::timeout(settings.read_deadline, connecting).await;
         let connected = connected.map_err(|_| error(Fault::Timeout(settings.read_deadline)))?;
-        let (mut stream, _) = connected.map_err(|e| error(Fault::Unreachable(causes(&e))))?;
+        let (mut stream, _) = connected.map_err(|e| error(Fault::Unreachable(explained(causes(&e)))))?;
         let sent = stream.send(Message::text(SUBSCRIBE)).await;
         sent.map_err(|e| error(Fault::Unreachable(causes(&e))))?;
         let mut ping = tokio::time::interval(settings.ping_interval);

@@ -56,6 +56,11 @@ impl Folder {
         self.dir.display().to_string()
     }
 
+    /// True when it has neither keys nor the hash of a passphrase.
+    pub(super) fn is_new(&self) -> Result<bool, KeyringError> {
+        Ok(read(&self.dir.join(HASH_FILE))?.is_none() && self.names()?.is_empty())
+    }
+
     /// Compares the passphrase with the stored hash, or stores the hash where there is none.
     pub(super) fn check_passphrase(&self) -> Result<(), KeyringError> {
         let path = self.dir.join(HASH_FILE);

@@ -160,7 +160,7 @@ async fn nonsense_over_grpc_is_named() {
         ..Limits::default()
     };
     let ask = |url: String| async move {
-        let endpoint = crate::endpoint::Endpoint::new(&url, limits).unwrap();
+        let endpoint = crate::endpoint::Endpoint::new(&url, limits, &crate::Roots::System).unwrap();
         let path = <mkt::QueryParamsRequest as crate::method::Method>::PATH;
         let answer = endpoint.query(path, bytes::Bytes::new(), None).await;
         answer.map(|a| a.bytes.len()).map_err(|e| e.fault)
@@ -196,7 +196,10 @@ async fn nonsense_over_grpc_is_named() {
     let html = Node::start(|_, _| Reply::Raw(200, b"<html>".to_vec())).await;
     let fault = ask(html.url.replace("http://", "grpc://")).await.unwrap_err();
     assert!(
-        matches!(fault, Fault::Unreachable(_) | Fault::Timeout(_)),
+        matches!(
+            fault,
+            Fault::Unreachable(_) | Fault::NotConnected(_) | Fault::Timeout(_)
+        ),
         "{fault:?}"
     );
 }

@@ -45,9 +45,10 @@ impl RpcError {
 
 /// The fault in the texts by which nodes say that they do not have a height: not yet, or no longer.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
-    const LATER: [&str; 2] = [
+    const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
         "height in the future",
+        "block height is bigger then the chain length",
     ];
     const GONE: [&str; 6] = [
         "is not available, lowest height is",
@@ -171,8 +172,9 @@ pub(crate) struct Block {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct BlockData {
+    /// Each in base64.
     #[serde(default)]
-    pub(crate) txs: Option<Vec<serde::de::IgnoredAny>>,
+    pub(crate) txs: Option<Vec<String>>,
 }
 
 /// Answer of `block_results`.
@@ -195,7 +197,20 @@ pub(crate) struct TxResult {
     #[serde(default)]
     pub(crate) code: i64,
     #[serde(default)]
+    pub(crate) codespace: String,
+    #[serde(default)]
+    pub(crate) log: String,
+    #[serde(default, deserialize_with = "gas")]
+    pub(crate) gas_used: u64,
+    #[serde(default)]
     pub(crate) events: Option<Vec<AbciEvent>>,
+}
+
+/// Gas as a number or as text; what is neither is none, because no block is refused for it.
+fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    let text = value.as_str().and_then(|text| text.parse().ok());
+    Ok(text.or_else(|| value.as_u64()).unwrap_or_default())
 }
 
 /// An event; nothing in it is checked yet.

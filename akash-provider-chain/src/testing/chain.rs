@@ -37,6 +37,8 @@ pub(crate) struct Habits {
     pub(crate) withheld: Option<Height>,
     /// No transaction is indexed.
     pub(crate) no_index: bool,
+    /// Results of this block have an event that cannot be read.
+    pub(crate) garbled: Option<Height>,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl Chain {
             let record = Provider {
                 owner: account(number),
                 host_uri: "https://provider.example:8443".to_owned(),
+                info: Default::default(),
                 attributes: Vec::new(),
             };
             market.execute(&Msg::CreateProvider(record)).unwrap();
@@ -226,7 +229,12 @@ impl Chain {
             "block_results" if habits.withheld == Some(asked) => Reply::Error(-32603, "no reason".to_owned()),
             "block_results" => {
                 let (_, facts) = &state.blocks[&asked];
-                Reply::Result(json!({"height": asked.to_string(), "txs_results": [tx_result(facts)]}))
+                let mut result = tx_result(facts);
+                if habits.garbled == Some(asked) {
+                    let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
+                    result["events"] = json!([lie]);
+                }
+                Reply::Result(json!({"height": asked.to_string(), "txs_results": [result]}))
             }
             "block" => {
                 let block =
@@ -390,7 +398,8 @@ fn state_name(state: impl serde::Serialize) -> String {
     serde_json::to_value(state).unwrap().as_str().unwrap().to_owned()
 }
 
-fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
+/// What a query service answers; `None` for what is not there.
+pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
     match path {
         mkt::QueryOrdersRequest::PATH => {
             let request = mkt::QueryOrdersRequest::decode(data).unwrap();
@@ -499,7 +508,7 @@ fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn rfc3339(time: BlockTime) -> String {
+pub(crate) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap());
     humantime::format_rfc3339_nanos(std::time::UNIX_EPOCH + since).to_string()
 }
@@ -508,7 +517,7 @@ fn header(height: Height, time: BlockTime, chain_id: &str) -> Value {
     json!({"chain_id": chain_id, "height": height.to_string(), "time": rfc3339(time)})
 }
 
-fn discovery() -> Value {
+pub(crate) fn discovery() -> Value {
     let modules = [
         ("audit", "v1"),
         ("cert", "v1"),

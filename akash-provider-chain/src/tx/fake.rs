@@ -16,29 +16,31 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub(super) const CHAIN: &str = "fake";
+pub(crate) const CHAIN: &str = "fake";
 const NUMBER: u64 = 9;
 /// 0.0025 uakt per unit of gas.
 const MIN_PRICE_SCALED: i128 = 2_500_000_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) chain: MemoryChain,
+pub(crate) struct Node {
+    pub(crate) chain: MemoryChain,
     key: PublicKey,
     /// Next sequence in the newest block, and with the mempool.
-    pub(super) committed: u64,
+    pub(crate) committed: u64,
     checked: u64,
-    pub(super) knows_unordered: bool,
-    pub(super) price_scaled: i128,
+    pub(crate) knows_unordered: bool,
+    pub(crate) price_scaled: i128,
     nonces: BTreeSet<i64>,
     mempool: Vec<(TxHash, Vec<u8>)>,
     cache: BTreeSet<TxHash>,
     index: BTreeMap<TxHash, Included>,
     /// Messages that took effect, and at what height.
-    pub(super) executed: Vec<(Msg, u64)>,
-    pub(super) panics: u32,
+    pub(crate) executed: Vec<(Msg, u64)>,
+    pub(crate) panics: u32,
+    /// The newest block's transactions.
+    pub(crate) landed: Vec<(Vec<u8>, Included)>,
     /// Transactions per block that hold messages.
-    pub(super) blocks: Vec<(u64, usize)>,
+    pub(crate) blocks: Vec<(u64, usize)>,
 }
 
 struct Tx {
@@ -67,7 +69,7 @@ fn tenant() -> Address {
 }
 
 impl Node {
-    pub(super) fn new(key: &PublicKey) -> Self {
+    pub(crate) fn new(key: &PublicKey) -> Self {
         let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
         chain.market(|market| {
             market.fund(&tenant(), &uact(u128::from(u64::MAX)));
@@ -75,6 +77,7 @@ impl Node {
             let record = Provider {
                 owner: key.address().clone(),
                 host_uri: "https://provider.example:8443".into(),
+                info: Default::default(),
                 attributes: Vec::new(),
             };
             market.execute(&Msg::CreateProvider(record)).unwrap();
@@ -93,12 +96,13 @@ impl Node {
             index: BTreeMap::new(),
             executed: Vec::new(),
             panics: 0,
+            landed: Vec::new(),
             blocks: Vec::new(),
         }
     }
 
     /// An order that is open.
-    pub(super) fn order(&self, dseq: u64) -> OrderId {
+    pub(crate) fn order(&self, dseq: u64) -> OrderId {
         let id = DeploymentId {
             owner: tenant(),
             dseq,
@@ -133,7 +137,7 @@ impl Node {
         }
     }
 
-    pub(super) fn bid(&self, order: &OrderId) -> Msg {
+    pub(crate) fn bid(&self, order: &OrderId) -> Msg {
         Msg::CreateBid {
             id: BidId {
                 order: order.clone(),
@@ -147,7 +151,7 @@ impl Node {
     }
 
     /// A lease of ours.
-    pub(super) fn lease(&self, dseq: u64) -> BidId {
+    pub(crate) fn lease(&self, dseq: u64) -> BidId {
         let bid = self.bid(&self.order(dseq));
         let Msg::CreateBid { id, .. } = &bid else {
             unreachable!()
@@ -159,19 +163,19 @@ impl Node {
         id.clone()
     }
 
-    pub(super) fn close(id: &BidId) -> Msg {
+    pub(crate) fn close(id: &BidId) -> Msg {
         Msg::CloseBid {
             id: id.clone(),
             reason: CloseReason::Unspecified,
         }
     }
 
-    pub(super) fn close_by_tenant(&self, id: &DeploymentId) {
+    pub(crate) fn close_by_tenant(&self, id: &DeploymentId) {
         let close = TenantMsg::CloseDeployment { id: id.clone() };
         self.chain.market(|m| m.tenant(close)).unwrap();
     }
 
-    pub(super) fn sync_info(&self) -> SyncInfo {
+    pub(crate) fn sync_info(&self) -> SyncInfo {
         let (height, time) = self.chain.market(|m| (m.height(), m.time()));
         SyncInfo {
             chain_id: CHAIN.into(),
@@ -181,7 +185,7 @@ impl Node {
         }
     }
 
-    pub(super) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> Account {
         Account {
             address: self.key.address().clone(),
             pubkey: None,
@@ -190,7 +194,7 @@ impl Node {
         }
     }
 
-    pub(super) fn prices(&self) -> Vec<DecCoin> {
+    pub(crate) fn prices(&self) -> Vec<DecCoin> {
         vec![DecCoin::new(&"uakt".into(), Dec::from_scaled(self.price_scaled))]
     }
 
@@ -268,7 +272,7 @@ impl Node {
         80_000 + 45_000 * tx.msgs.len() as u64
     }
 
-    pub(super) fn broadcast(&mut self, bytes: &[u8]) -> Submission {
+    pub(crate) fn broadcast(&mut self, bytes: &[u8]) -> Submission {
         let hash = TxHash::of(bytes);
         if self.cache.contains(&hash) {
             return Submission::Known;
@@ -287,7 +291,7 @@ impl Node {
         }
     }
 
-    pub(super) fn simulate(&self, bytes: &[u8]) -> Simulation {
+    pub(crate) fn simulate(&self, bytes: &[u8]) -> Simulation {
         let info = self.sync_info();
         let tx = self.parse(bytes);
         let tx = tx.and_then(|tx| self.ante(&tx, self.checked, info.time, info.height).map(|()| tx));
@@ -300,18 +304,18 @@ impl Node {
         }
     }
 
-    pub(super) fn find(&self, hash: &TxHash, lag: u64) -> Option<Included> {
+    pub(crate) fn find(&self, hash: &TxHash, lag: u64) -> Option<Included> {
         let behind = self.sync_info().height.saturating_sub(lag);
         self.index.get(hash).filter(|i| i.height <= behind).cloned()
     }
 
     /// Transactions in the mempool.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.mempool.len()
     }
 
     /// Every transaction that is in a block.
-    pub(super) fn included(&self) -> Vec<(TxHash, Included)> {
+    pub(crate) fn included(&self) -> Vec<(TxHash, Included)> {
         self.index
             .iter()
             .map(|(hash, included)| (*hash, included.clone()))
@@ -319,13 +323,13 @@ impl Node {
     }
 
     /// The owner uses the key elsewhere: the next sequence is taken.
-    pub(super) fn owner_sends(&mut self) {
+    pub(crate) fn owner_sends(&mut self) {
         self.committed += 1;
         self.checked = self.checked.max(self.committed);
     }
 
     /// The mempool is lost, as after a restart.
-    pub(super) fn forget_mempool(&mut self) {
+    pub(crate) fn forget_mempool(&mut self) {
         for (hash, _) in std::mem::take(&mut self.mempool) {
             self.cache.remove(&hash);
         }
@@ -333,11 +337,11 @@ impl Node {
     }
 
     /// Makes a block of what waits.
-    pub(super) fn end_block(&mut self, elapsed: Duration) {
+    pub(crate) fn end_block(&mut self, elapsed: Duration) {
         let before = self.sync_info();
         let (height, time) = (before.height + 1, before.time.plus(elapsed));
         let waiting = std::mem::take(&mut self.mempool);
-        let mut landed = 0;
+        self.landed.clear();
         for (hash, bytes) in waiting {
             // What is refused before its messages run leaves no trace.
             let Ok(tx) = self.parse(&bytes) else { continue };
@@ -350,11 +354,11 @@ impl Node {
                 None => self.committed += 1,
             }
             let included = self.execute(&tx, height);
+            self.landed.push((bytes, included.clone()));
             self.index.insert(hash, included);
-            landed += 1;
         }
         self.checked = self.committed;
-        self.blocks.push((height, landed));
+        self.blocks.push((height, self.landed.len()));
         self.chain.advance(elapsed);
     }
 

@@ -3,18 +3,27 @@
 use super::api::{Code, Included, Simulation, Submission, TxApi};
 use super::standing::{Standing, standing};
 use crate::convert::dec_coin_from_text;
+use crate::endpoints::Need;
 use crate::fault::{Fault, NodeError};
+use crate::method::Method;
 use crate::proto::cosmos::base::node::v1beta1::ConfigRequest;
-use crate::proto::cosmos::tx::v1beta1::{BroadcastMode, BroadcastTxRequest, GetTxRequest, SimulateRequest};
+use crate::proto::cosmos::tx::v1beta1::{
+    BroadcastMode, BroadcastTxRequest, BroadcastTxResponse, GetTxRequest, SimulateRequest,
+};
 use crate::reader::Reader;
 use crate::signer::TxHash;
 use akash_provider_core::chain::{Account, ChainQuery, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{Address, DecCoin, Msg};
 use async_trait::async_trait;
+use bytes::Bytes;
 use data_encoding::BASE64;
+use prost::Message;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The SDK's code for a transaction that the node has already.
+const IN_MEMPOOL: u32 = 19;
 /// What CometBFT says of a transaction that it has seen. The protocol has no code for it, only this text.
 const IN_CACHE: &str = "tx already exists in cache";
 
@@ -53,6 +62,69 @@ fn known(error: &NodeError) -> Option<Submission> {
 fn malformed(what: &str) -> Error {
     let message = format!("the node's answer has no {what}");
     Error::new(ErrorKind::Unavailable, "transactions", message)
+}
+
+/// One node's refusal is no answer where another one may have the transaction: it was asked first and said nothing.
+fn certain(answer: Submission, heard: &AtomicBool) -> Result<Submission, Error> {
+    match answer {
+        Submission::Refused { code, log } if heard.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) => {
+            let message = format!("perhaps sent; one node gave no answer and the next refuses: {code} {log}");
+            Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
+        }
+        answer => Ok(answer),
+    }
+}
+
+impl Reader {
+    async fn broadcast_by_rpc(&self, tx: &[u8], heard: &AtomicBool) -> Result<Submission, NodeError> {
+        let params = BroadcastParams {
+            tx: BASE64.encode(tx),
+        };
+        let ask = |at: usize| {
+            let (params, endpoint) = (params.clone(), self.endpoints.endpoint(at));
+            async move {
+                let answer = endpoint?.call::<Checked>("broadcast_tx_sync", params).await;
+                Ok((noting(answer, heard)?, None))
+            }
+        };
+        let (_, checked) = self.endpoints.attempt(Need::Blocks, ask).await?;
+        Ok(submission(checked.code, checked.codespace, checked.log))
+    }
+
+    async fn broadcast_by_grpc(&self, tx: Vec<u8>, heard: &AtomicBool) -> Result<Submission, NodeError> {
+        let request = BroadcastTxRequest {
+            tx_bytes: tx,
+            mode: BroadcastMode::Sync.into(),
+        };
+        let data = Bytes::from(request.encode_to_vec());
+        let ask = |at: usize| {
+            let (data, endpoint) = (data.clone(), self.endpoints.endpoint(at));
+            async move {
+                let endpoint = endpoint?;
+                let answer = endpoint.query(BroadcastTxRequest::PATH, data, None).await;
+                let answer = noting(answer, heard)?;
+                let read = BroadcastTxResponse::decode(answer.bytes).ok();
+                let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
+                    heard.store(true, Ordering::Relaxed);
+                    endpoint.error(
+                        BroadcastTxRequest::PATH,
+                        Fault::Malformed("an answer without a result".to_owned()),
+                    )
+                })?;
+                Ok((checked, None))
+            }
+        };
+        let (_, checked) = self.endpoints.attempt(Need::Queries, ask).await?;
+        Ok(submission(checked.code, checked.codespace, checked.raw_log))
+    }
+}
+
+/// Notes that a node may have heard what it gave no usable answer to.
+fn noting<T>(answer: Result<T, NodeError>, heard: &AtomicBool) -> Result<T, NodeError> {
+    if answer.as_ref().is_err_and(|e| e.fault.perhaps_heard()) {
+        heard.store(true, Ordering::Relaxed);
+    }
+    answer
 }
 
 #[async_trait]
@@ -102,26 +174,17 @@ impl TxApi for Reader {
     }
 
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
-        let params = BroadcastParams {
-            tx: BASE64.encode(&tx),
-        };
-        let error = match self.endpoints.call::<Checked>("broadcast_tx_sync", params).await {
-            Ok(checked) => return Ok(submission(checked.code, checked.codespace, checked.log)),
+        let heard = AtomicBool::new(false);
+        let error = match self.broadcast_by_rpc(&tx, &heard).await {
+            Ok(answer) => return certain(answer, &heard),
             Err(error) => error,
         };
         if let Some(known) = known(&error) {
             return Ok(known);
         }
         // Where no endpoint speaks JSON-RPC; sending the same bytes twice is sending them once.
-        let request = BroadcastTxRequest {
-            tx_bytes: tx,
-            mode: BroadcastMode::Sync.into(),
-        };
-        match self.endpoints.ask(&request, None).await {
-            Ok((answer, _)) => {
-                let checked = answer.tx_response.ok_or_else(|| malformed("result"))?;
-                Ok(submission(checked.code, checked.codespace, checked.raw_log))
-            }
+        match self.broadcast_by_grpc(tx, &heard).await {
+            Ok(answer) => certain(answer, &heard),
             Err(second) => known(&second).ok_or_else(|| error.into_port("broadcast")),
         }
     }

@@ -15,8 +15,11 @@
 //! - `Err` means that it was certainly not sent, or can certainly not land any more.
 
 mod answers;
+#[cfg(test)]
+mod explore;
 mod flight;
 mod next;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +32,7 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{DecCoin, DeploymentId, Mono, Msg, TxOutcome};
 use flight::Flight;
+pub use status::{Nonces, WriterStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +43,7 @@ pub type Ticket = u64;
 pub type FlightId = u64;
 
 /// How long things may take, and how many there may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlannerConfig {
     /// The chain that is expected.
     pub chain_id: String,
@@ -61,6 +65,8 @@ pub struct PlannerConfig {
     pub outcome_max: Duration,
     /// Time between two questions for the newest block while something is under way.
     pub poll: Duration,
+    /// The same while blocks are told: longer than a block takes.
+    pub told_poll: Duration,
     /// Oldest block time that a first transaction is made with.
     pub tip_max: Duration,
     /// Blocks after which an accepted transaction that is in none of them is sent again.
@@ -85,6 +91,7 @@ impl PlannerConfig {
             unsent_max: Duration::from_secs(60),
             outcome_max: Duration::from_secs(110),
             poll: Duration::from_secs(1),
+            told_poll: Duration::from_secs(10),
             tip_max: Duration::from_secs(5),
             resend_blocks: 3,
             lag_blocks: 4,
@@ -125,6 +132,15 @@ pub enum Input {
     },
     /// The newest block.
     Block(Result<SyncInfo, Failure>),
+    /// A block as the chain's follower tells it. What is in it has been told by `Found` before.
+    Seen {
+        /// It.
+        block: SyncInfo,
+        /// No node is known to have a later one.
+        is_newest: bool,
+        /// All its transactions were looked through.
+        is_complete: bool,
+    },
     /// The signing account.
     Account(Result<Option<Account>, Failure>),
     /// What nodes ask for gas.
@@ -232,7 +248,7 @@ struct Tip {
 }
 
 /// The state machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Planner {
     config: Arc<PlannerConfig>,
     now: Mono,
@@ -286,6 +302,11 @@ impl Planner {
             Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
             Input::Forget { ticket } => self.forget(ticket),
             Input::Block(answer) => self.block(answer),
+            Input::Seen {
+                block,
+                is_newest,
+                is_complete,
+            } => self.seen(block, is_newest, is_complete),
             Input::Account(answer) => self.account(answer),
             Input::Prices(answer) => self.prices(answer),
             Input::Simulated(id, answer) => self.simulated(id, answer, &mut out),

@@ -1,7 +1,7 @@
 //! The writer's shell: one task that signs what the planner wants sent, asks the node, and answers the callers.
 
 use super::api::{Included, TxApi};
-use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket};
+use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -29,7 +29,18 @@ type Answer = Result<TxOutcome, Failure>;
 enum Note {
     Submit(Ticket, Vec<Msg>, oneshot::Sender<Answer>),
     Forget(Ticket),
-    Block(SyncInfo, Vec<(TxHash, Included)>),
+    Block(SeenBlock),
+}
+
+/// A block, as whoever follows the chain sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenBlock {
+    /// It.
+    pub block: SyncInfo,
+    /// No node is known to have a later one.
+    pub is_newest: bool,
+    /// All its transactions; `None` where they are not known.
+    pub included: Option<Vec<(TxHash, Included)>>,
 }
 
 /// Sends messages. A clone uses the same task, key and counters.
@@ -37,6 +48,7 @@ enum Note {
 pub struct TxWriter {
     inbox: mpsc::Sender<Note>,
     tickets: Arc<AtomicU64>,
+    status: Arc<Mutex<WriterStatus>>,
 }
 
 /// Tells the task that nobody waits any more.
@@ -73,7 +85,9 @@ impl TxWriter {
             tracing::warn!(%error, "no randomness from the system for the writer's nonces");
         }
         let chain_id = config.chain_id.clone();
+        let status = Arc::new(Mutex::default());
         let task = Task {
+            status: Arc::clone(&status),
             api,
             key: Arc::new(key),
             chain_id: chain_id.into(),
@@ -86,14 +100,21 @@ impl TxWriter {
         let writer = Self {
             inbox,
             tickets: Arc::default(),
+            status,
         };
         (writer, Box::pin(task.run(notes, stop)))
     }
 
-    /// Tells of a complete block and the transactions in it, as the follower sees them: outcomes are then known
-    /// without asking.
-    pub async fn observe_block(&self, tip: SyncInfo, included: Vec<(TxHash, Included)>) {
-        drop(self.inbox.send(Note::Block(tip, included)).await);
+    /// Tells of a block: outcomes are then known without asking. A block that is not told, or that a full inbox
+    /// does not take, costs a question and nothing else.
+    pub fn observe_block(&self, seen: SeenBlock) {
+        drop(self.inbox.try_send(Note::Block(seen)));
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn status(&self) -> WriterStatus {
+        lock(&self.status).clone()
     }
 }
 
@@ -139,7 +160,12 @@ impl ChainTx for TxWriter {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Task {
+    status: Arc<Mutex<WriterStatus>>,
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     chain_id: Arc<str>,
@@ -183,13 +209,19 @@ impl Task {
                 self.replies.remove(&ticket);
                 vec![Input::Forget { ticket }]
             }
-            Note::Block(tip, included) => {
-                let found = included.into_iter().filter_map(|(hash, included)| {
+            Note::Block(seen) => {
+                let is_complete = seen.included.is_some();
+                let included = seen.included.into_iter().flatten();
+                let found = included.filter_map(|(hash, included)| {
                     let flight = self.hashes.get(&hash)?;
                     Some(Input::Found(*flight, Ok(Some(included))))
                 });
                 let mut inputs: Vec<Input> = found.collect();
-                inputs.push(Input::Block(Ok(tip)));
+                inputs.push(Input::Seen {
+                    block: seen.block,
+                    is_newest: seen.is_newest,
+                    is_complete,
+                });
                 inputs
             }
         }
@@ -203,6 +235,7 @@ impl Task {
         if self.planner.load().1 == 0 {
             self.hashes.clear();
         }
+        *lock(&self.status) = self.planner.status();
     }
 
     fn act(&mut self, action: Action) {

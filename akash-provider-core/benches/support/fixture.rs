@@ -136,6 +136,7 @@ impl World {
         let provider = Provider {
             owner: self.provider.clone(),
             host_uri: "https://localhost:8443".to_owned(),
+            info: Default::default(),
             attributes: Vec::new(),
         };
         Snapshot {

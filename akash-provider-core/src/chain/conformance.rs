@@ -22,8 +22,8 @@ mod tests;
 use super::{ChainClient, OrderFilter, PageRequest};
 use crate::error::Error;
 use crate::types::{
-    Address, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState, Snapshot,
-    TxError, TxOutcome,
+    Address, Attribute, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState,
+    ProviderInfo, Snapshot, TxError, TxOutcome,
 };
 pub use driver::{Driver, MemoryDriver};
 use futures::stream::{BoxStream, StreamExt};
@@ -48,6 +48,7 @@ pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
     events_come_block_by_block(client, driver).await;
     a_bid_lands_once(client, driver).await;
     a_transaction_is_all_or_nothing(client, driver).await;
+    a_provider_record_comes_back_as_it_was_sent(client, driver).await;
     pages_cover_everything_once(client, driver).await;
     a_lost_bid_is_known_without_an_event(client, driver).await;
     a_lease_lives_and_dies(client, driver).await;
@@ -318,12 +319,35 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
     driver.next_block().await;
     let good = bid_id(&order, &driver.provider());
     let bad = bid_id(&driver.no_order(), &driver.provider());
-    let msgs = [&good, &bad].map(|id| create_bid(id, driver)).to_vec();
+    commit(client, driver, create_bid(&good, driver), what).await;
+    let msgs = [&good, &bad].map(leases::close_bid).to_vec();
     let outcome = send(client, driver, msgs, what).await;
     let rejected = matches!(outcome, TxOutcome::Rejected { .. });
     assert!(rejected, "{what}: {outcome:?}");
-    assert_eq!(client.bid(&good).await.expect(what).value, None, "{what}");
+    let bid = client.bid(&good).await.expect(what).value.expect(what);
+    assert_eq!(bid.state, BidState::Open, "{what}");
     driver.close_deployment(order.deployment()).await;
+}
+
+/// An update replaces the whole record, the addresses of the people behind it too.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = "a provider's record comes back as it was sent";
+    let before = client.provider(&driver.provider()).await.expect(what);
+    let before = before.expect(what);
+    let mut record = before.clone();
+    record.attributes.push(Attribute::new("conformance", "true"));
+    record.info = ProviderInfo {
+        email: "people@provider.example".to_owned(),
+        website: "https://provider.example".to_owned(),
+    };
+    for record in [record, before] {
+        commit(client, driver, Msg::UpdateProvider(record.clone()), what).await;
+        let found = client.provider(&driver.provider()).await.expect(what);
+        assert_eq!(found, Some(record), "{what}");
+    }
 }
 
 /// Small pages, one after the other, give every record of the filter once.

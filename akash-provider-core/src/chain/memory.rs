@@ -97,6 +97,28 @@ struct State {
     catching_up: bool,
     deaf: bool,
     keep: Keep,
+    maker: Maker,
+    /// The market may differ from what the maker has seen last.
+    touched: bool,
+}
+
+/// Who puts transactions of its own into every block, and sees it complete: what serves the chain to others.
+/// It is called with the chain locked, so it must not call the chain.
+pub trait BlockMaker: Send + 'static {
+    /// A block of this time is about to be completed: executes what waits; the facts.
+    fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
+    /// A block is complete. `direct` are the facts of what was done to the chain itself; `touched` is false when
+    /// nothing but the maker can have changed the market since the block before.
+    fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
+}
+
+#[derive(Default)]
+struct Maker(Option<Box<dyn BlockMaker>>);
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Maker").field(&self.0.is_some()).finish()
+    }
 }
 
 /// What is done with every state of the market.
@@ -161,6 +183,8 @@ impl MemoryChain {
             catching_up: false,
             deaf: false,
             keep: Keep::default(),
+            maker: Maker::default(),
+            touched: true,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -170,7 +194,14 @@ impl MemoryChain {
     /// Looks at the market, or prepares it (money, parameters, keys). Transactions belong to
     /// [`MemoryChain::tenant`] and the port: events of those made here are told to nobody.
     pub fn market<R>(&self, look: impl FnOnce(&mut Market) -> R) -> R {
-        look(&mut lock(&self.state).market)
+        let mut state = lock(&self.state);
+        state.touched = true;
+        look(&mut state.market)
+    }
+
+    /// From now on `maker` takes part in every block; it replaces the one before.
+    pub fn set_block_maker(&self, maker: impl BlockMaker) {
+        lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
     /// From now on every change of the market is handed to `keep` before anybody is told of it: after a tenant
@@ -186,6 +217,7 @@ impl MemoryChain {
     pub fn tenant(&self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         let mut state = lock(&self.state);
         let events = state.market.tenant(msg)?;
+        state.touched = true;
         state.facts.extend(events.iter().cloned());
         state.save();
         state.close_block_if_immediate();
@@ -291,7 +323,16 @@ impl State {
             let outcome = self.include(&pending, height);
             replies.extend(pending.reply.map(|reply| (reply, outcome)));
         }
+        let direct = self.facts.len();
+        if let Maker(Some(maker)) = &mut self.maker {
+            let time = self.market.time().plus(elapsed);
+            self.facts.extend(maker.execute(&mut self.market, time));
+        }
         let block = self.market.end_block(elapsed);
+        if let Maker(Some(maker)) = &mut self.maker {
+            let direct = self.facts.get(..direct).unwrap_or_default();
+            maker.completed(&self.market, direct, std::mem::take(&mut self.touched));
+        }
         self.facts.push(block);
         self.save();
         for (reply, outcome) in replies {
@@ -317,6 +358,7 @@ impl State {
                 log: "tx timeout".to_owned(),
             };
         }
+        self.touched = true;
         match self.market.transaction(&pending.msgs) {
             Ok(events) => {
                 self.facts.extend(events);

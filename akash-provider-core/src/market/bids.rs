@@ -26,10 +26,10 @@ fn check_deposit(params: &MarketParams, deposit: &Coin) -> Result<(), Rejection>
         .bid_min_deposits
         .iter()
         .find(|c| c.denom == deposit.denom)
-        .ok_or_else(|| refuse(format!("deposit invalid: {} is not accepted", deposit.denom)))?;
+        .ok_or_else(|| refuse(format!("deposit invalid: unsupported denom {}", deposit.denom)))?;
     if deposit.amount < least.amount {
         return Err(refuse(format!(
-            "deposit invalid: {deposit} is below the minimum {least}"
+            "deposit invalid: minimum:{least} received:{{{deposit} [balance]}}"
         )));
     }
     Ok(())
@@ -208,7 +208,14 @@ impl Market {
             reclamation_window: window,
         };
         let deposit = deposit.clone();
-        order.bids.insert(id.provider.clone(), BidBook { bid, deposit });
+        order.bids.insert(
+            id.provider.clone(),
+            BidBook {
+                bid,
+                deposit,
+                ended_at: 0,
+            },
+        );
         cx.events.push(ChainEvent::BidCreated {
             id: id.clone(),
             price: price.clone(),
@@ -270,7 +277,8 @@ impl Market {
         let (book, mut cx) = self.open(id.deployment()).ok_or_else(unknown)?;
         let order = book.order_mut(&id.order).ok_or_else(unknown)?;
         let lease = order.lease.as_mut().filter(|l| l.lease.id == *id);
-        let lease = &mut lease.ok_or_else(unknown)?.lease;
+        let book = lease.ok_or_else(unknown)?;
+        let lease = &mut book.lease;
         match lease.state {
             LeaseState::Active => {}
             LeaseState::Reclaiming => {
@@ -287,6 +295,7 @@ impl Market {
         let deadline = cx.time.plus(terms.window);
         terms.deadline = Some(deadline);
         lease.state = LeaseState::Reclaiming;
+        book.reclaim = Some((cx.height, reason));
         cx.events.push(ChainEvent::LeaseReclaimStarted {
             id: id.clone(),
             reason,
@@ -304,7 +313,11 @@ impl Market {
             return Err(Rejection::market(TxError::LeaseNotActive, 10, "lease not active"));
         }
         if book.escrow.withdrawn_at == cx.height {
-            let log = format!("couldn't find payment of {id}");
+            let (deployment, order) = (id.deployment(), &id.order);
+            let payment = format!("{}/{}/{}", order.group.gseq, order.oseq, id.provider);
+            let log = format!(
+                "couldn't find payment aid:<scope:deployment xid:\"{deployment}\" > xid:\"{payment}\" "
+            );
             return Err(Rejection::other("undefined/111222", log));
         }
         book.escrow.withdrawn_at = cx.height;

@@ -6,7 +6,7 @@
 use super::escrow::Escrow;
 use super::ledger::Ledger;
 use crate::types::{
-    Address, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Deployment, Group, GroupId,
+    Address, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Dec, Deployment, Group, GroupId,
     GroupState, Height, Lease, LeaseState, Order, OrderId, OrderState, Payment,
 };
 use serde::{Deserialize, Serialize};
@@ -39,12 +39,21 @@ pub(super) struct OrderBook {
 pub(super) struct BidBook {
     pub(super) bid: Bid,
     pub(super) deposit: Coin,
+    /// Height the deposit went back at; 0 while it is held.
+    #[serde(default)]
+    pub(super) ended_at: Height,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LeaseBook {
     pub(super) lease: Lease,
     pub(super) payment: Payment,
+    /// Earned and never paid, because the money did not suffice.
+    #[serde(default)]
+    pub(super) unsettled: Dec,
+    /// Height and reason of the announcement that it is taken back.
+    #[serde(default)]
+    pub(super) reclaim: Option<(Height, CloseReason)>,
 }
 
 /// What the rules of one transaction see and change besides the deployment.
@@ -52,7 +61,7 @@ pub(super) struct LeaseBook {
 pub(super) struct Cx<'a> {
     /// Of the block under construction.
     pub(super) height: Height,
-    /// Of the newest complete block.
+    /// Of the block under construction where it is known, else of the newest complete block.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,
@@ -269,6 +278,7 @@ impl BidBook {
 
     fn end(&mut self, cx: &mut Cx<'_>, state: BidState) {
         self.bid.state = state;
+        self.ended_at = cx.height;
         let deposit = &self.deposit;
         cx.ledger
             .credit(&self.bid.id.provider, &deposit.denom, deposit.amount);

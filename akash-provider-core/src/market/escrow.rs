@@ -2,7 +2,7 @@
 
 use super::book::{Cx, DeploymentBook, Ending, LeaseBook};
 use super::ledger::Ledger;
-use crate::types::{Address, Coin, Dec, Denom, EscrowAccount, Height};
+use crate::types::{Address, Coin, Dec, DecCoin, Denom, EscrowAccount, Height};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,6 +14,34 @@ pub(super) struct Escrow {
     pub(super) account: EscrowAccount,
     /// Height of the newest payout; the network refuses a second one of the deployment in the same block.
     pub(super) withdrawn_at: Height,
+    #[serde(default)]
+    pub(super) details: EscrowDetails,
+}
+
+/// What a node shows of a deployment's account besides its funds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct EscrowDetails {
+    /// Earned by providers so far, by denomination.
+    pub transferred: BTreeMap<Denom, Dec>,
+    /// What is left of each deposit and the height it was made at, oldest first; none once it is closed.
+    pub deposits: Vec<(Height, DecCoin)>,
+    /// It was closed because the money did not suffice.
+    pub is_overdrawn: bool,
+}
+
+impl EscrowDetails {
+    /// The oldest deposits pay first.
+    fn spend(&mut self, denom: &Denom, amount: Dec) {
+        let transferred = self.transferred.entry(denom.clone()).or_default();
+        *transferred = Dec::from_scaled(transferred.scaled().saturating_add(amount.scaled()));
+        let mut left = amount.scaled();
+        for (_, deposit) in self.deposits.iter_mut().filter(|(_, d)| d.denom == *denom) {
+            let part = left.min(deposit.amount.scaled());
+            deposit.amount = Dec::from_scaled(deposit.amount.scaled() - part);
+            left -= part;
+        }
+        self.deposits.retain(|(_, deposit)| !deposit.amount.is_zero());
+    }
 }
 
 /// A whole amount as a decimal; `None` beyond what a decimal can be.
@@ -41,16 +69,24 @@ impl Escrow {
         Self {
             account,
             withdrawn_at: 0,
+            details: EscrowDetails::default(),
         }
     }
 
     /// Adds money; false when that is beyond what an account can hold (nothing was changed).
-    pub(super) fn add(&mut self, coin: &Coin) -> bool {
+    pub(super) fn add(&mut self, height: Height, coin: &Coin) -> bool {
         let funds = self.account.funds.get(&coin.denom).copied().unwrap_or_default();
-        let Some(sum) = to_dec(coin.amount).and_then(|d| funds.checked_add(d)) else {
+        let Some(amount) = to_dec(coin.amount) else {
+            return false;
+        };
+        let Some(sum) = funds.checked_add(amount) else {
             return false;
         };
         self.account.funds.insert(coin.denom.clone(), sum);
+        self.details.transferred.entry(coin.denom.clone()).or_default();
+        self.details
+            .deposits
+            .push((height, DecCoin::new(&coin.denom, amount)));
         true
     }
 
@@ -63,6 +99,7 @@ impl Escrow {
                 *funds = rest;
             }
         }
+        self.details.deposits.clear();
     }
 }
 
@@ -118,19 +155,26 @@ impl DeploymentBook {
         for lease in self.live_leases_mut().filter(|l| l.payment.rate.denom == *denom) {
             let rate = lease.payment.rate.amount.scaled();
             let mut earned = rate * full;
+            let due = rate.saturating_mul(elapsed);
             if overdrawn {
                 // What does not pay a whole block for all is split by rate; the last gets what rounding leaves.
                 let part = share(left.max(0), rate, unserved);
                 earned += part;
                 left -= part;
                 unserved -= rate;
+                lease.unsettled = whole(due.saturating_sub(earned));
             }
             let balance = lease.payment.balance.amount.scaled().saturating_add(earned);
             lease.payment.balance.amount = Dec::from_scaled(balance);
         }
+        let spent = Dec::from_scaled(funds.max(0) - if overdrawn { 0 } else { rest });
         if overdrawn {
-            left = rest.saturating_sub(total.saturating_mul(elapsed - full));
+            // What is missing is counted in whole units.
+            let missing = total.saturating_mul(elapsed - full).saturating_sub(rest);
+            left = whole(missing).scaled().saturating_neg();
+            self.escrow.details.is_overdrawn = true;
         }
+        self.escrow.details.spend(denom, spent);
         self.escrow
             .account
             .funds
@@ -144,6 +188,11 @@ impl DeploymentBook {
             self.end(cx, Ending::InsufficientFunds);
         }
     }
+}
+
+/// The whole part of a scaled amount.
+const fn whole(scaled: i128) -> Dec {
+    Dec::from_scaled(scaled - scaled % ONE)
 }
 
 /// `amount × part / whole` without overflow, never more than `amount` where `part` is not more than `whole`;

@@ -1,12 +1,31 @@
 //! What can be asked, and the snapshot a provider starts from.
 
 use super::book::{DeploymentBook, Index, LeaseBook, OrderBook};
-use super::{AccountRecord, CertificateRecord, Market};
+use super::{AccountRecord, CertificateRecord, EscrowDetails, Market};
 use crate::types::{
-    Address, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord, Group, GroupId,
-    Height, LeaseId, LeaseRecord, MarketParams, Order, OrderId, Provider, Snapshot,
+    Address, AuditedAttributes, Bid, BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId,
+    DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Order, OrderId, Provider,
+    Snapshot,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a node shows of a bid's deposit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BidDeposit {
+    /// What was paid.
+    pub coin: Coin,
+    /// Height it went back at; `None` while it is held.
+    pub returned_at: Option<Height>,
+}
+
+/// What a node shows of a lease besides the record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LeaseDetails {
+    /// Earned and never paid.
+    pub unsettled: Dec,
+    /// Height and reason of the announcement that it is taken back.
+    pub reclaim: Option<(Height, CloseReason)>,
+}
 
 impl Market {
     /// Chain id.
@@ -89,6 +108,11 @@ impl Market {
         self.ledger.account(address).pubkey = Some(pubkey);
     }
 
+    /// An account, to be changed by who takes fees and counts sequences; it is made when it is not there.
+    pub fn account_mut(&mut self, address: &Address) -> &mut AccountRecord {
+        self.ledger.account(address)
+    }
+
     /// Balance of an account in one denomination.
     #[must_use]
     pub fn balance(&self, address: &Address, denom: &str) -> Coin {
@@ -116,6 +140,16 @@ impl Market {
         order.bids.get(&id.provider).map(|b| &b.bid)
     }
 
+    /// The deposit of a bid.
+    #[must_use]
+    pub fn bid_deposit(&self, id: &BidId) -> Option<BidDeposit> {
+        let book = self.order_book(&id.order)?.bids.get(&id.provider)?;
+        Some(BidDeposit {
+            coin: book.deposit.clone(),
+            returned_at: (book.ended_at > 0).then_some(book.ended_at),
+        })
+    }
+
     /// All bids, by id.
     pub fn bids(&self) -> impl Iterator<Item = &Bid> {
         self.order_books().flat_map(|o| o.bids.values().map(|b| &b.bid))
@@ -134,6 +168,16 @@ impl Market {
         order.lease_of(&id.provider).map(lease_record)
     }
 
+    /// What is known of a lease besides its record.
+    #[must_use]
+    pub fn lease_details(&self, id: &LeaseId) -> Option<LeaseDetails> {
+        let book = self.order_book(&id.order)?.lease_of(&id.provider)?;
+        Some(LeaseDetails {
+            unsettled: book.unsettled,
+            reclaim: book.reclaim,
+        })
+    }
+
     /// All leases, by id.
     pub fn leases(&self) -> impl Iterator<Item = LeaseRecord> {
         self.order_books()
@@ -150,6 +194,23 @@ impl Market {
     #[must_use]
     pub fn deployment(&self, id: &DeploymentId) -> Option<DeploymentRecord> {
         self.deployments.get(id).map(deployment_record)
+    }
+
+    /// What is known of a deployment's account besides its funds.
+    #[must_use]
+    pub fn escrow_details(&self, id: &DeploymentId) -> Option<&EscrowDetails> {
+        self.deployments.get(id).map(|d| &d.escrow.details)
+    }
+
+    /// All providers, by account.
+    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.values()
+    }
+
+    /// Everything auditors have signed about anybody, by provider and auditor.
+    pub fn all_audits(&self) -> impl Iterator<Item = (&Address, &str, &[crate::types::Attribute])> {
+        let audits = self.audits.iter();
+        audits.map(|((owner, auditor), attributes)| (owner, auditor.as_str(), attributes.as_slice()))
     }
 
     /// All deployments, by id.

@@ -97,7 +97,7 @@ impl Market {
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         let height = self.building();
         let mut escrow = Escrow::new(height);
-        if !escrow.add(deposit) {
+        if !escrow.add(height, deposit) {
             return Err(refuse(format!("{deposit} is more than an account can hold")));
         }
         self.ledger.debit(&id.owner, deposit);
@@ -289,7 +289,7 @@ impl Market {
     pub(super) fn deposit(&mut self, id: &DeploymentId, coin: &Coin) -> Result<Vec<ChainEvent>, Rejection> {
         self.check_tenant_pays(&id.owner, coin)?;
         let (book, mut cx) = self.open_active(id)?;
-        if !book.escrow.add(coin) {
+        if !book.escrow.add(cx.height, coin) {
             return Err(refuse(format!("{coin} is more than an account can hold")));
         }
         cx.ledger.debit(&id.owner, coin);
@@ -348,5 +348,7 @@ fn new_lease(id: &BidId, price: &DecCoin, reclamation: Option<Reclamation>, heig
                 amount: 0,
             },
         },
+        unsettled: Dec::ZERO,
+        reclaim: None,
     }
 }

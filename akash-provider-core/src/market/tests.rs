@@ -107,6 +107,7 @@ pub(super) fn market() -> Market {
         let record = Provider {
             owner: address(owner),
             host_uri: "https://provider.example:8443".to_owned(),
+            info: Default::default(),
             attributes: Vec::new(),
         };
         market.execute(&Msg::CreateProvider(record)).unwrap();

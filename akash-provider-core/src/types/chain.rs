@@ -254,6 +254,20 @@ pub struct Provider {
     pub host_uri: String,
     /// What it declares.
     pub attributes: Vec<Attribute>,
+    /// Who is behind it.
+    #[serde(default)]
+    pub info: ProviderInfo,
+}
+
+/// How the people behind a provider are reached; each may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct ProviderInfo {
+    /// E-mail address.
+    #[serde(default)]
+    pub email: String,
+    /// Web address.
+    #[serde(default)]
+    pub website: String,
 }
 
 /// What an auditor has signed about a provider.

@@ -124,3 +124,34 @@ fn a_manifest_that_waited_through_a_takeover_is_not_recorded_before_the_list_is_
     assert!(world.submit(1, &update).is_ok());
     assert_eq!(image(&world, &lease), "nginx:2");
 }
+
+#[test]
+fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.lease(1, &web());
+    world.hold = Some(is_deploy);
+    assert!(world.submit(1, &web()).is_ok());
+    let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: lease.deployment().clone(),
+        hash: update.hash,
+    });
+    let recorded = world.count(is_record);
+    let request = world.submit_later(1, &update);
+    assert_eq!(world.count(is_record), recorded, "it waits behind the deploy");
+    world.lead(Leadership::Standby);
+    world.lead(Leadership::Leader { epoch: 2 });
+    let before = world.calls.len();
+    world.hold = None;
+    world.settle();
+    for call in &world.calls[before..] {
+        if let Call::Record(deployment) | Call::Deploy { deployment, .. } = call {
+            assert_eq!(deployment.epoch, 2, "{call:?}");
+        }
+    }
+    let kind = world.replies[&request].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(kind, Err(RefusalKind::Unavailable));
+    assert!(world.submit(1, &update).is_ok());
+    assert_eq!(image(&world, &lease), "nginx:2");
+}

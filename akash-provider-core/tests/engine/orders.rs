@@ -143,6 +143,7 @@ fn w9_our_record_counts_as_soon_as_it_changes() {
     world.outside(&Msg::UpdateProvider(Provider {
         owner: us(),
         host_uri: "https://provider.example:8443".to_owned(),
+        info: Default::default(),
         attributes: vec![region],
     }));
     world.wait(MINUTE);

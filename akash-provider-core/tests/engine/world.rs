@@ -182,6 +182,7 @@ impl World {
             let record = Provider {
                 owner: provider,
                 host_uri: "https://provider.example:8443".to_owned(),
+                info: Default::default(),
                 attributes: Vec::new(),
             };
             market.execute(&Msg::CreateProvider(record)).unwrap();

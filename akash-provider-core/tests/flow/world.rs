@@ -89,6 +89,7 @@ impl World {
             let registration = Registration {
                 owner: account(number),
                 host_uri: format!("https://provider-{number}.example.com:8443"),
+                info: Default::default(),
                 attributes: Vec::new(),
             };
             market.execute(&Msg::CreateProvider(registration)).unwrap();

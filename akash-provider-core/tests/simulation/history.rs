@@ -32,7 +32,8 @@ pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
 fn without_room(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
     // What could not be decided is decided anew by who asks again.
-    let full = declines.filter(|d| matches!(d.reason.as_str(), "insufficient_capacity" | "unknown"));
+    let undecided = ["insufficient_capacity", "leased_ips_exhausted", "unknown"];
+    let full = declines.filter(|d| undecided.contains(&d.reason.as_str()));
     full.map(|d| d.order.clone()).collect()
 }
 
@@ -293,6 +294,10 @@ impl World {
         let mut result = Ok(());
         for round in 0..ROUNDS {
             self.drain()?;
+            if self.counted != self.hardware.usage(&self.rack) {
+                self.inventory()?;
+                self.drain()?;
+            }
             result = self.rest(|r| r.check());
             if result.is_ok() {
                 return self.check_now();

@@ -80,7 +80,16 @@ fn resources(shape: Shape) -> Resources {
         kind: EndpointKind::LeasedIp,
         sequence_number: 1,
     };
-    let endpoints = [shape.ingress.then_some(http), shape.address.then_some(address)];
+    // The port that the address serves.
+    let port = Endpoint {
+        kind: EndpointKind::RandomPort,
+        sequence_number: 0,
+    };
+    let endpoints = [
+        shape.ingress.then_some(http),
+        shape.address.then_some(port),
+        shape.address.then_some(address),
+    ];
     let gpu = shape.gpu.map(|(units, kind)| Gpu {
         units,
         attributes: vec![Attribute::new(kind, "true")],

@@ -194,7 +194,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) sound: bool,
 }
 
-fn reservations(status: &Status) -> impl Iterator<Item = &ReservationStatus> {
+pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &ReservationStatus> {
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
@@ -214,6 +214,7 @@ impl Moment<'_> {
         self.capacity_never_negative()?;
         self.no_reservation_without_owner()?;
         self.leases_counted_once()?;
+        self.no_promised_address_is_free()?;
         self.unknown_tx_is_resolved()?;
         self.height_never_goes_back()?;
         self.no_input_is_unexpected()
@@ -313,6 +314,7 @@ impl Rest<'_> {
         self.manifests_run(&live)?;
         self.accepted_manifests_are_kept(&live)?;
         self.addresses_follow_leases(&live)?;
+        self.addresses_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
         self.hostname_has_one_owner(&live)
     }

@@ -1,7 +1,7 @@
 //! Hardware that cannot be divided: GPUs and addresses; and what is promised of it.
 
 use crate::ids::{OURS, TENANTS};
-use crate::invariants::{Deed, Rest};
+use crate::invariants::{Deed, Moment, Rest, reservations};
 use crate::oracle::{Checked, ensure};
 use crate::rack::Rack;
 use crate::random::Random;
@@ -9,7 +9,7 @@ use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
 use akash_provider_core::types::group::distinct_leased_ips;
-use akash_provider_core::types::{BidState, LeaseId, Msg, OrderState, ResourceUnit};
+use akash_provider_core::types::{BidState, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by node: model and how many there are when all are well.
@@ -169,6 +169,29 @@ impl Deed<'_> {
     }
 }
 
+impl Moment<'_> {
+    /// What our bids and leases were promised is taken of the pool, whatever else is.
+    pub(crate) fn no_promised_address_is_free(&self) -> Checked {
+        let Some(pool) = self.status.inventory.leased_ips else {
+            return Ok(());
+        };
+        let promised = |order: &OrderId| {
+            let id = LeaseId {
+                order: order.clone(),
+                provider: OURS.clone(),
+            };
+            let bid = self.chain.market.bid(&id);
+            bid.map_or(0, |b| distinct_leased_ips(&b.resources_offer))
+        };
+        // One that holds nothing yet waits for its promise to be read.
+        let held = reservations(self.status).filter(|r| r.cpu > 0);
+        let held: u32 = held.map(|r| promised(&r.order)).sum();
+        ensure("no_promised_address_is_free", held <= pool.allocated, || {
+            format!("{held} are promised, {} are taken", pool.allocated)
+        })
+    }
+}
+
 impl Rest<'_> {
     /// A manifest that was accepted, by whichever instance, is never replaced by an older one.
     pub(crate) fn accepted_manifests_are_kept(&self, live: &BTreeSet<LeaseId>) -> Checked {
@@ -206,6 +229,17 @@ impl Rest<'_> {
         let tenants = self.rack.ips.keys().all(|l| TENANTS.contains(l.owner()));
         ensure("addresses_follow_leases", tenants, || {
             "a stranger has one".to_owned()
+        })
+    }
+
+    /// What is taken of the pool is what bids and leases were promised, each once.
+    pub(crate) fn addresses_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
+        let bids = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));
+        let owed: u32 = owed.map(|b| distinct_leased_ips(&b.resources_offer)).sum();
+        let taken = self.status.inventory.leased_ips.map(|ips| ips.allocated);
+        ensure("addresses_are_counted_once", taken == Some(owed), || {
+            format!("{owed} are owed, {taken:?} are taken")
         })
     }
 }

@@ -49,6 +49,8 @@ impl Trace {
             "ending",
             status.leases.iter().filter(|l| l.ending.is_some()).count(),
         );
+        let pool = status.inventory.leased_ips;
+        count("addresses", pool.map_or(0, |p| p.allocated as usize));
         count("breaker", usize::from(status.breaker.tripped));
     }
 

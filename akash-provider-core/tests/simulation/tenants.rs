@@ -69,7 +69,7 @@ impl World {
                 ingress: self.random.percent(50),
                 audited: self.random.percent(15),
                 gpu: ids::GPUS[self.random.index(ids::GPUS.len())],
-                address: self.random.percent(12),
+                address: self.random.percent(25),
             })
             .collect();
         let names = shapes.iter().map(|_| self.names()).collect();

@@ -19,7 +19,7 @@ use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
 use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
-use akash_provider_core::inventory::{InventoryUpdate, Place, Placement};
+use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
 use akash_provider_core::market::{Market, MarketConfig};
 use akash_provider_core::types::{BlockTime, Coin, Event, LeaseId, Mono, Msg, Now, Provider};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub(crate) struct World {
     /// Milli-CPU of each node that others use.
     foreign: Vec<u64>,
     pub(crate) hardware: Hardware,
+    /// Use of the addresses as it was last told.
+    pub(crate) counted: LeasedIpUsage,
     pub(crate) trace: Trace,
     steps: u64,
 }
@@ -73,6 +75,7 @@ fn market() -> Market {
         let provider = Provider {
             owner: owner.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
+            info: Default::default(),
             attributes,
         };
         market.execute(&Msg::CreateProvider(provider)).unwrap();
@@ -106,6 +109,7 @@ impl World {
             epoch: 0,
             foreign: vec![0; usize::try_from(NODES).unwrap()],
             hardware: Hardware::default(),
+            counted: LeasedIpUsage::default(),
             trace,
             steps: 0,
         }
@@ -276,10 +280,11 @@ impl World {
         let movable = deployed.filter(|(_, run)| run.deployment.group.services[0].resources.gpu.units == 0);
         let placements =
             movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
+        self.counted = self.hardware.usage(&self.rack);
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),
-            leased_ips: Some(self.hardware.usage(&self.rack)),
+            leased_ips: Some(self.counted.clone()),
         };
         self.feed(Input::Inventory(update))
     }

@@ -2,10 +2,10 @@
 
 mod hangup;
 
-pub(super) use hangup::Sessions;
+pub(super) use hangup::Tools;
 
 use super::Access;
-use super::pods::{Unreachable, pick};
+use super::pods::{Replica, Unreachable, pick};
 use crate::error::from_kube;
 use akash_provider_core::cluster::{ExecIo, ExecRequest};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -70,8 +70,9 @@ impl Access {
             max_stdout_buf_size: Some(BUFFER),
             max_stderr_buf_size: Some(BUFFER),
         };
-        let mut session = Session::begin(self, lease.namespace(), replica.clone()).await;
-        let begun = pods.exec(&replica.name, request.command, &params);
+        let command = &request.command;
+        let mut session = Session::begin(self, lease.namespace(), replica.clone(), command).await?;
+        let begun = pods.exec(&replica.name, session.command(command), &params);
         let process = match timeout(self.call_timeout, begun).await {
             Ok(Ok(process)) => process,
             Ok(Err(error)) => {
@@ -82,8 +83,26 @@ impl Access {
         };
         let status = converse(process, io, request.tty).await?;
         session.over();
-        outcome(&status)
+        match outcome(&status)? {
+            code if session.lacks(code, command).await => Err(no_such_command()),
+            code => Ok(code),
+        }
     }
+}
+
+/// Runs a command of our own that has no input and prints next to nothing; how it ended.
+async fn ask(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
+    let pods: Api<Pod> = Api::namespaced(access.client.clone(), namespace);
+    let params = AttachParams {
+        container: replica.container.clone(),
+        ..AttachParams::default()
+    };
+    let mut process = pods.exec(&replica.name, command.iter().copied(), &params).await?;
+    let ended = match process.take_status() {
+        Some(status) => status.await,
+        None => None,
+    };
+    Ok(ended.unwrap_or_default())
 }
 
 /// The API server did not begin the command.

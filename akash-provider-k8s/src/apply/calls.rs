@@ -6,9 +6,14 @@ use super::{MANAGER, ownership};
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{
+    ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -87,10 +92,13 @@ impl Calls {
         let patch = Patch::Apply(body);
         let api = self.api(kind, ns);
         let params = PatchParams::apply(MANAGER).force();
-        let answer = self
+        match self
             .limited(&what, api.patch_metadata(name, &params, &patch))
-            .await?;
-        Ok(answer.metadata)
+            .await
+        {
+            Ok(answer) => Ok(answer.metadata),
+            Err(error) => Err(self.judged(error, &kind.resource(), Some(ns)).await),
+        }
     }
 
     /// Server-side apply of a namespace.
@@ -99,7 +107,51 @@ impl Calls {
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(body);
         let call = api.patch_metadata(name, &params, &patch);
-        self.limited(&format!("Namespace {name}"), call).await.map(drop)
+        match self.limited(&format!("Namespace {name}"), call).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let resource = ApiResource::erase::<Namespace>(&());
+                Err(self.judged(error, &resource, None).await)
+            }
+        }
+    }
+
+    /// The API server says "forbidden" to who may not write, and also to who may, when admission (a quota, a
+    /// standard for pods) refuses what is written. Which of the two it was is a question that it answers.
+    async fn judged(&self, error: Error, resource: &ApiResource, namespace: Option<&str>) -> Error {
+        if error.kind() != ErrorKind::Denied {
+            return error;
+        }
+        for verb in ["create", "patch"] {
+            // Where nobody answers, it stays what it was.
+            if !self.may(verb, resource, namespace).await.unwrap_or(false) {
+                return error;
+            }
+        }
+        let message = error.to_string();
+        let prefix = format!("{}: ", self.operation);
+        let message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
+        Error::new(ErrorKind::Invalid, self.operation, message).with_source(error)
+    }
+
+    async fn may(&self, verb: &str, resource: &ApiResource, namespace: Option<&str>) -> Result<bool, Error> {
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some(verb.to_owned()),
+                    group: Some(resource.group.clone()),
+                    resource: Some(resource.plural.clone()),
+                    namespace: namespace.map(str::to_owned),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let params = PostParams::default();
+        let answer = within(self.limit, self.operation, api.create(&params, &review)).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
     /// The fields of the provider that made an object become ours. An object that is gone has none.

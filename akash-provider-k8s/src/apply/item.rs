@@ -49,10 +49,15 @@ impl Kind {
         Self::RoleBinding,
     ];
 
-    /// Must be there before the first pod. What follows does not depend on each other.
+    /// When it is written.
     #[must_use]
-    pub fn comes_first(self) -> bool {
-        self < Self::Deployment
+    pub const fn turn(self) -> Turn {
+        match self {
+            Self::NetworkPolicy | Self::Secret | Self::ServiceAccount | Self::Role => Turn::BeforePods,
+            Self::ResourceQuota => Turn::BeforeMorePods,
+            Self::Deployment | Self::StatefulSet => Turn::Pods,
+            Self::Service | Self::RoleBinding => Turn::Rest,
+        }
     }
 
     /// The watches hold objects of this kind.
@@ -93,6 +98,32 @@ impl Kind {
             Lists::Open
         } else {
             Lists::Closed
+        }
+    }
+}
+
+/// When an object is written. What has the same turn does not depend on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Turn {
+    /// Must be there before the first pod.
+    BeforePods,
+    /// Must be there before an update makes more of them. The first ones may come before it, since it counts
+    /// them too.
+    BeforeMorePods,
+    /// Runs pods.
+    Pods,
+    /// Leads to them.
+    Rest,
+}
+
+impl Turn {
+    /// The turn in a namespace that is new, where nothing runs that an update could add to.
+    #[must_use]
+    pub fn in_new_namespace(self) -> Self {
+        if self == Self::BeforeMorePods {
+            Self::Rest
+        } else {
+            self
         }
     }
 }
@@ -228,16 +259,22 @@ mod tests {
 
     #[test]
     fn what_pods_need_comes_first() {
-        let first: Vec<_> = Kind::ALL.into_iter().filter(|k| k.comes_first()).collect();
+        let of = |wanted: fn(Turn) -> bool| -> Vec<_> {
+            Kind::ALL.into_iter().filter(|k| wanted(k.turn())).collect()
+        };
+        let guards = [
+            Kind::NetworkPolicy,
+            Kind::Secret,
+            Kind::ServiceAccount,
+            Kind::Role,
+        ];
+        assert_eq!(of(|turn| turn.in_new_namespace() < Turn::Pods), guards);
+        let before_more = of(|turn| turn < Turn::Pods);
+        assert!(guards.iter().all(|kind| before_more.contains(kind)));
+        assert!(before_more.contains(&Kind::ResourceQuota) && before_more.len() == 5);
         assert_eq!(
-            first,
-            [
-                Kind::NetworkPolicy,
-                Kind::ResourceQuota,
-                Kind::Secret,
-                Kind::ServiceAccount,
-                Kind::Role
-            ]
+            of(|turn| turn == Turn::Pods),
+            [Kind::Deployment, Kind::StatefulSet]
         );
     }
 }

@@ -21,9 +21,15 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const DEPLOY: &str = "deploy";
 const HARDEN: &str = "harden";
+
+/// Longest wait for a namespace in the watches: what the API server would wait for.
+const ENTERED_LIMIT: Duration = Duration::from_millis(50);
+/// Between two looks.
+const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 /// The kinds that no watch holds.
 const UNWATCHED: [Kind; 5] = [
@@ -61,7 +67,7 @@ impl Parts {
         operation: &'static str,
     ) -> Result<(), Error> {
         // Closed never: the semaphore lives as long as we do.
-        let turn = self.leases.acquire().await.ok();
+        let mut turn = self.leases.acquire().await.ok();
         let manifest = self.record(deployment, operation).await?;
         let view = self.state.lease(&deployment.lease);
         let namespace = view.namespace.as_deref();
@@ -70,24 +76,18 @@ impl Parts {
             None => self.kept(&manifest, deployment),
             Some(_) => BTreeSet::new(),
         };
-        if !kept.is_empty()
-            && deployment
-                .group
-                .services
-                .iter()
-                .all(|s| kept.contains(&s.name) && runs(&view, &s.name))
-        {
-            return Ok(());
-        }
         let prior = Prior {
             manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
             isolation: isolation.unwrap_or_else(|| isolation_of(namespace, self.settings.isolation)),
             unchanged: BTreeMap::new(),
         };
         let objects =
-            objects::render(deployment, &self.settings, &prior).map_err(|r| refused(operation, r))?;
+            objects::render(deployment, &self.rendering(), &prior).map_err(|r| refused(operation, r))?;
         let body = with_type(&objects.namespace);
         let items = items(&objects);
+        if is_whole(&view, deployment, &kept, &items) {
+            return Ok(());
+        }
         let Some((plan, ledger)) = self.plan(&view, &body, &items, &kept) else {
             return Ok(());
         };
@@ -98,16 +98,37 @@ impl Parts {
             items: &items,
             ledger: &ledger,
             search: if is_searched(namespace) { &UNWATCHED } else { &[] },
+            is_new: namespace.is_none(),
         };
         let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
         let hold = self.state.hold(&deployment.lease);
-        let written = job.run(&self.calls(operation), plan).await?;
+        let calls = self.calls(operation);
+        let mut steps = job.open(&calls, plan).await?;
+        if job.is_new {
+            self.until_entered(&name).await;
+        }
+        let mut written = job.run(&calls, &mut steps).await?;
         self.tell(&written);
+        // What runs comes first: those who wait have their turn before what is left of this one.
+        drop(turn.take());
+        turn = self.leases.acquire().await.ok();
+        written.extend(job.finish(&calls, steps).await?);
         drop((hold, turn));
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
             .await;
         Ok(())
+    }
+
+    /// Waits until the watches show a namespace that is new. The API server's own admission knows it from a watch
+    /// too, and who writes into one that it does not know yet waits there for 50 ms.
+    async fn until_entered(&self, namespace: &str) {
+        let shown = async {
+            while self.state.known() && self.state.lease_in(namespace).namespace.is_none() {
+                tokio::time::sleep(ENTERED_PAUSE).await;
+            }
+        };
+        let _ = tokio::time::timeout(ENTERED_LIMIT, shown).await;
     }
 
     /// `None` when everything is there already.
@@ -144,7 +165,7 @@ impl Parts {
             isolation: isolation_of(namespace, self.settings.isolation),
             unchanged: BTreeMap::new(),
         };
-        let Ok(objects) = objects::render(deployment, &self.settings, &prior) else {
+        let Ok(objects) = objects::render(deployment, &self.rendering(), &prior) else {
             return Vec::new();
         };
         let (body, items) = (with_type(&objects.namespace), items(&objects));
@@ -206,12 +227,12 @@ impl Parts {
     }
 }
 
-fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a String> {
+pub(super) fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a String> {
     namespace.metadata.annotations.as_ref()?.get(key)
 }
 
 /// The isolation a lease keeps; a new one gets that of the settings.
-fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
+pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
     namespace.map_or(new, |ns| {
         Isolation::of(annotation(ns, labels::ISOLATION).map(String::as_str))
     })
@@ -222,12 +243,23 @@ fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
+/// True for a lease as another provider left it when it was done: every workload is there, and every Service.
+fn is_whole(view: &LeaseView, deployment: &Deployment, kept: &BTreeSet<String>, items: &[Item]) -> bool {
+    let services = &deployment.group.services;
+    let mut ports = items.iter().filter(|item| item.id.kind == Kind::Service);
+    !kept.is_empty()
+        && services
+            .iter()
+            .all(|s| kept.contains(&s.name) && runs(view, &s.name))
+        && ports.all(|item| view.services.contains_key(&item.id.name))
+}
+
 fn runs(view: &LeaseView, service: &str) -> bool {
     view.deployments.contains_key(service) || view.stateful_sets.contains_key(service)
 }
 
 /// The object with its kind, as JSON.
-fn with_type(object: &impl Serialize) -> Value {
+pub(super) fn with_type(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 

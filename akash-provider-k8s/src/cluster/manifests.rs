@@ -220,7 +220,7 @@ impl Parts {
             .map_err(|bad| Error::new(ErrorKind::Internal, operation, bad.to_string()).with_source(bad))
     }
 
-    fn read_manifest(&self, manifest: &Manifest) -> Result<Deployment, BadObject> {
+    pub(super) fn read_manifest(&self, manifest: &Manifest) -> Result<Deployment, BadObject> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let recorded = convert::from_manifest(manifest)?;
         for remark in &recorded.remarks {
@@ -257,7 +257,7 @@ impl Parts {
         names.collect()
     }
 
-    fn is_ours(&self, manifest: &Manifest) -> bool {
+    pub(super) fn is_ours(&self, manifest: &Manifest) -> bool {
         manifest.spec.lease_id.provider == self.settings.provider.to_string()
             && !self.is_of_other_chain(&manifest.metadata)
     }

@@ -1,13 +1,16 @@
 //! The most a lease may have in its namespace.
 //!
 //! It stops what went wrong, not what is right: a rolling update has a terminating and a starting pod for each
-//! replica, a change of the workload's kind has both kinds for a while, a runtime class adds its own overhead,
-//! and ports that leave are removed after those that come.
+//! replica, a change of the workload's kind has both kinds for a while, and a runtime class adds its own overhead.
+//!
+//! It counts pods and what they ask for, and nothing else. Nobody but us makes Services in the namespace, and how
+//! many ports a manifest may have is decided before anything is written; a quota that counts them makes the API
+//! server write the quota for each Service, one after the other, before it takes the Service.
 
+use super::Refusal;
 use super::context::Context;
 use super::quantity::{milli, whole};
 use super::resources::{Amounts, gpu_vendor};
-use super::{MAX_PORTS, Refusal};
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -42,11 +45,9 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
             *sum = sum.saturating_add(times(amounts.gpu));
         }
     }
-    let ports = u64::try_from(MAX_PORTS).unwrap_or(u64::MAX).saturating_mul(TIMES);
     let bytes = |amount: u64| whole(amount.min(i64::MAX as u64));
     let mut hard: BTreeMap<String, Quantity> = BTreeMap::from([
         ("pods".to_owned(), whole(pods)),
-        ("services.nodeports".to_owned(), whole(ports)),
         ("requests.cpu".to_owned(), milli(cpu.min(i64::MAX as u64))),
         ("requests.memory".to_owned(), bytes(memory)),
         ("requests.ephemeral-storage".to_owned(), bytes(ephemeral)),

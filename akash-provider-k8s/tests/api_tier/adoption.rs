@@ -332,6 +332,57 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
     });
 }
 
+/// The other provider ended between two of its writes; what it made is there, and every start deploys each lease
+/// once.
+#[test]
+fn what_another_provider_left_half_done_is_completed_by_the_first_deploy() {
+    run("adopt-half", |world| {
+        async move {
+            let order = ["NetworkPolicy", "Deployment", "StatefulSet", "Service"];
+            let mut halves = 0;
+            let recordings = all(world);
+            let with_ports = |r: &Recording| r.objects.iter().any(|o| o["kind"] == json!("Service"));
+            for (number, mut recording) in recordings.into_iter().filter(with_ports).enumerate() {
+                let until = number % order.len();
+                let made = |object: &Value| order[..until].iter().any(|kind| object["kind"] == json!(kind));
+                let whole = recording.objects.clone();
+                recording.objects.retain(made);
+                let lease = &recording.lease;
+                make(world, &recording).await;
+                let before = templates(world, lease).await;
+                let cluster = world.connect().await;
+                let found = deployed(&cluster, lease).await;
+                cluster.deploy(&found).await.unwrap();
+                for kind in ["Deployment", "StatefulSet"] {
+                    let wanted = whole.iter().filter(|o| o["kind"] == json!(kind)).cloned();
+                    let wanted: Vec<Value> = wanted.collect();
+                    let there = world.list(kind, &lease.namespace()).await;
+                    assert_eq!(names(&there), names(&wanted), "{lease} {kind} after {until}");
+                }
+                assert_ne!(world.names("Service", &lease.namespace()).await, [""; 0]);
+                assert_ne!(world.names("NetworkPolicy", &lease.namespace()).await, [""; 0]);
+                let after = templates(world, lease).await;
+                for (workload, template) in before {
+                    assert_eq!(after[&workload], template, "{lease}: what ran is not replaced");
+                }
+                world.take_calls();
+                cluster.deploy(&found).await.unwrap();
+                assert_eq!(world.take_calls(), [], "and then it is done");
+                halves += 1;
+            }
+            println!("{halves} leases that were left half done");
+        }
+        .boxed()
+    });
+}
+
+/// Pod templates of the workloads there are.
+async fn templates(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
+    let mut found = rollouts(world, lease).await;
+    found.retain(|name, _| !name.starts_with("ReplicaSet"));
+    found
+}
+
 #[test]
 fn what_a_tenant_removes_from_an_adopted_lease_goes() {
     run("adopt-less", |world| {

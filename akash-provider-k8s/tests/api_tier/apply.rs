@@ -10,6 +10,9 @@ use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::Isolation;
 use futures::FutureExt;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 /// Kinds whose objects an update may touch.
@@ -467,6 +470,58 @@ fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it
             world.take_calls();
             cluster.deploy(&web).await.unwrap();
             assert_eq!(writes(&world.take_calls()), 0);
+        }
+        .boxed()
+    });
+}
+
+/// The API server answers both with 403; one is for the operator to mend, the other lies in what was written.
+#[test]
+fn admission_that_refuses_is_told_from_rights_that_are_missing() {
+    run("forbidden", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let mut web = service("web");
+            web.expose.truncate(1);
+            cluster.deploy(&deployment(&lease, vec![web])).await.unwrap();
+            let ns = lease.namespace();
+            let quota = json!({
+                "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "somebodys", "namespace": ns},
+                "spec": {"hard": {"count/services": "1"}},
+            });
+            crate::world::put(&world.admin, &quota, "somebody").await;
+            let counts = || async {
+                let quota = world.get("ResourceQuota", &ns, "somebodys").await.unwrap();
+                quota["status"]["used"]["count/services"] == json!("1")
+            };
+            world.until("the quota counts", counts).await;
+            let more = deployment(&lease, vec![service("web")]);
+            let error = cluster.deploy(&more).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("exceeded quota"), "{error}");
+
+            let name = format!("akash-provider-{}", world.settings.manifest_namespace);
+            let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+            let mut role = roles.get(&name).await.unwrap();
+            for rule in role.rules.iter_mut().flatten() {
+                if rule.resources.iter().flatten().any(|r| r == "networkpolicies") {
+                    rule.verbs.retain(|verb| !["create", "patch"].contains(&verb.as_str()));
+                }
+            }
+            roles.replace(&name, &PostParams::default(), &role).await.unwrap();
+            let mut last = None;
+            // Rights go a moment after their rule.
+            for number in 0..40 {
+                let other = deployment(&world.lease(2, number), vec![service("web")]);
+                last = cluster.deploy(&other).await.err();
+                if last.is_some() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+            }
+            let error = last.expect("the rights go");
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         }
         .boxed()
     });

@@ -1,7 +1,7 @@
 //! The line breaks in the middle: what is half done is completed by the next try, and nothing runs unguarded.
 
 use crate::apply::decided;
-use crate::world::{Fault, deployment, expose, run, service};
+use crate::world::{Fault, deployment, expose, run, run_alone, service};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::Credentials;
@@ -9,6 +9,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
 use futures::FutureExt;
 use serde_json::json;
+use testbed::Component;
 
 /// More than the writes of any operation here.
 const WRITES_MAX: usize = 30;
@@ -125,6 +126,58 @@ fn a_record_that_breaks_is_either_there_or_not() {
                 cluster.record(&web).await.unwrap();
                 assert!(cluster.deployments().await.unwrap().contains(&web));
             }
+        }
+        .boxed()
+    });
+}
+
+/// The store stands still, and the API server with it. What was under way may still land when it goes on: then it is
+/// whole.
+#[test]
+fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
+    run_alone("paused", |world, testbed| {
+        async move {
+            let cluster = world.connect().await;
+            let running = world.lease(1, 1);
+            cluster
+                .deploy(&deployment(&running, vec![service("web")]))
+                .await
+                .unwrap();
+            let late = world.lease(1, 2);
+            let web = deployment(&late, vec![service("web")]);
+            tokio::task::block_in_place(|| testbed.pause(Component::Etcd)).unwrap();
+            let began = std::time::Instant::now();
+            let refused = cluster.record(&web).await;
+            let took = began.elapsed();
+            let deployed = cluster.deploy(&web).await;
+            tokio::task::block_in_place(|| testbed.resume(Component::Etcd)).unwrap();
+            let error = refused.unwrap_err();
+            assert!(error.is_transient(), "{error}");
+            assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+            assert!(deployed.unwrap_err().is_transient());
+            let answers =
+                || async { world.admin.apiserver_version().await.is_ok() && cluster.state().known() };
+            world.until("it goes on", answers).await;
+            assert!(world.get("Namespace", "", &late.namespace()).await.is_none());
+            let own = world.settings.manifest_namespace.clone();
+            assert_eq!(world.names("Secret", &own).await, [""; 0]);
+            let kept = cluster.deployments().await.unwrap();
+            assert!(
+                kept.iter().filter(|d| d.lease == late).all(|d| *d == web),
+                "{kept:?}"
+            );
+            let taken = || async { cluster.record(&web).await.is_ok() };
+            world.until("the manifest is taken", taken).await;
+            assert!(cluster.deployments().await.unwrap().contains(&web));
+            assert!(
+                world
+                    .get("Deployment", &running.namespace(), "web")
+                    .await
+                    .is_some()
+            );
+            world.remove(&cluster, &late).await;
+            // Controllers that lost their patience would keep the namespaces of other tests.
+            tokio::task::block_in_place(|| testbed.restart_controllers()).unwrap();
         }
         .boxed()
     });

@@ -1,5 +1,6 @@
 //! One test's corner of a shared cluster.
 
+use crate::place::Place;
 use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
@@ -13,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -25,12 +26,16 @@ use serde_json::{Value, json};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
+use testbed::{Cluster as Testbed, Tier};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The namespace that says where the API servers are; all tests read it.
+const SHARED: &str = "default";
 
 /// A request as it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +64,27 @@ pub(crate) struct World {
 
 /// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
-    let Some(config) = kubeconfig() else {
-        println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
+    let Some(place) = Place::find(Tier::Api) else {
         return;
     };
+    let _shared = place.shared();
+    in_world(&place.kubeconfig, name, test);
+}
+
+/// The same with the cluster to itself, to break parts of it; the test mends them.
+pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
+    let Some(place) = Place::find(Tier::Api) else {
+        return;
+    };
+    let Some(testbed) = place.testbed else {
+        println!("skipped: AKASH_TEST_KUBECONFIG names a cluster whose parts are not ours to break");
+        return;
+    };
+    let _alone = testbed.exclusive().unwrap();
+    in_world(&place.kubeconfig, name, |world| test(world, Arc::clone(&testbed)));
+}
+
+fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
     static LOG: Once = Once::new();
     LOG.call_once(|| {
         if std::env::var_os("RUST_LOG").is_some() {
@@ -76,19 +98,13 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let world = World::open(&config, name).await;
+        let world = World::open(config, name).await;
         let outcome = AssertUnwindSafe(test(&world)).catch_unwind().await;
         world.close().await;
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
     });
-}
-
-fn kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
-    let in_testbed = || Some(PathBuf::from(std::env::var_os("AKASH_TESTBED_DIR")?).join("kubeconfig"));
-    named.or_else(in_testbed)
 }
 
 /// A number that no other test has.
@@ -200,6 +216,10 @@ impl World {
         let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
         let _ = bindings.delete(&role, &DeleteParams::default()).await;
         let roles: Api<ClusterRole> = Api::all(self.admin.clone());
+        let _ = roles.delete(&role, &DeleteParams::default()).await;
+        let bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), SHARED);
+        let _ = bindings.delete(&role, &DeleteParams::default()).await;
+        let roles: Api<Role> = Api::namespaced(self.admin.clone(), SHARED);
         let _ = roles.delete(&role, &DeleteParams::default()).await;
     }
 
@@ -380,7 +400,7 @@ fn resource(kind: &str) -> ApiResource {
 fn own(document: &mut Value, namespace: &str) {
     let is_of_cluster = document["kind"].as_str().unwrap().starts_with("Cluster");
     let name = format!("akash-provider-{namespace}");
-    if is_of_cluster {
+    if is_of_cluster || document["metadata"]["namespace"] == json!(SHARED) {
         document["metadata"]["name"] = json!(name);
         if document.get("roleRef").is_some() {
             document["roleRef"]["name"] = json!(name);

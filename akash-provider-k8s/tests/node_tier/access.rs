@@ -2,10 +2,12 @@
 
 use crate::tenant::{PATIENCE, Tenant, next, run};
 use akash_provider_core::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
-use akash_provider_core::error::ErrorKind;
+use akash_provider_core::error::{Error, ErrorKind};
 use futures::{FutureExt, StreamExt};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Counts five times a second and ends when asked to.
@@ -141,48 +143,134 @@ fn a_terminal_has_the_size_it_is_given() {
     });
 }
 
-/// How many processes of a tenant run a command with this mark.
-async fn running(tenant: &Tenant, mark: &str) -> usize {
+/// How many processes of a tenant run this command.
+async fn running(tenant: &Tenant, command: &str) -> usize {
     let (_, list, _) = tenant.sh("ps -o args").await;
-    list.lines().filter(|l| l.contains(mark)).count()
+    list.lines().filter(|line| line.trim() == command).count()
+}
+
+async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
+    let began = Instant::now();
+    while running(tenant, command).await != wanted {
+        assert!(began.elapsed() < PATIENCE, "{command}: never {wanted} of it");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A command with a client whose input never comes and never ends.
+fn begin(tenant: &Tenant, command: &str, tty: bool) -> (JoinHandle<Result<i32, Error>>, DuplexStream) {
+    let request = ExecRequest {
+        service: "web".to_owned(),
+        replica: 0,
+        command: command.split(' ').map(str::to_owned).collect(),
+        tty,
+    };
+    let (ours, theirs) = tokio::io::duplex(64);
+    let io = ExecIo {
+        stdin: Some(Box::new(theirs)),
+        stdout: Box::new(tokio::io::sink()),
+        stderr: Box::new(tokio::io::sink()),
+        resize: futures::stream::pending().boxed(),
+    };
+    let shell = tenant.cluster.shell().unwrap();
+    let lease = tenant.lease.clone();
+    (
+        tokio::spawn(async move { shell.exec(&lease, request, io).await }),
+        ours,
+    )
 }
 
 #[test]
 fn a_command_ends_when_nobody_waits_for_it() {
     run(QUIET, |tenant| {
         async move {
-            for (tty, mark) in [(true, "54321"), (false, "12345")] {
-                let request = ExecRequest {
-                    service: "web".to_owned(),
-                    replica: 0,
-                    command: vec!["sleep".to_owned(), mark.to_owned()],
-                    tty,
-                };
-                // Input that never comes and never ends.
-                let (ours, theirs) = tokio::io::duplex(64);
-                let io = ExecIo {
-                    stdin: Some(Box::new(theirs)),
-                    stdout: Box::new(tokio::io::sink()),
-                    stderr: Box::new(tokio::io::sink()),
-                    resize: futures::stream::pending().boxed(),
-                };
-                let shell = tenant.cluster.shell().unwrap();
-                let lease = tenant.lease.clone();
-                let task = tokio::spawn(async move { shell.exec(&lease, request, io).await });
-                let began = Instant::now();
-                while running(tenant, mark).await == 0 && began.elapsed() < PATIENCE {
-                    sleep(Duration::from_millis(100)).await;
-                }
-                assert_eq!(running(tenant, mark).await, 1);
-                task.abort();
-                let _ = task.await;
-                let began = Instant::now();
-                while running(tenant, mark).await > 0 && began.elapsed() < Duration::from_secs(10) {
-                    sleep(Duration::from_millis(100)).await;
-                }
-                assert_eq!(running(tenant, mark).await, 0, "terminal: {tty}");
-                drop(ours);
+            for (tty, command) in [(true, "sleep 54321"), (false, "sleep 12345")] {
+                let (client, _input) = begin(tenant, command, tty);
+                runs(tenant, command, 1).await;
+                client.abort();
+                runs(tenant, command, 0).await;
             }
+        }
+        .boxed()
+    });
+}
+
+/// Three that cannot be told apart by what they run, whose they are and when they began.
+#[test]
+fn of_equal_commands_only_the_one_without_a_client_ends() {
+    run(QUIET, |tenant| {
+        async move {
+            for (tty, command) in [(true, "sleep 44444"), (false, "sleep 55555")] {
+                let all: Vec<_> = (0..3).map(|_| begin(tenant, command, tty)).collect();
+                runs(tenant, command, 3).await;
+                all[1].0.abort();
+                runs(tenant, command, 2).await;
+                // What ends a session takes a second from its first signal to its last.
+                sleep(Duration::from_secs(3)).await;
+                assert_eq!(running(tenant, command).await, 2, "terminal: {tty}");
+                assert!(!all[0].0.is_finished() && !all[2].0.is_finished());
+                all[0].0.abort();
+                all[2].0.abort();
+                runs(tenant, command, 0).await;
+            }
+        }
+        .boxed()
+    });
+}
+
+/// What marks a command changes nothing of it but one variable more.
+#[test]
+fn a_command_is_the_tenants_own() {
+    run(QUIET, |tenant| {
+        async move {
+            let none = || futures::stream::pending().boxed();
+            let command = [
+                "sh",
+                "-c",
+                "tr '\\0' '|' </proc/$$/cmdline; exit 127",
+                "a b",
+                "",
+                "*",
+            ];
+            let (code, output, errors) = tenant.exec(&command, None, false, none()).await;
+            assert_eq!(code.unwrap(), 127, "of the command itself");
+            let output = String::from_utf8(output).unwrap();
+            assert_eq!(output, "sh|-c|tr '\\0' '|' </proc/$$/cmdline; exit 127|a b||*|");
+            assert_eq!(errors, b"");
+            let (_, parent, _) = tenant.sh("set -- $(cat /proc/$$/stat); echo $4").await;
+            assert_eq!(parent, "0\n", "nothing stands between it and the runtime");
+            for name in ["nosuch", "/no/such/command", "/no such"] {
+                let unknown = tenant.exec(&[name], None, false, none()).await.0.unwrap_err();
+                assert_eq!(unknown.kind(), ErrorKind::Invalid, "{name}: {unknown}");
+            }
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn an_image_without_a_shell_runs_commands_too() {
+    run(QUIET, |tenant| {
+        async move {
+            tenant.deploy_bare().await;
+            let none = || futures::stream::pending().boxed();
+            let busybox = async |args: &[&str]| {
+                let command = [&["busybox"], args].concat();
+                tenant
+                    .exec(&command, Some(b"input".to_vec()), false, none())
+                    .await
+            };
+            let began = Instant::now();
+            // The watch of its pod may be a moment behind that of its workload.
+            while let Err(error) = busybox(&["true"]).await.0 {
+                assert!(error.is_transient() && began.elapsed() < PATIENCE, "{error}");
+                sleep(Duration::from_millis(100)).await;
+            }
+            let (code, output, _) = busybox(&["cat"]).await;
+            assert_eq!((code.unwrap(), output.as_slice()), (0, &b"input"[..]));
+            assert_eq!(busybox(&["false"]).await.0.unwrap(), 1);
+            let unknown = tenant.exec(&["sh"], None, false, none()).await.0.unwrap_err();
+            assert_eq!(unknown.kind(), ErrorKind::Invalid, "{unknown}");
         }
         .boxed()
     });

@@ -67,6 +67,7 @@ pub fn market() -> Result<Market, Failed> {
     market.execute(&Msg::CreateProvider(Provider {
         owner: PROVIDER.parse()?,
         host_uri: "https://provider.example.com:8443".to_owned(),
+        info: Default::default(),
         attributes: Vec::new(),
     }))?;
     market.end_block(BLOCK);

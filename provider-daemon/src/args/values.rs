@@ -17,6 +17,55 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// A duration as Go programs write it, such as `5m`, `1h30m`, `1.5h` or `0`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn go_duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let wanted = || format!("`{text}` is no duration; write it as 500ms, 5m or 1h30m");
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let number = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(wanted)?;
+        let (amount, tail) = rest.split_at(number);
+        let unit = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wanted()),
+        };
+        let amount: f64 = amount.parse().map_err(|_| wanted())?;
+        let part = Duration::try_from_secs_f64(amount * seconds).map_err(|_| wanted())?;
+        total = total.checked_add(part).ok_or_else(wanted)?;
+        rest = tail;
+    }
+    if text.is_empty() { Err(wanted()) } else { Ok(total) }
+}
+
+/// Yes or no, as Go programs write it.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        other => Err(format!("`{other}` is neither true nor false")),
+    }
+}
+
 /// A rate per second, above zero and at most 10,000.
 ///
 /// # Errors
@@ -144,6 +193,29 @@ mod tests {
         assert!(cores("-1").is_err());
         assert!(duration("0s").unwrap_err().contains("above zero"));
         assert!(rate("0").is_err() && rate("NaN").is_err());
+    }
+
+    #[test]
+    fn durations_and_truth_are_written_as_in_go() {
+        assert_eq!(go_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(go_duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(go_duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(go_duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(go_duration("250ms"), Ok(Duration::from_millis(250)));
+        for bad in [
+            "",
+            "5",
+            "m",
+            "-5m",
+            "5 m",
+            "1.2.3s",
+            "9e99h",
+            "99999999999999999999h",
+        ] {
+            assert!(go_duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!((go_bool("T"), go_bool("0")), (Ok(true), Ok(false)));
+        assert!(go_bool("yes").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::Orders;
 use crate::dev::{DevGateway, Outcome, Printer, Tenant, World, names};
+use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -12,7 +13,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -101,26 +101,6 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     world.stop().await?;
     signals.abort();
     Ok(code)
-}
-
-/// The first signal drains, the second aborts.
-fn on_signals(
-    printer: Arc<Printer>,
-    shutdown: CancellationToken,
-    abort: CancellationToken,
-) -> anyhow::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        for (token, text) in [(shutdown, "draining; once more aborts"), (abort, "aborting")] {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            printer.note(text);
-            token.cancel();
-        }
-    })
 }
 
 /// Plays all tenants side by side; ends early on shutdown.

@@ -5,7 +5,7 @@ use akash_provider_core::types::Address;
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
-use akash_provider_k8s::infrastructure::Infrastructure;
+use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,6 +15,7 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Names of what stands in the way that are listed before the rest is only counted.
 const NAMED: usize = 5;
@@ -25,6 +26,8 @@ pub struct Kubernetes {
     client: Quiet,
     pub(super) cluster: Arc<KubeCluster>,
     pub(super) inventory: Arc<KubeInventory>,
+    #[expect(dead_code, reason = "dropping it ends the task")]
+    closes: AbortOnDropHandle<()>,
     chain_id: String,
     args: KubernetesArgs,
 }
@@ -51,17 +54,54 @@ impl Kubernetes {
         capacity: &Options,
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
-        let mut settings = args.settings(provider, chain_id);
         refuse_foreign(&client, chain_id, args).await?;
+        Self::start(client, args, provider, chain_id, capacity).await
+    }
+
+    /// Connects for a real chain, whose leases are on the cluster already: to the cluster of a file, or without
+    /// one to that of the environment or the one this runs in. Nothing is written.
+    ///
+    /// # Errors
+    /// The kubeconfig is wrong, or the cluster does not answer.
+    pub async fn adopt(
+        kubeconfig: Option<&Path>,
+        args: &KubernetesArgs,
+        provider: Address,
+        chain_id: &str,
+        capacity: &Options,
+    ) -> anyhow::Result<Self> {
+        let client = match kubeconfig {
+            Some(file) => client(file).await?,
+            None => {
+                let config = Config::infer().await.context(
+                    "no cluster is known: name one with --kubeconfig, or run in a pod with a service account",
+                )?;
+                Client::try_from(config).context("the client of the cluster")?
+            }
+        };
+        Self::start(client, args, provider, chain_id, capacity).await
+    }
+
+    async fn start(
+        client: Client,
+        args: &KubernetesArgs,
+        provider: Address,
+        chain_id: &str,
+        capacity: &Options,
+    ) -> anyhow::Result<Self> {
+        let mut settings = args.settings(provider, chain_id);
         let found = Infrastructure::read(&client, settings.call_timeout).await;
-        found
-            .context("reading the addresses of nodes and API servers")?
-            .close(&mut settings.egress);
+        let found = found.context("reading the addresses of nodes and API servers")?;
+        found.close(&mut settings.egress);
         let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
         let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
+        let watch = InfrastructureWatch::start(&client, found);
+        let closing = Arc::clone(&cluster);
+        let closes = tokio::spawn(async move { closing.follow_infrastructure(watch).await });
         Ok(Self {
             client: Quiet(client),
             cluster,
+            closes: AbortOnDropHandle::new(closes),
             inventory,
             chain_id: chain_id.to_owned(),
             args: args.clone(),

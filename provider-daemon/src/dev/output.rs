@@ -1,12 +1,16 @@
-//! What `dev` prints: one line per transition, for people or as JSON.
+//! What `dev` and `run` print: one line per transition, for people or as JSON.
 
 use crate::args::Output;
 use crate::say;
-use akash_provider_core::types::{DeploymentId, Event, LeaseId};
+use akash_provider_core::bus::{Bus, Delivery, LocalBus};
+use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
+use futures::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Prints events as they come.
 #[derive(Debug)]
@@ -124,7 +128,7 @@ impl Printer {
 
     fn print(&self, id: &DeploymentId, what: &str, detail: &str, mut body: Value) {
         let named = self.names.lock().ok().and_then(|names| names.get(id).cloned());
-        let (name, since) = named.unwrap_or_else(|| (id.dseq.to_string(), self.started));
+        let (name, since) = named.unwrap_or_else(|| (short(id), self.started));
         let since = since.elapsed();
         match self.output {
             Output::Text => {
@@ -143,6 +147,56 @@ impl Printer {
             }
         }
     }
+}
+
+/// Prints the provider's facts as they come, and says when the circuit breaker trips (true) or is released.
+///
+/// # Errors
+/// The bus takes no more subscribers.
+pub async fn print_facts(
+    bus: &LocalBus,
+    printer: &Arc<Printer>,
+    keep_breaker: impl Fn(bool) + Send + 'static,
+    background: &CancellationToken,
+) -> anyhow::Result<JoinHandle<()>> {
+    let mut facts = bus.subscribe(&[Topic::Facts]).await?;
+    let (printer, background) = (Arc::clone(printer), background.clone());
+    Ok(tokio::spawn(async move {
+        loop {
+            let delivery = tokio::select! {
+                biased;
+                delivery = facts.next() => delivery,
+                () = background.cancelled() => None,
+            };
+            match delivery {
+                Some(Delivery::Event { event, .. }) => {
+                    if let Some(tripped) = breaker(&event) {
+                        keep_breaker(tripped);
+                    }
+                    printer.event(&event);
+                }
+                Some(Delivery::Lagged(lost)) => {
+                    printer.note(&format!("{lost} lines were skipped: too many at once"))
+                }
+                None => return,
+            }
+        }
+    }))
+}
+
+/// Whether an event trips the circuit breaker or releases it.
+fn breaker(event: &Event) -> Option<bool> {
+    match event {
+        Event::BreakerTripped { .. } => Some(true),
+        Event::BreakerReleased => Some(false),
+        _ => None,
+    }
+}
+
+/// A deployment that has no name: the beginning of its owner, and its number.
+fn short(id: &DeploymentId) -> String {
+    let owner: String = id.owner.as_str().chars().take(12).collect();
+    format!("{owner}/{}", id.dseq)
 }
 
 fn line(event: &Event) -> Option<Line> {

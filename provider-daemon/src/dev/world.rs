@@ -1,9 +1,10 @@
 //! The embedded market with the provider in it.
 
+use super::output::print_facts;
 use super::{Backend, Kubernetes, Printer, StateFile, names};
 use crate::args::{ClusterArgs, DevArgs};
 use akash_provider_core::bidding;
-use akash_provider_core::bus::{Bus, Delivery, LocalBus};
+use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
@@ -12,12 +13,11 @@ use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, BidState, BlockTime, Coin, Event, GroupSpec, LeaseState, Msg, Topic,
+    Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
 };
 use akash_provider_core::{Config, Error};
 use akash_provider_k8s::inventory::{Options, StorageOptions};
 use anyhow::{Context, anyhow};
-use futures::StreamExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -91,7 +91,12 @@ impl World {
             .inventory(backend.inventory())
             .build()?;
         let background = CancellationToken::new();
-        let mut helpers = vec![print_facts(&bus, printer, state, &background).await?];
+        let keep = move |tripped| {
+            if let Some(state) = &state {
+                state.set_breaker(tripped);
+            }
+        };
+        let mut helpers = vec![print_facts(&bus, printer, keep, &background).await?];
         helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
         let running = tokio::spawn(provider.run_until(shutdown, abort));
         let (watcher, status) = watch_status(&handle, &background);
@@ -244,6 +249,7 @@ fn market(
     let record = akash_provider_core::types::Provider {
         owner: config.provider.clone(),
         host_uri: "https://localhost:8443".to_owned(),
+        info: Default::default(),
         attributes: attributes.to_vec(),
     };
     chain.market(|market| {
@@ -283,46 +289,6 @@ fn watch_status(
         }
     };
     (tokio::spawn(asking), status)
-}
-
-async fn print_facts(
-    bus: &LocalBus,
-    printer: &Arc<Printer>,
-    state: Option<StateFile>,
-    background: &CancellationToken,
-) -> anyhow::Result<JoinHandle<()>> {
-    let mut facts = bus.subscribe(&[Topic::Facts]).await?;
-    let (printer, background) = (Arc::clone(printer), background.clone());
-    Ok(tokio::spawn(async move {
-        loop {
-            let delivery = tokio::select! {
-                biased;
-                delivery = facts.next() => delivery,
-                () = background.cancelled() => None,
-            };
-            match delivery {
-                Some(Delivery::Event { event, .. }) => {
-                    if let (Some(state), Some(tripped)) = (&state, breaker(&event)) {
-                        state.set_breaker(tripped);
-                    }
-                    printer.event(&event);
-                }
-                Some(Delivery::Lagged(lost)) => {
-                    printer.note(&format!("{lost} lines were skipped: too many at once"))
-                }
-                None => return,
-            }
-        }
-    }))
-}
-
-/// Whether an event trips the circuit breaker or releases it.
-fn breaker(event: &Event) -> Option<bool> {
-    match event {
-        Event::BreakerTripped { .. } => Some(true),
-        Event::BreakerReleased => Some(false),
-        _ => None,
-    }
 }
 
 /// Makes blocks, and tells the cluster of them.

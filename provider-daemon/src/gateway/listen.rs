@@ -132,7 +132,7 @@ impl Door {
 
     async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
-        let config = self.tls.config_for(&hello.client_hello());
+        let config = self.tls.config_for(&hello.client_hello(), self.protocol);
         hello.into_stream(config).await
     }
 

@@ -140,6 +140,7 @@ fn the_program_idles_through_an_outage() {
     let broken = daemon.cores(outage());
     let told = daemon.log().lines().count() - lines;
     stage.testbed.start(Component::ApiServer).unwrap();
+    stage.testbed.restart_controllers().unwrap();
     println!(
         "cores: {quiet:.3} before, {broken:.3} in an outage of {}s; {told} lines of log",
         outage().as_secs()
@@ -149,8 +150,9 @@ fn the_program_idles_through_an_outage() {
     kill(Pid::from_raw(daemon.child.id() as i32), Signal::SIGTERM).unwrap();
     daemon.end();
     assert_ne!(stage.labelled(), "", "it stops, and the lease goes on");
-    // Tenants wait for sixty blocks, and controllers take a while to come back.
-    let mut again = Daemon::start(&stage, &scratch, &state, &["--once", "--block-time=3s"]);
+    // Tenants wait for sixty blocks, and what an outage has stopped takes a while to come back.
+    let block = format!("--block-time={}ms", 500 + outage().as_millis() / 20);
+    let mut again = Daemon::start(&stage, &scratch, &state, &["--once", &block]);
     again.end();
     assert_eq!(stage.labelled(), "");
 }

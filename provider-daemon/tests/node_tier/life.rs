@@ -123,22 +123,6 @@ async fn web_tenant(corner: &Corner) {
     answers(&web, "second").await;
     let paused = || async { images(&web, "side") == ["localhost/pause:1"; 2] };
     eventually("two pods of the other image", paused).await;
-    let ns = web.lease.namespace();
-    let selector = "akash.network/manifest-service=side";
-    // It ignores being asked to end, for half a minute.
-    let ends = || {
-        corner.kubectl(&[
-            "delete",
-            "pods",
-            "--namespace",
-            &ns,
-            "--selector",
-            selector,
-            "--grace-period=1",
-            "--wait=false",
-        ]);
-    };
-
     // The group on the chain stays as it is: the two services change places in it.
     web.update(|manifest| {
         let (of_web, of_side) = (
@@ -155,7 +139,6 @@ async fn web_tenant(corner: &Corner) {
     let pods = || async { (images(&web, "web").len(), images(&web, "side").len()) == (2, 1) };
     eventually("two pods of web, one of side", pods).await;
     web.close();
-    ends();
     web.gone().await;
 }
 

@@ -48,9 +48,15 @@ impl Corner {
     }
 
     fn mend(&self, part: Component) {
-        block_in_place(|| match part {
-            Component::Etcd => self.testbed.resume(part),
-            _ => self.testbed.start(part),
+        block_in_place(|| {
+            match part {
+                Component::Etcd => self.testbed.resume(part),
+                _ => self.testbed.start(part),
+            }?;
+            match part {
+                Component::Etcd | Component::ApiServer => self.testbed.restart_controllers(),
+                _ => Ok(()),
+            }
         })
         .unwrap();
     }

@@ -104,9 +104,17 @@ fn kubelet(layout: &Layout) -> Value {
         "resolvConf": layout.config("resolv.conf"),
         "podLogsDir": layout.data(Component::Kubelet).join("pod-logs"),
         "volumePluginDir": layout.data(Component::Kubelet).join("volume-plugins"),
-        // A build machine's disk is fuller than a server's, and images cannot be pulled again.
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        // A build machine's disk is fuller than a server's, and images cannot be pulled again: `0%` and 100 are
+        // how the kubelet is told never to evict for the disk's sake and never to collect an image.
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+            "imagefs.available": "0%",
+            "imagefs.inodesFree": "0%",
+        },
         "imageGCHighThresholdPercent": 100,
+        "imageMaximumGCAge": "0s",
         "maxPods": 250,
         "registerNode": true,
     })
@@ -147,6 +155,27 @@ mod tests {
             let ours = path.starts_with("/state/t/") || path.starts_with("/run/akash-t-");
             assert!(ours || path == "/usr/lib/cni", "{path}");
         }
+    }
+
+    #[test]
+    fn no_image_goes_for_want_of_room_on_the_disk() {
+        let kubelet = kubelet(&layout(Tier::Node, 0));
+        for (signal, threshold) in kubelet["evictionHard"].as_object().unwrap() {
+            assert!(
+                signal == "memory.available" || threshold == "0%",
+                "{signal} {threshold}"
+            );
+        }
+        // Left out, they would have the kubelet's own thresholds.
+        for signal in [
+            "nodefs.available",
+            "nodefs.inodesFree",
+            "imagefs.available",
+            "imagefs.inodesFree",
+        ] {
+            assert_eq!(kubelet["evictionHard"][signal], "0%");
+        }
+        assert_eq!(kubelet["imageGCHighThresholdPercent"], 100);
     }
 
     #[test]

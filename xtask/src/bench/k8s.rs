@@ -1,6 +1,6 @@
 //! Figures of the Kubernetes backend: leases on a real API server, capacity of thousands of nodes.
 
-use testbed::Tier;
+use testbed::{Component, Tier};
 
 use crate::cluster;
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// Both benches; the API server of the first is thrown away afterwards.
+/// Both benches, each on an API server that is thrown away afterwards.
 pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     if let Some(obstacle) = testbed::obstacle() {
         return Err(Error::new(format!("no cluster can come up: {obstacle}")));
@@ -18,12 +18,17 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     bench(workspace)
         .args(["--bench", "cluster", "--bench", "inventory", "--no-run"])
         .run()?;
-    let options = cluster::options(workspace, Tier::Api, "bench", None);
-    let mut found = tiers::with_cluster(&options, |cluster| {
+    let api = |name: &str| cluster::options(workspace, Tier::Api, name, None);
+    let mut found = tiers::with_cluster(&api("bench"), |cluster| {
         let leases = bench(workspace).args(["--bench", "cluster", "--", "--kubeconfig"]);
         found_in(leases.args([cluster.kubeconfig()]))
     })?;
-    found.extend(found_in(bench(workspace).args(["--bench", "inventory"]))?);
+    found.extend(tiers::with_cluster(&api("bench-scale"), |cluster| {
+        // They would take nodes without a kubelet for lost, and end the pods on them.
+        cluster.pause(Component::ControllerManager)?;
+        let capacity = bench(workspace).args(["--bench", "inventory", "--", "--fill", "--kubeconfig"]);
+        found_in(capacity.args([cluster.kubeconfig()]))
+    })?);
     Ok(found)
 }
 

@@ -169,3 +169,33 @@ fn the_older_key_derivation_is_openssls() {
     let key = legacy_key(b"secret", b"01234567");
     assert_eq!(HEXLOWER.encode(&*key), include_str!("openssl.hex").trim());
 }
+
+#[test]
+fn a_link_is_followed_and_stays() {
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let account = account(7);
+    let files = KeyFiles::new(home.path(), &account);
+    let real = elsewhere.path().join("provider.pem");
+    // What the link leads to is not there yet.
+    std::os::unix::fs::symlink(&real, files.path(KeyFile::Current)).unwrap();
+    let (first, second) = (own(&account), own(&account));
+    files.write(KeyFile::Current, &first).unwrap();
+    assert!(
+        fs::symlink_metadata(files.path(KeyFile::Current))
+            .unwrap()
+            .is_symlink()
+    );
+    assert!(fs::read_to_string(&real).unwrap().starts_with(&first.cert_pem()));
+    files.write(KeyFile::Next, &second).unwrap();
+    files.promote().unwrap();
+    assert!(
+        fs::symlink_metadata(files.path(KeyFile::Current))
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(
+        files.read(KeyFile::Current).unwrap().cert_pem(),
+        second.cert_pem()
+    );
+    assert!(!files.path(KeyFile::Next).exists());
+}

@@ -543,3 +543,55 @@ proptest! {
         runtime.block_on(campaign(acts));
     }
 }
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_reported_and_the_present_is_told_anew() {
+    let settings = Settings {
+        malformed_pause: Duration::from_millis(300),
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.listening().await;
+    // The block with the lie is asked for: it is not pushed, the next one is.
+    let lost = scene.block(1);
+    scene.habits(|h| h.garbled = Some(lost));
+    let next = scene.block(2);
+    scene.push(next);
+    match scene.next().await.unwrap() {
+        ChainEvent::Block { height, .. } => assert_eq!(height, lost, "told, without what could not be read"),
+        other => panic!("{other:?}"),
+    }
+    let snapshot = scene.resync().await;
+    assert!(snapshot.height >= next);
+    assert_eq!(snapshot.orders.len(), 2, "the order that was lost is there");
+    let status = scene.reader.status().follower;
+    let malformed = status.last_malformed.clone().unwrap();
+    assert_eq!(
+        (malformed.height, malformed.tx, malformed.index),
+        (lost, Some(0), 0),
+        "{status:?}"
+    );
+    assert_eq!((status.malformed, status.resyncs), (1, 2), "{status:?}");
+    let why = status.last_resync.unwrap();
+    assert!(why.contains("EventOrderCreated"), "{why}");
+    // Again at once: nobody is asked for everything before the pause is over, and then somebody is.
+    let second = scene.block(3);
+    scene.habits(|h| h.garbled = Some(second));
+    let began = Instant::now();
+    let mut last = scene.block(0);
+    scene.push(last);
+    let resync = loop {
+        match scene.next().await.unwrap() {
+            ChainEvent::Resync(snapshot) => break snapshot,
+            ChainEvent::Block { height, .. } if height >= last => {
+                last = scene.block(0);
+                scene.push(last);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            _ => {}
+        }
+        assert!(began.elapsed() < PATIENCE);
+    };
+    assert_eq!(resync.orders.len(), 3);
+    assert_eq!(scene.reader.status().follower.resyncs, 3);
+}

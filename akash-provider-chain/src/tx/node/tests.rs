@@ -106,3 +106,61 @@ async fn recorded_answers_to_questions_are_understood() {
     let included = found.find(&hash).await.unwrap().unwrap();
     assert!(included.height > 0 && included.gas_used > 0, "{included:?}");
 }
+
+#[tokio::test]
+async fn a_refusal_after_silence_is_no_certainty() {
+    let status = |method: &str| match method {
+        "status" => Some(serde_json::json!({
+            "node_info": {"network": "local"},
+            "sync_info": {"latest_block_height": "7", "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false},
+        })),
+        "akash" => Some(crate::testing::chain::discovery()),
+        _ => None,
+    };
+    let silences = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(1));
+    let left = std::sync::Arc::clone(&silences);
+    let answer = move |method: &str, _: &Value| match (status(method), method) {
+        (Some(status), _) => Reply::Result(status),
+        (None, "broadcast_tx_sync") if left.load(Ordering::Relaxed) > 0 => {
+            left.fetch_sub(1, Ordering::Relaxed);
+            Reply::Cut(b"{".to_vec())
+        }
+        (None, "broadcast_tx_sync") => {
+            let answer =
+                serde_json::json!({"code": 18, "codespace": "sdk", "log": "ttl exceeds 10m0s", "hash": ""});
+            Reply::Result(answer)
+        }
+        (None, other) => Reply::Error(-32601, format!("no method {other}")),
+    };
+    let node = Node::start(answer.clone()).await;
+    let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
+    // Silent first, and asked again: that refusal says nothing about the first time.
+    let uncertain = reader(&[&node.url]).broadcast(vec![1]).await.unwrap_err();
+    assert_eq!(uncertain.kind(), ErrorKind::Unavailable, "{uncertain}");
+    assert!(uncertain.to_string().contains("perhaps sent"), "{uncertain}");
+    assert_eq!(silences.load(Ordering::Relaxed), 0);
+    let alone = reader(&[&node.url]).broadcast(vec![1]).await.unwrap();
+    assert!(matches!(alone, Submission::Refused { .. }), "{alone:?}");
+    // A node that cannot be connected to has heard nothing.
+    let gone = {
+        let node = Node::start(answer).await;
+        node.url.clone()
+    };
+    let certain = reader(&[&gone, &node.url]).broadcast(vec![1]).await.unwrap();
+    assert!(matches!(certain, Submission::Refused { .. }), "{certain:?}");
+    let heard = AtomicBool::new(true);
+    let refused = || submission(18, "sdk".into(), "no".into());
+    assert!(certain_of(&heard, refused()).is_err());
+    assert!(certain_of(&AtomicBool::new(false), refused()).is_ok());
+    assert!(
+        certain_of(
+            &heard,
+            submission(19, "sdk".into(), "tx already in mempool".into())
+        )
+        .is_ok()
+    );
+}
+
+fn certain_of(heard: &AtomicBool, answer: Submission) -> Result<Submission, Error> {
+    certain(answer, heard)
+}

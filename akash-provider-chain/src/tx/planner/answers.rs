@@ -97,6 +97,25 @@ impl Planner {
         self.tip.retry_at = now.plus(poll);
     }
 
+    /// A block as the follower tells it. An old one says nothing about the time.
+    pub(super) fn seen(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
+        let height = block.height;
+        if is_complete {
+            for flight in self.flights.values_mut() {
+                // Blocks without a hole: what was in none before and is not in this one is in none.
+                if flight.absent_until.is_some_and(|at| at + 1 >= height) {
+                    flight.absent_until = flight.absent_until.max(Some(height));
+                }
+            }
+        }
+        if is_newest {
+            let asked = self.tip.asked;
+            self.block(Ok(block));
+            self.tip.asked = asked;
+            self.tip.retry_at = self.now.plus(self.config.told_poll);
+        }
+    }
+
     pub(super) fn account(&mut self, answer: Result<Option<Account>, Failure>) {
         match answer {
             Ok(Some(account)) => {
@@ -186,6 +205,8 @@ impl Planner {
             // It was sent before; what a node says to the same bytes later says nothing about the first time.
             Ok(Submission::Refused { code, .. }) if flight.perhaps_sent => {
                 let full = code.is_sdk(MEMPOOL_FULL);
+                // Asked again after some more blocks, not at once.
+                flight.accepted_at = self.tip.value.map(|t| t.height);
                 flight.failures += u32::from(full);
                 flight.phase = if full {
                     Phase::Ready {

@@ -45,6 +45,8 @@ pub(super) struct Flight {
     pub(super) draft: Option<Draft>,
     /// The draft may have reached a node: it must not be replaced before it has expired.
     pub(super) perhaps_sent: bool,
+    /// No block up to this height holds the draft.
+    pub(super) absent_until: Option<u64>,
     /// Height at which a node last said that it has the draft.
     pub(super) accepted_at: Option<u64>,
     /// Failures in a row of whatever is being asked.
@@ -64,6 +66,7 @@ impl Flight {
             gas,
             draft: None,
             perhaps_sent: false,
+            absent_until: None,
             accepted_at: None,
             failures: 0,
             replaced: 0,

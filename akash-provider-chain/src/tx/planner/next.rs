@@ -39,13 +39,8 @@ impl Planner {
     /// Ends what has waited for too long.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
-        let mut why = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not]
-            .map(String::as_str)
-            .into_iter()
-            .find(|w| !w.is_empty())
-            .unwrap_or("its turn did not come")
-            .to_owned();
-        why.insert_str(0, "not sent in time: ");
+        let why = self.why_not().unwrap_or("its turn did not come");
+        let why = format!("not sent in time: {why}");
         let late = |r: &Request| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
         self.queue.retain(|_, request| {
@@ -220,6 +215,10 @@ impl Planner {
             };
             if let Some(flight) = self.flights.get_mut(&id) {
                 flight.phase = Phase::Sending;
+                if !flight.perhaps_sent {
+                    // It cannot be in a block that was there before it was sent.
+                    flight.absent_until = Some(tip.height);
+                }
                 flight.draft = Some(draft.clone());
                 out.push(Action::Send(id, draft));
             }
@@ -251,7 +250,7 @@ impl Planner {
         })
     }
 
-    /// Searches for what was sent, once per block; sends it again when no block takes it; checks what can no
+    /// Searches for what was sent, once per block that nobody looked through; sends it again when no block takes it; checks what can no
     /// longer land.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, patience) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
@@ -268,7 +267,10 @@ impl Planner {
                 Phase::Waiting {
                     asked: false,
                     searched_at,
-                } if searched_at.is_none_or(|at| at < tip.height) => {
+                } if searched_at
+                    .max(flight.absent_until)
+                    .is_none_or(|at| at < tip.height) =>
+                {
                     flight.phase = Phase::Waiting {
                         searched_at: Some(tip.height),
                         asked: true,

@@ -121,11 +121,15 @@ async fn a_block_that_is_observed_answers_without_a_question() {
     while api.node.lock().unwrap().included().is_empty() {
         moment().await;
     }
-    let (tip, included) = {
+    let seen = {
         let node = api.node.lock().unwrap();
-        (node.sync_info(), node.included())
+        SeenBlock {
+            block: node.sync_info(),
+            is_newest: true,
+            included: Some(node.included()),
+        }
     };
-    writer.observe_block(tip, included).await;
+    writer.observe_block(seen);
     let outcome = call.await.unwrap();
     assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
     stop.cancel();

@@ -78,6 +78,7 @@ impl MemoryDriver {
                 let record = Provider {
                     owner,
                     host_uri: "https://provider.example:8443".to_owned(),
+                    info: Default::default(),
                     attributes: Vec::new(),
                 };
                 let created = market.execute(&Msg::CreateProvider(record));

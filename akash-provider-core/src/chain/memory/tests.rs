@@ -30,6 +30,7 @@ fn chain() -> MemoryChain {
         let record = Provider {
             owner: account(2),
             host_uri: "https://provider.example".to_owned(),
+            info: Default::default(),
             attributes: Vec::new(),
         };
         m.execute(&Msg::CreateProvider(record)).unwrap();

@@ -77,6 +77,21 @@ impl Pools {
         Ok(())
     }
 
+    /// Why a claim that was taken cannot be kept: more is promised of what it needs than there is.
+    pub(super) fn overdrawn(&self, claim: Claim) -> Option<Decline> {
+        if claim.ports > 0 && self.ports_taken > self.ports {
+            return Some(Decline::ExternalPortsExhausted {
+                wanted: claim.ports,
+                free: 0,
+            });
+        }
+        let pool = self.ips().filter(|_| claim.ips > 0)?;
+        (pool.allocated > pool.total).then_some(Decline::LeasedIpsExhausted {
+            wanted: claim.ips,
+            free: 0,
+        })
+    }
+
     pub(super) fn take(&mut self, claim: Claim) {
         self.ports_taken += u64::from(claim.ports);
         if !claim.confirmed {

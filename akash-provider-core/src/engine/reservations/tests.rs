@@ -247,6 +247,54 @@ fn leased_ips_are_counted_until_the_pool_counts_them() {
 }
 
 #[test]
+fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 0, &[]));
+    let all_ports: Vec<u32> = (1..=ledger.status().external_ports_free).collect();
+    ledger.reserve(&order(2), &ips(&[1])).unwrap();
+    ledger
+        .reserve(&order(3), &with_endpoints(EndpointKind::RandomPort, &all_ports))
+        .unwrap();
+    assert_eq!(
+        (ledger.displaced(&order(2)), ledger.displaced(&order(3))),
+        (None, None)
+    );
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(
+        ledger.displaced(&order(2)),
+        Some(Decline::LeasedIpsExhausted { wanted: 1, free: 0 })
+    );
+    assert_eq!(ledger.displaced(&order(3)), None, "it needs none of what is owed");
+    ledger.adopt(
+        &order(4),
+        &with_endpoints(EndpointKind::RandomPort, &[1]).resources,
+        None,
+    );
+    assert!(matches!(
+        ledger.displaced(&order(3)),
+        Some(Decline::ExternalPortsExhausted { .. })
+    ));
+    ledger.unreserve(&order(1));
+    assert_eq!(ledger.displaced(&order(2)), None);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
+fn addresses_of_a_lease_that_is_adopted_after_the_count_are_counted_once() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
+    let taken = |ledger: &Reservations| ledger.status().leased_ips.unwrap().allocated;
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(taken(&ledger), 1);
+    // Given back, and taken over once more before the pool is counted anew.
+    ledger.unreserve(&order(1));
+    assert_eq!(taken(&ledger), 0);
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(taken(&ledger), 1);
+    ledger.unreserve(&order(1));
+    assert_eq!(taken(&ledger), 0);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
 fn leased_ip_status_vectors() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut first = ledger(with_ips(nodes(), 10, 0, &[]));

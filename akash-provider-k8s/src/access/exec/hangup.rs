@@ -1,30 +1,57 @@
 //! Ends what a command left behind when nobody waits for it any more.
 //!
-//! Container runtimes let a command run on when its connection is gone, a terminal's too. A command is known
-//! inside its container by three things: its parent is outside, it is not the first process, and it is as old as
-//! the session. An image without a shell keeps it until it ends by itself.
+//! Container runtimes let a command run on when its connection is gone, a terminal's too. So a command is begun by
+//! `env`, which puts a mark into its environment that no other command has, and becomes it: arguments, exit code
+//! and process are the command's own. What is ended is the session of the process that carries this very mark, and
+//! so never a command of somebody else, however alike the two are and whenever they began.
+//!
+//! ```text
+//! is there sh, env, grep? (once for each container) ─ yes ─► env MARK command
+//!                                                   └ no ──► command, which is left to itself
+//! dropped ─► sh: who has MARK? ─► HUP to its session ─► a second ─► KILL
+//! ```
 
 use super::super::Access;
 use super::super::pods::Replica;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::AttachParams;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use super::{ask, outcome};
+use akash_provider_core::error::{Error, ErrorKind};
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-/// Sends HUP and a second later KILL to the sessions whose first process is between so many seconds old.
+/// Variable of the mark.
+const VARIABLE: &str = "AKASH_EXEC_ID";
+/// Succeeds where a command can be marked, and found by its mark.
+const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
+/// Succeeds where there is a file for the name of a command, as the container's runtime looks for it.
+const THERE: &str = r#"
+case $1 in
+  */*) [ -f "$1" ] ;;
+  *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
+esac
+"#;
+/// Sends HUP and a second later KILL to the sessions whose first process came from outside and carries the mark,
+/// or has ended and left others behind that carry it. A command begins a little after it was asked for. What made
+/// a session of its own meant to stay. Without `-F`: busybox looks no further than the first variable with it.
 const SCRIPT: &str = r#"
-least=$1; most=$2; gone=" "
-read -r now _ </proc/uptime || exit 0
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
-for dir in /proc/[0-9]*; do
-  pid=${dir#/proc/}; stat $pid || continue
-  set -- ${line##*) }
-  [ "$2" = 0 ] && [ "$pid" != 1 ] && [ "$pid" != $$ ] || continue
-  age=$((${now%%.*} - ${20} / 100))
-  [ $age -ge $least ] && [ $age -le $most ] && gone="$gone$pid "
+gone=" "; tries=0
+while [ "$gone" = " " ] && [ $tries -lt 4 ]; do
+  [ $tries = 0 ] || sleep 1
+  tries=$((tries + 1))
+  for file in $(grep -l "$1" /proc/[0-9]*/environ 2>/dev/null); do
+    pid=${file#/proc/}; pid=${pid%/environ}; mark=$1
+    stat $pid || continue
+    set -- ${line##*) }; session=$4; set -- "$mark"
+    if stat $session; then
+      set -- ${line##*) }; parent=$2; set -- "$mark"
+      [ "$parent" = 0 ] || continue
+    fi
+    [ "$session" -gt 1 ] && gone="$gone$session "
+  done
 done
 [ "$gone" = " " ] && exit 0
 for signal in HUP KILL; do
@@ -36,80 +63,34 @@ for signal in HUP KILL; do
   [ $signal = HUP ] && sleep 1
 done
 "#;
-/// Ages are whole seconds, and a command begins a little after it was asked for.
-const EARLIER: u64 = 3;
-/// The script begins a little after it was asked for too.
-const LATER: u64 = 4;
-/// Limit of all of it.
+/// Limit of all of the ending.
 const LIMIT: Duration = Duration::from_secs(15);
+/// Containers of which it is remembered what they have. Whoever was forgotten is asked again.
+const CONTAINERS: usize = 4_096;
 
-/// Sessions of pods: two that began at about the same time cannot be told apart, and none begins while what is
-/// left of another is ended.
+/// Which containers have what marking takes, by pod and container.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Sessions(Arc<Shared>);
+pub(in super::super) struct Tools(Arc<Mutex<Known>>);
 
-#[derive(Debug, Default)]
-struct Shared {
-    all: Mutex<All>,
-    ended: Notify,
+type Known = BTreeMap<(String, Option<String>), bool>;
+
+impl Tools {
+    fn known(&self, replica: &Replica) -> Option<bool> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&key(replica)).copied()
+    }
+
+    fn remember(&self, replica: &Replica, has_them: bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CONTAINERS {
+            known.clear();
+        }
+        known.insert(key(replica), has_them);
+    }
 }
 
-#[derive(Debug, Default)]
-struct All {
-    under_way: Vec<(String, Instant)>,
-    /// Pods in which what is left is being ended.
-    ending: Vec<String>,
-}
-
-impl Sessions {
-    fn all(&self) -> MutexGuard<'_, All> {
-        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts one in, as soon as nothing is being ended in its pod.
-    async fn begin(&self, pod: &str) -> Instant {
-        loop {
-            let ended = self.0.ended.notified();
-            {
-                let mut all = self.all();
-                if !all.ending.iter().any(|p| p == pod) {
-                    let began = Instant::now();
-                    all.under_way.push((pod.to_owned(), began));
-                    return began;
-                }
-            }
-            // Ending has a limit.
-            ended.await;
-        }
-    }
-
-    /// Takes one out. True when what is left of it shall be ended, which [`Sessions::ended`] concludes; false
-    /// when it is over or another of its pod began at about the same time.
-    fn end(&self, pod: &str, began: Instant, over: bool) -> bool {
-        let mut all = self.all();
-        if let Some(at) = all.under_way.iter().position(|(p, b)| p == pod && *b == began) {
-            all.under_way.swap_remove(at);
-        }
-        let near = |other: &Instant| {
-            let apart = other.max(&began).duration_since(*other.min(&began));
-            apart <= Duration::from_secs(EARLIER + LATER)
-        };
-        let unclear = all.under_way.iter().any(|(p, b)| p == pod && near(b));
-        let end = !over && !unclear;
-        if end {
-            all.ending.push(pod.to_owned());
-        }
-        end
-    }
-
-    fn ended(&self, pod: &str) {
-        let mut all = self.all();
-        if let Some(at) = all.ending.iter().position(|p| p == pod) {
-            all.ending.swap_remove(at);
-        }
-        drop(all);
-        self.0.ended.notify_waiters();
-    }
+fn key(replica: &Replica) -> (String, Option<String>) {
+    (replica.uid.clone(), replica.container.clone())
 }
 
 /// A command under way. Dropping it before it is over ends what runs.
@@ -118,97 +99,180 @@ pub(super) struct Session {
     access: Access,
     namespace: String,
     replica: Replica,
-    began: Instant,
+    /// Nothing where the container lacks what it takes.
+    mark: Option<String>,
     over: bool,
 }
 
 impl Session {
-    pub(super) async fn begin(access: &Access, namespace: String, replica: Replica) -> Self {
-        let began = access.sessions.begin(&replica.uid).await;
-        Self {
+    /// Looks what the container has. Nothing runs yet.
+    pub(super) async fn begin(
+        access: &Access,
+        namespace: String,
+        replica: Replica,
+        command: &[String],
+    ) -> Result<Self, Error> {
+        let marked = can_be_marked(command) && has_tools(access, &namespace, &replica).await?;
+        Ok(Self {
             access: access.clone(),
             namespace,
             replica,
-            began,
+            mark: marked.then(mark),
             over: false,
-        }
+        })
+    }
+
+    /// The command as it is begun.
+    pub(super) fn command(&self, command: &[String]) -> Vec<String> {
+        let marker = self.mark.iter().flat_map(|mark| ["env".to_owned(), mark.clone()]);
+        marker.chain(command.iter().cloned()).collect()
     }
 
     /// It ended by itself, or never began.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }
+
+    /// True when nothing was run because there is no such command: `env` says so with this code, which a command
+    /// may have of its own too.
+    pub(super) async fn lacks(&self, code: i32, command: &[String]) -> bool {
+        let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
+            return false;
+        };
+        let script = ["sh", "-c", THERE, "there", name];
+        let asked = ask(&self.access, &self.namespace, &self.replica, &script);
+        let asked = timeout(self.access.call_timeout, asked).await;
+        // Who cannot be asked has given the code himself, as far as anybody knows.
+        matches!(asked, Ok(Ok(status)) if matches!(outcome(&status), Ok(1)))
+    }
+}
+
+/// `env` takes a name with `=` in it for a variable.
+fn can_be_marked(command: &[String]) -> bool {
+    command.first().is_some_and(|name| !name.contains('='))
+}
+
+async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Result<bool, Error> {
+    if let Some(known) = access.tools.known(replica) {
+        return Ok(known);
+    }
+    let asked = ask(access, namespace, replica, &["sh", "-c", TOOLS]);
+    let slow = |_| super::refused(ErrorKind::Timeout, "the command did not begin in time");
+    let status = match timeout(access.call_timeout, asked).await.map_err(slow)? {
+        Ok(status) => status,
+        Err(error) => {
+            let error = super::not_begun(error);
+            // Some runtimes say so at once that there is no `sh`.
+            if error.kind() == ErrorKind::Invalid {
+                access.tools.remember(replica, false);
+                return Ok(false);
+            }
+            return Err(error);
+        }
+    };
+    let answer = outcome(&status);
+    let has_them = matches!(answer, Ok(0));
+    let is_certain = match &answer {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::Invalid,
+    };
+    if is_certain {
+        access.tools.remember(replica, has_them);
+    }
+    Ok(has_them)
+}
+
+/// A mark that no other command has: 128 bits that nobody can know before.
+fn mark() -> String {
+    let bits = || RandomState::new().hash_one(std::time::SystemTime::now());
+    format!("{VARIABLE}={:016x}{:016x}", bits(), bits())
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let sessions = self.access.sessions.clone();
-        if !sessions.end(&self.replica.uid, self.began, self.over) {
+        let Some(mark) = self.mark.take().filter(|_| !self.over) else {
             return;
-        }
-        let (pod, uid) = (self.replica.name.clone(), self.replica.uid.clone());
-        let age = self.began.elapsed().as_secs();
-        let pods: Api<Pod> = Api::namespaced(self.access.client.clone(), &self.namespace);
-        let (least, most) = (age.saturating_sub(EARLIER), age + LATER);
-        let params = AttachParams {
-            container: self.replica.container.clone(),
-            ..AttachParams::default()
         };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (access, namespace, replica) =
+            (self.access.clone(), self.namespace.clone(), self.replica.clone());
         let end = async move {
-            let (least, most) = (least.to_string(), most.to_string());
-            let command = ["sh", "-c", SCRIPT, "hangup", &least, &most];
-            let call = async {
-                let ending = pods.exec(&pod, command, &params).await?;
-                // What it says of itself does not matter: nobody is there to hear it.
-                let _ = ending.join().await;
-                Ok::<(), kube::Error>(())
-            };
-            match timeout(LIMIT, call).await {
-                Ok(Ok(())) => {}
+            let script = ["sh", "-c", SCRIPT, "hangup", &mark];
+            // What it says of itself does not matter: nobody is there to hear it.
+            let asked = timeout(LIMIT, ask(&access, &namespace, &replica, &script)).await;
+            let pod = replica.name.as_str();
+            match asked {
+                Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(pod, %error, "a command is left to itself"),
                 Err(_) => tracing::debug!(pod, "a command is left to itself: no answer in time"),
             }
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move {
-                end.await;
-                sessions.ended(&uid);
-            })),
-            Err(_) => sessions.ended(&uid),
-        }
+        drop(runtime.spawn(end));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
-    #[tokio::test(start_paused = true)]
-    async fn sessions_of_one_pod_that_began_together_are_not_told_apart() {
-        let sessions = Sessions::default();
-        let first = sessions.begin("a").await;
-        tokio::time::advance(Duration::from_secs(EARLIER + LATER)).await;
-        let second = sessions.begin("a").await;
-        let other = sessions.begin("b").await;
-        assert!(!sessions.end("a", first, false), "the second is too near");
-        assert!(sessions.end("a", second, false), "alone in its pod");
-        assert!(!sessions.end("b", other, true), "it is over");
-        assert!(sessions.all().under_way.is_empty());
+    fn replica(uid: &str) -> Replica {
+        Replica {
+            name: "web-1".to_owned(),
+            uid: uid.to_owned(),
+            service: "web".to_owned(),
+            container: Some("web".to_owned()),
+        }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn no_command_begins_while_another_is_being_ended_in_its_pod() {
-        let sessions = Sessions::default();
-        let first = sessions.begin("a").await;
-        assert!(sessions.end("a", first, false));
-        sessions.begin("b").await;
-        let waits = timeout(Duration::from_secs(5), sessions.begin("a")).await;
-        assert!(waits.is_err(), "it would be taken for what is left");
-        let later = sessions.clone();
-        let ended = tokio::spawn(async move { later.ended("a") });
-        timeout(Duration::from_secs(5), sessions.begin("a"))
-            .await
-            .unwrap();
-        ended.await.unwrap();
+    #[test]
+    fn no_two_commands_have_one_mark() {
+        let marks: std::collections::BTreeSet<_> = (0..1_000).map(|_| mark()).collect();
+        assert_eq!(marks.len(), 1_000);
+        assert!(marks.iter().all(|m| m.len() == VARIABLE.len() + 33), "{marks:?}");
+    }
+
+    #[test]
+    fn what_containers_have_is_remembered_up_to_a_limit() {
+        let tools = Tools::default();
+        assert_eq!(tools.known(&replica("a")), None);
+        tools.remember(&replica("a"), true);
+        tools.remember(&replica("b"), false);
+        assert_eq!(tools.known(&replica("a")), Some(true));
+        assert_eq!(tools.known(&replica("b")), Some(false));
+        for n in 0..CONTAINERS {
+            tools.remember(&replica(&n.to_string()), true);
+        }
+        assert!(tools.0.lock().unwrap().len() <= CONTAINERS);
+    }
+
+    #[test]
+    fn a_name_that_env_takes_for_a_variable_is_not_marked() {
+        let can = |command: &[&str]| {
+            let command: Vec<_> = command.iter().map(|&s| s.to_owned()).collect();
+            can_be_marked(&command)
+        };
+        assert!(can(&["sh", "-c", "a=b"]) && can(&["/bin/ls"]));
+        assert!(!can(&["a=b"]) && !can(&[]));
+    }
+
+    fn there(name: &str) -> bool {
+        let script = ["-c", THERE, "there", name];
+        let status = Command::new("sh")
+            .args(script)
+            .env("PATH", "/nowhere:/bin:/usr/bin")
+            .status();
+        status.unwrap().success()
+    }
+
+    #[test]
+    fn a_command_is_there_where_a_runtime_would_find_it() {
+        assert!(there("sh") && there("/bin/sh"));
+        // A shell's own word is no command, and neither is a folder.
+        for name in ["nosuch", "/no/such", "/bin", "export", ""] {
+            assert!(!there(name), "{name}");
+        }
     }
 }

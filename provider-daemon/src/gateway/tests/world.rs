@@ -141,6 +141,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
         owner: provider.clone(),
         host_uri: "https://localhost:8443".into(),
         attributes,
+        info: akash_provider_core::types::ProviderInfo::default(),
     };
     chain.market(|market| {
         market.fund(provider, &coin());
@@ -226,7 +227,7 @@ impl World {
             memory: Arc::new(Volatile::default()),
         };
         let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
-        let (address, tls) = (gateway.address().unwrap(), gateway.tls().remove(0));
+        let (address, tls) = (gateway.address().unwrap(), gateway.tls());
         let grpc = gateway.grpc_address().unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(gateway.serve(stop.clone()));

@@ -1,0 +1,220 @@
+//! A rotation over a chain in memory, cut off wherever it can be.
+
+use super::*;
+use crate::cert::{RENEW_BEFORE, VALIDITY};
+use akash_provider_core::chain::{Fate, Inclusion, MemoryChain, Outage};
+use akash_provider_core::market::MarketConfig;
+use akash_provider_core::types::Coin;
+use std::path::Path;
+
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+const GRACE: Duration = Duration::from_secs(3600);
+
+struct Scene {
+    chain: MemoryChain,
+    account: Arc<PrivateKey>,
+    home: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let account = Arc::new(PrivateKey::from_bytes(&[9; 32]).unwrap());
+        let chain = MemoryChain::new(MarketConfig::new("rotation", BlockTime(1_800_000_000_000)));
+        chain.set_inclusion(Inclusion::Immediate {
+            block_time: Duration::from_secs(6),
+        });
+        let coin: Coin = "1000000uakt".parse().unwrap();
+        chain.market(|market| market.fund(account.address(), &coin));
+        Self {
+            chain,
+            account,
+            home: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// As after a restart: nothing is remembered but what is in files.
+    fn rotation(&self) -> Rotation {
+        let settings = RotationSettings {
+            grace: GRACE,
+            ..RotationSettings::new(Usage::Server {
+                domains: vec!["provider.example".to_owned()],
+            })
+        };
+        Rotation::new(
+            Arc::new(self.chain.clone()),
+            self.home.path().to_owned(),
+            Arc::clone(&self.account),
+            settings,
+        )
+    }
+
+    async fn step(&self, now: Duration) -> Done {
+        self.rotation().step(now).await.unwrap()
+    }
+
+    /// Serials on the chain that are valid.
+    fn valid(&self) -> Vec<String> {
+        let owner = self.account.address();
+        self.chain.market(|market| {
+            let all = market.certificates(owner).iter().filter(|c| c.valid);
+            all.map(|c| c.serial.clone()).collect()
+        })
+    }
+
+    fn file(&self, which: KeyFile) -> std::path::PathBuf {
+        KeyFiles::new(self.home.path(), &self.account).path(which)
+    }
+
+    /// The swap was so long before `now`.
+    fn swapped_before(&self, now: Duration, ago: Duration) {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(self.file(KeyFile::Old))
+            .unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + now.checked_sub(ago).unwrap())
+            .unwrap();
+    }
+}
+
+fn serial(done: &Done) -> String {
+    match done {
+        Done::Made(serial) | Done::Published(serial) | Done::Swapped(serial) | Done::Revoked(serial) => {
+            serial.clone()
+        }
+        other => panic!("{other:?} has no serial"),
+    }
+}
+
+/// The first one: made, published, in use.
+async fn first(scene: &Scene) -> String {
+    let made = scene.step(NOW).await;
+    assert!(matches!(made, Done::Made(_)), "{made:?}");
+    assert_eq!(scene.step(NOW).await, Done::Published(serial(&made)));
+    assert_eq!(scene.step(NOW).await, Done::Swapped(serial(&made)));
+    let kept = scene.step(NOW).await;
+    assert_eq!(kept, Done::Kept(VALIDITY - RENEW_BEFORE));
+    serial(&made)
+}
+
+#[tokio::test]
+async fn a_rotation_is_the_same_however_often_it_is_cut_off() {
+    let scene = Scene::new();
+    let old = first(&scene).await;
+    let due = NOW + VALIDITY - Duration::from_secs(6 * 24 * 3600);
+    let new = serial(&scene.step(due).await);
+    assert_ne!(new, old);
+    assert_eq!(scene.valid(), std::slice::from_ref(&old));
+    assert_eq!(scene.step(due).await, Done::Published(new.clone()));
+    assert_eq!(scene.valid(), [old.clone(), new.clone()]);
+    // Cut off in the middle of the swap: the current one is old already, the next one still next.
+    std::fs::rename(scene.file(KeyFile::Current), scene.file(KeyFile::Old)).unwrap();
+    scene.swapped_before(due, Duration::ZERO);
+    assert_eq!(scene.step(due).await, Done::Swapped(new.clone()));
+    assert_eq!(scene.step(due).await, Done::Kept(GRACE));
+    scene.swapped_before(due, GRACE);
+    assert_eq!(scene.step(due).await, Done::Revoked(old.clone()));
+    assert_eq!(scene.valid(), [new]);
+    assert_eq!(scene.step(due).await, Done::Discarded);
+    assert!(!scene.file(KeyFile::Old).exists());
+    assert!(matches!(scene.step(due).await, Done::Kept(_)));
+}
+
+#[tokio::test]
+async fn the_old_one_is_revoked_after_the_grace_and_not_before() {
+    let scene = Scene::new();
+    let old = first(&scene).await;
+    let due = NOW + VALIDITY - Duration::from_secs(3600);
+    let new = serial(&scene.step(due).await);
+    scene.step(due).await;
+    assert_eq!(scene.step(due).await, Done::Swapped(new.clone()));
+    scene.swapped_before(due, Duration::from_secs(60));
+    let wait = GRACE - Duration::from_secs(60);
+    assert_eq!(scene.step(due).await, Done::Kept(wait));
+    assert_eq!(scene.valid().len(), 2);
+    scene.swapped_before(due, GRACE);
+    assert_eq!(scene.step(due).await, Done::Revoked(old));
+    assert_eq!(scene.valid(), [new]);
+}
+
+#[tokio::test]
+async fn nothing_is_revoked_on_uncertainty() {
+    let scene = Scene::new();
+    let old = first(&scene).await;
+    let due = NOW + VALIDITY - Duration::from_secs(3600);
+    let new = serial(&scene.step(due).await);
+    scene.step(due).await;
+    scene.step(due).await;
+    scene.swapped_before(due, GRACE);
+    // Nobody answers.
+    scene.chain.fail_queries(Outage::UntilRestored);
+    let error = scene.rotation().step(due).await.unwrap_err();
+    assert!(matches!(error, RotationError::Chain(_)), "{error}");
+    scene.chain.restore_queries();
+    // The one in use is gone from the disk: then a new one is made, and the old one stays.
+    let current = std::fs::read(scene.file(KeyFile::Current)).unwrap();
+    std::fs::remove_file(scene.file(KeyFile::Current)).unwrap();
+    let made = scene.step(due).await;
+    assert!(matches!(made, Done::Made(_)), "{made:?}");
+    assert_eq!(scene.valid(), [old.clone(), new.clone()]);
+    std::fs::remove_file(scene.file(KeyFile::Next)).unwrap();
+    // A file that cannot be read is not replaced, and nothing is revoked because of it.
+    std::fs::write(scene.file(KeyFile::Current), b"damaged").unwrap();
+    let error = scene.rotation().step(due).await.unwrap_err();
+    assert!(
+        matches!(error, RotationError::Certificate(CertError::Damaged { .. })),
+        "{error}"
+    );
+    assert_eq!(scene.valid(), [old.clone(), new.clone()]);
+    std::fs::write(scene.file(KeyFile::Current), current).unwrap();
+    // A transaction of unknown outcome is followed up, and asked for again.
+    scene.chain.next_fate(Fate::NotSent);
+    assert!(matches!(
+        scene.rotation().step(due).await,
+        Err(RotationError::Chain(_))
+    ));
+    assert_eq!(scene.step(due).await, Done::Revoked(old));
+    assert_eq!(scene.valid(), [new]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_publication_is_waited_for_before_anything_is_believed() {
+    let scene = Scene::new();
+    scene.step(NOW).await;
+    scene.chain.set_inclusion(Inclusion::NextBlock);
+    scene.chain.next_fate(Fate::Unknown { lands_after: Some(2) });
+    let rotation = scene.rotation();
+    let blocks = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            scene.chain.advance(Duration::from_secs(6));
+        }
+    };
+    let result = tokio::select! {
+        result = rotation.step(NOW) => result,
+        () = blocks => unreachable!(),
+    };
+    assert!(matches!(result, Err(RotationError::Unknown { .. })), "{result:?}");
+    assert_eq!(scene.valid().len(), 1, "it had landed in the end");
+    let swapped = scene.step(NOW).await;
+    assert!(
+        matches!(swapped, Done::Swapped(_)),
+        "not published twice: {swapped:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_running_rotation_tells_what_is_in_use() {
+    let scene = Scene::new();
+    let rotation = scene.rotation();
+    let stop = CancellationToken::new();
+    let told = std::sync::Mutex::new(Vec::new());
+    let in_use = |own: OwnCertificate| {
+        told.lock().unwrap().push(own.facts().serial.clone());
+        stop.cancel();
+    };
+    tokio::time::timeout(Duration::from_secs(120), rotation.run(in_use, stop.clone()))
+        .await
+        .unwrap();
+    assert_eq!(*told.lock().unwrap(), scene.valid());
+    assert!(Path::new(&scene.file(KeyFile::Current)).exists());
+}

@@ -1,0 +1,59 @@
+//! What the writer does, as values.
+
+use super::Planner;
+use akash_provider_core::types::DecCoin;
+
+/// What tells one transaction of the account from the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nonces {
+    /// Their timeouts: they land in any order.
+    #[default]
+    Unordered,
+    /// The account's sequence: the chain knows nothing better.
+    Ordered,
+}
+
+/// What the writer does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WriterStatus {
+    /// Calls that wait to be sent.
+    pub waiting: usize,
+    /// Transactions under way.
+    pub in_flight: usize,
+    /// What tells transactions apart.
+    pub nonces: Nonces,
+    /// What is paid per unit of gas; `None` before it is known.
+    pub gas_price: Option<DecCoin>,
+    /// What must be known first and is not, and why.
+    pub trouble: Option<String>,
+    /// It has ended, and nothing is sent any more.
+    pub is_stopped: bool,
+}
+
+impl Planner {
+    /// What it does.
+    #[must_use]
+    pub fn status(&self) -> WriterStatus {
+        let (waiting, in_flight) = self.load();
+        let prices = self.prices.value.as_deref();
+        let price = prices.and_then(|minimum| self.config.gas.price_at(minimum).ok());
+        WriterStatus {
+            waiting,
+            in_flight,
+            nonces: if self.sequencer.is_ordered() {
+                Nonces::Ordered
+            } else {
+                Nonces::Unordered
+            },
+            gas_price: price.map(|price| DecCoin::new(&self.config.gas.denom, price)),
+            trouble: self.why_not().map(str::to_owned),
+            is_stopped: self.stopped,
+        }
+    }
+
+    /// Why nothing can be sent.
+    pub(super) fn why_not(&self) -> Option<&str> {
+        let needs = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not];
+        needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
+    }
+}

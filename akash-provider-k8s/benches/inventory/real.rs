@@ -1,0 +1,177 @@
+//! Capacity as a real API server tells it.
+
+use crate::{Failed, NODES, PODS, PROVIDER, SAMPLES, fill, median, peak_mib, print, space_of};
+use akash_provider_core::inventory::{Inventory, InventorySource};
+use akash_provider_k8s::inventory::{
+    Change, Fact, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
+};
+use akash_provider_k8s::settings::Settings;
+use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
+use http::Request;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{DynamicObject, ObjectList, WatchEvent};
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::fmt::Debug;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// How long a large API server may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Objects of one answer, as the source asks for them.
+const PAGE: usize = 250;
+
+pub(crate) async fn measure(file: &Path, filled: bool) -> Result<(), Failed> {
+    let kubeconfig = Kubeconfig::read_from(file)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    if filled {
+        fill::fill(&client).await?;
+    }
+    followed(&client, filled).await?;
+    if filled {
+        counted(&client).await?;
+    }
+    Ok(())
+}
+
+/// The whole source, as a provider has it.
+async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
+    let settings = Settings::new(PROVIDER.parse()?);
+    let began = Instant::now();
+    let source = KubeInventory::start(client, &settings, &Options::default());
+    let mut updates = source.watch();
+    let first = async {
+        loop {
+            match updates.next().await {
+                Some(Ok(update)) => return Ok(update),
+                Some(Err(error)) => eprintln!("{error}"),
+                None => return Err("the source ended"),
+            }
+        }
+    };
+    let update = timeout(PATIENCE, first).await??;
+    let took = began.elapsed();
+    let (nodes, leases) = (update.inventory.metrics().nodes.len(), update.placements.len());
+    eprintln!("{nodes} nodes are offered, pods of {leases} leases were placed");
+    if filled && (nodes, leases) != (NODES, PODS / 2 / crate::PODS_PER_LEASE) {
+        return Err("that is not what was written".into());
+    }
+    print("inventory_first_update_ms", took.as_secs_f64() * 1e3, "ms");
+    print("inventory_rss_mib", peak_mib()?, "MiB");
+    Ok(())
+}
+
+/// What the API server says, as text, from there to a whole update.
+async fn counted(client: &Client) -> Result<(), Failed> {
+    let settings = Settings::new(PROVIDER.parse()?);
+    let mut tally = Tally::new(StorageOptions::default());
+    pages::<Node>(client, "/api/v1/nodes", |node| {
+        tally.apply(Change::Set(Key::new("", name(&node)), node_fact(&node)?));
+        Ok(())
+    })
+    .await?;
+    let records = "/apis/akash.network/v2beta2/namespaces/lease/manifests";
+    pages::<DynamicObject>(client, records, |object| {
+        let facts = LeaseFacts::of(&object, &settings)?.ok_or("a lease of another")?;
+        tally.apply(Change::Set(Key::new("", name(&object)), Fact::Lease(facts)));
+        Ok(())
+    })
+    .await?;
+    let version = pages::<Pod>(client, "/api/v1/pods", |pod| {
+        tally.apply(pod_change(&pod));
+        Ok(())
+    })
+    .await?;
+    let first = tally.snapshot();
+    let nodes = first.inventory.metrics().nodes.len();
+    if nodes != NODES {
+        return Err(format!("{nodes} nodes were counted").into());
+    }
+    let update = updates_us(client, &mut tally, &version).await?;
+    print("inventory_update_us", update, "us");
+    print("inventory_snapshot_5000_ms", crate::rebuild_ms(&mut tally)?, "ms");
+    Ok(())
+}
+
+fn name<K: Resource>(object: &K) -> &str {
+    object.meta().name.as_deref().unwrap_or_default()
+}
+
+fn node_fact(object: &Node) -> Result<Fact, Failed> {
+    let facts = NodeFacts::of(object, false).ok_or("a node without a name")?;
+    Ok(Fact::Node(facts))
+}
+
+fn pod_change(pod: &Pod) -> Change {
+    let meta = &pod.metadata;
+    let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), name(pod));
+    match PodFacts::of(pod) {
+        Some(facts) => Change::Set(key, Fact::Pod(facts)),
+        None => Change::Gone(Kind::Pod, key, meta.uid.as_deref().map(Into::into)),
+    }
+}
+
+/// Reads a list page by page; the version of its end.
+async fn pages<T>(
+    client: &Client,
+    path: &str,
+    mut take: impl FnMut(T) -> Result<(), Failed>,
+) -> Result<String, Failed>
+where
+    T: DeserializeOwned + Clone + Debug,
+{
+    let mut token = String::new();
+    loop {
+        let request = Request::get(format!("{path}?limit={PAGE}&continue={token}")).body(Vec::new())?;
+        let list: ObjectList<T> = client.request(request).await?;
+        list.items.into_iter().try_for_each(&mut take)?;
+        match list.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => token = next,
+            None => return Ok(list.metadata.resource_version.unwrap_or_default()),
+        }
+    }
+}
+
+/// From the event of a pod, as the line of a watch, to the whole update that tells of it: the median of pods of
+/// others and of ours, wherever they are. Each of them ends.
+async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
+    let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
+    let request = Request::get(path).body(Vec::new())?;
+    let lines = client.request_stream(request).await?;
+    let mut lines = Box::pin(lines.lines());
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for sample in 0..SAMPLES {
+        let number = (sample * 7_919) % PODS;
+        end(client, number).await?;
+        let line = timeout(PATIENCE, lines.try_next())
+            .await??
+            .ok_or("the watch ended")?;
+        let began = Instant::now();
+        let event: WatchEvent<Pod> = serde_json::from_str(&line)?;
+        let (WatchEvent::Modified(pod) | WatchEvent::Added(pod)) = event else {
+            return Err(format!("an event that nobody made: {line}").into());
+        };
+        tally.apply(pod_change(&pod));
+        black_box(tally.snapshot());
+        samples.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(median(samples))
+}
+
+async fn end(client: &Client, number: usize) -> Result<(), Failed> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &space_of(number));
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    api.patch_status(
+        &format!("web-{number}"),
+        &PatchParams::default(),
+        &Patch::Merge(&ended),
+    )
+    .await?;
+    Ok(())
+}

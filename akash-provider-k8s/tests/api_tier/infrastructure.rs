@@ -1,0 +1,122 @@
+//! Nodes that come are closed to the leases that run, and nothing of those is replaced.
+
+use crate::world::{World, deployment, put, remove, run, service};
+use akash_provider_core::cluster::Cluster;
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const POLICY: &str = "akash-deployment-restrictions";
+
+fn node(name: &str, address: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
+        "addresses": [{"type": "InternalIP", "address": address}],
+    }})
+}
+
+async fn is_closed(world: &World, lease: &LeaseId, address: &str) -> bool {
+    let policy = world.get("NetworkPolicy", &lease.namespace(), POLICY).await;
+    policy.unwrap()["spec"].to_string().contains(address)
+}
+
+/// Generation of the workload and version of everything else that is not a policy.
+async fn rest(world: &World, lease: &LeaseId) -> Vec<String> {
+    let ns = lease.namespace();
+    let mut found = Vec::new();
+    for (kind, field) in [
+        ("Deployment", "/metadata/generation"),
+        ("Service", "/metadata/resourceVersion"),
+    ] {
+        for object in world.list(kind, &ns).await {
+            found.push(object.pointer(field).unwrap().to_string());
+        }
+    }
+    found
+}
+
+async fn next(watch: &mut InfrastructureWatch) -> Infrastructure {
+    let changed = timeout(Duration::from_secs(40), watch.changed()).await;
+    changed.expect("the addresses change")
+}
+
+#[test]
+fn a_node_that_comes_is_closed_to_leases_that_run() {
+    run("nodes", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let (applied, half, gone) = (world.lease(1, 1), world.lease(1, 2), world.lease(1, 3));
+            for lease in [&applied, &half] {
+                cluster
+                    .deploy(&deployment(lease, vec![service("web")]))
+                    .await
+                    .unwrap();
+            }
+            // One that is recorded and does not run, and one that is still to be deployed to its end.
+            cluster
+                .record(&deployment(&gone, vec![service("web")]))
+                .await
+                .unwrap();
+            let unmarked = json!({"metadata": {"annotations": {labels::APPLIED: null}}});
+            world.edit("Namespace", "", &half.namespace(), unmarked).await;
+            let seen = || async {
+                let view = cluster.state().lease(&half);
+                let annotations = view
+                    .namespace
+                    .as_ref()
+                    .and_then(|ns| ns.metadata.annotations.clone());
+                annotations.is_some_and(|a| !a.contains_key(labels::APPLIED))
+            };
+            world.until("the edit is seen", seen).await;
+            let before = rest(world, &applied).await;
+
+            let mut watch = InfrastructureWatch::start(&world.client, Infrastructure::default());
+            let known = next(&mut watch).await;
+            cluster.close_infrastructure(&known).await.unwrap();
+            let name = world.settings.manifest_namespace.clone();
+            put(&world.admin, &node(&name, "203.0.113.77"), "api-tier").await;
+            let address: IpAddr = "203.0.113.77".parse().unwrap();
+            let mut found = next(&mut watch).await;
+            while !found.nodes.contains(&address) {
+                found = next(&mut watch).await;
+            }
+            assert!(!is_closed(world, &applied, "203.0.113.77/32").await);
+            assert_eq!(cluster.close_infrastructure(&found).await.unwrap(), 1);
+            assert!(is_closed(world, &applied, "203.0.113.77/32").await);
+            assert!(
+                !is_closed(world, &half, "203.0.113.77/32").await,
+                "its deploy does that"
+            );
+            assert!(world.get("Namespace", "", &gone.namespace()).await.is_none());
+            assert_eq!(rest(world, &applied).await, before, "nothing else was written");
+
+            let again = || async {
+                world.take_calls();
+                let closed = cluster.close_infrastructure(&found).await.unwrap();
+                closed == 0 && world.take_calls().is_empty()
+            };
+            world.until("there is nothing left to do", again).await;
+            let web = deployment(&applied, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(world.take_calls(), [], "the mark is right");
+            cluster
+                .deploy(&deployment(&half, vec![service("web")]))
+                .await
+                .unwrap();
+            assert!(is_closed(world, &half, "203.0.113.77/32").await);
+
+            remove(world, "Node", &name).await;
+            while found.nodes.contains(&address) {
+                found = next(&mut watch).await;
+            }
+            let opened = cluster.close_infrastructure(&found).await.unwrap();
+            assert_eq!(opened, 2);
+            assert!(!is_closed(world, &applied, "203.0.113.77/32").await);
+        }
+        .boxed()
+    });
+}

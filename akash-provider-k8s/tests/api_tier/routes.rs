@@ -1,0 +1,61 @@
+//! Routes of the Gateway API on a server. Its own definition is not at hand: the one here keeps whatever it is given,
+//! so that what is tried is that a server takes our objects and keeps them, not that a gateway would follow them.
+
+use crate::world::{put, run};
+use akash_provider_core::cluster::HostnameDeclaration;
+use akash_provider_core::manifest::HttpOptions;
+use akash_provider_k8s::objects::{HTTPRoute, ParentRef, http_route};
+use futures::FutureExt;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::json;
+
+#[test]
+fn a_route_of_the_gateway_api_is_kept_as_it_was_rendered() {
+    run("routes", |world| {
+        async move {
+            let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": "httproutes.gateway.networking.k8s.io",
+                    // The group is the project's; a definition of somebody else's has to say so.
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+                },
+                "spec": {
+                    "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+                    "names": {"kind": "HTTPRoute", "plural": "httproutes", "singular": "httproute"},
+                    "versions": [{
+                        "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": open},
+                    }],
+                },
+            });
+            put(&world.admin, &definition, "api-tier").await;
+            let namespace = &world.settings.manifest_namespace;
+            let api: Api<HTTPRoute> = Api::namespaced(world.admin.clone(), namespace);
+            let served = || async { api.list(&ListParams::default()).await.is_ok() };
+            world.until("routes are served", served).await;
+
+            let host = HostnameDeclaration {
+                hostname: "shop.example.com".to_owned(),
+                service: "web".to_owned(),
+                external_port: 80,
+            };
+            let gateway = ParentRef {
+                name: "akash-gateway".to_owned(),
+                namespace: Some("akash-gateway".to_owned()),
+            };
+            let lease = world.lease(1, 1);
+            let mut route = http_route(&lease, &host, &HttpOptions::default(), &gateway, "16k");
+            route.metadata.namespace = Some(namespace.clone());
+            let made = api.create(&PostParams::default(), &route).await.unwrap();
+            assert_eq!(made.spec, route.spec);
+            let name = made.metadata.name.unwrap();
+            let kept = api.get(&name).await.unwrap();
+            assert_eq!(kept.spec, route.spec);
+            assert_eq!(kept.metadata.labels, route.metadata.labels);
+            assert_eq!(kept.metadata.annotations, route.metadata.annotations);
+        }
+        .boxed()
+    });
+}

@@ -1,0 +1,87 @@
+//! Settings from the environment: every flag of the commands that operators' scripts use can be set as
+//! `AP_FLAG` or `AKASH_FLAG`, the former first, with `-` written `_`. A flag on the command line goes before both.
+//!
+//! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster.
+
+use clap::builder::Resettable;
+use clap::{Arg, Command};
+
+/// In the order in which they are looked for.
+const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
+/// The commands whose flags can be set.
+const COMMANDS: [&str; 4] = ["keys", "query", "tx", "run"];
+
+/// Lets the flags of a command line be set by an environment; `look` says what is set.
+#[must_use]
+pub fn read_in(root: Command, look: impl Fn(&str) -> Option<String>) -> Command {
+    let root = root.mut_args(|arg| settable(arg, &look));
+    root.mut_subcommands(|command| {
+        if COMMANDS.contains(&command.get_name()) {
+            all(command, &look)
+        } else {
+            command
+        }
+    })
+}
+
+fn all(command: Command, look: &impl Fn(&str) -> Option<String>) -> Command {
+    let command = command.mut_args(|arg| settable(arg, look));
+    command.mut_subcommands(|below| all(below, look))
+}
+
+fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
+    let Some(long) = arg.get_long() else {
+        return arg;
+    };
+    match variable(long, look) {
+        Some(name) => arg.env(name),
+        None => arg.env(Resettable::Reset),
+    }
+}
+
+/// The variable that sets a flag. One that is set to nothing sets nothing: charts write such.
+#[must_use]
+pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let suffix = flag.to_ascii_uppercase().replace(['-', '.'], "_");
+    let mut names = PREFIXES.iter().map(|prefix| format!("{prefix}{suffix}"));
+    names.find(|name| look(name).is_some_and(|value| !value.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_shorter_prefix_goes_first_and_nothing_is_nothing() {
+        let set = BTreeMap::from([
+            ("AP_NODE", "one"),
+            ("AKASH_NODE", "two"),
+            ("AKASH_CHAIN_ID", "three"),
+            ("AP_FROM", ""),
+            ("AKASH_FROM", "four"),
+            ("AP_GAS", ""),
+        ]);
+        let variable = |flag| variable(flag, |name| set.get(name).map(ToString::to_string));
+        assert_eq!(variable("node").as_deref(), Some("AP_NODE"));
+        assert_eq!(variable("chain-id").as_deref(), Some("AKASH_CHAIN_ID"));
+        assert_eq!(variable("from").as_deref(), Some("AKASH_FROM"));
+        assert_eq!(variable("gas"), None);
+    }
+
+    #[test]
+    fn a_trial_is_not_led_by_what_is_set_for_the_real_thing() {
+        use clap::CommandFactory;
+        let command = read_in(crate::args::Cli::command(), |_| Some("x".to_owned()));
+        let env_of = |name: &str, flag: &str| {
+            let below = command.find_subcommand(name).unwrap();
+            let arg = below
+                .get_arguments()
+                .find(|a| a.get_long() == Some(flag))
+                .unwrap();
+            arg.get_env().map(|e| e.to_string_lossy().into_owned())
+        };
+        assert_eq!(env_of("dev", "kubeconfig"), None);
+        assert_eq!(env_of("query", "node").as_deref(), Some("AP_NODE"));
+    }
+}

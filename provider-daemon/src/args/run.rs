@@ -1,0 +1,265 @@
+//! Flags of `run`, named as in today's provider where it has them.
+
+use super::query::NodeArgs;
+use super::tx::{Gas, GasArgs};
+use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
+use crate::args::environment::variable;
+use clap::{ArgAction, Args, Command};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How to print.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
+    /// Run leases on a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in. Without it, and
+    /// without --kubeconfig, they run in memory.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub cluster_k8s: bool,
+    /// A provider.yaml: only orders that ask for all its attributes are bid on.
+    #[arg(long, value_name = "FILE")]
+    pub provider_config: Option<PathBuf>,
+    /// Stop when what is owed is not done so long after the first signal.
+    #[arg(long, default_value = "30s", value_parser = values::go_duration)]
+    pub shutdown_grace: Duration,
+    /// Bids.
+    #[command(flatten)]
+    pub bids: BidArgs,
+    /// Leases.
+    #[command(flatten)]
+    pub leases: LeaseArgs,
+    /// Nodes.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// The key.
+    #[command(flatten)]
+    pub signer: SignerArgs,
+    /// The fee.
+    #[command(flatten)]
+    pub gas: GasArgs,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// A real cluster.
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
+    /// The prices.
+    #[command(flatten)]
+    pub pricing: PricingArgs,
+    /// What has no effect.
+    #[command(flatten)]
+    pub dead: DeadArgs,
+}
+
+/// How the provider bids.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Bids")]
+pub struct BidArgs {
+    /// Deposit of every bid; several, with commas, in the order in which they are tried.
+    #[arg(
+        long,
+        value_name = "COIN",
+        default_value = "500000uact,500000uakt",
+        value_delimiter = ','
+    )]
+    pub bid_deposit: Vec<String>,
+    /// Close a bid that got no lease for so long; 0 for never.
+    #[arg(long, default_value = "5m", value_parser = values::go_duration)]
+    pub bid_timeout: Duration,
+    /// Warn tenants so long before a lease is taken back; 0 for no such promise.
+    #[arg(long, default_value = "0", value_parser = values::go_duration)]
+    pub reclamation_window: Duration,
+}
+
+/// How leases are kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Leases")]
+pub struct LeaseArgs {
+    /// Close a lease whose manifest has not come for so long; 0 for never.
+    #[arg(long, default_value = "5m", value_parser = values::go_duration)]
+    pub manifest_timeout: Duration,
+    /// Take earned money out of escrow so often; 0 for only when it runs out.
+    #[arg(long, default_value = "24h", value_parser = values::go_duration)]
+    pub withdrawal_period: Duration,
+    /// Look so often at how much money a deployment has, from 1m to 24h.
+    #[arg(long, default_value = "10m", value_parser = values::go_duration)]
+    pub lease_funds_monitor_interval: Duration,
+    /// Give every HTTP service a hostname under --deployment-ingress-domain.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub deployment_ingress_static_hosts: bool,
+    /// Domain of those hostnames.
+    #[arg(long, default_value = "")]
+    pub deployment_ingress_domain: String,
+    /// Hostnames that no tenant gets; a leading dot stands for a domain and all below it.
+    #[arg(long, value_delimiter = ',')]
+    pub deployment_blocked_hostnames: Vec<String>,
+    /// Limit of one question to the chain, other nodes and repetitions included.
+    #[arg(long, default_value = "1m", value_parser = values::go_duration)]
+    pub rpc_query_timeout: Duration,
+}
+
+/// Flags that today's provider takes and that do nothing there; they do nothing here, and that is said.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Without effect")]
+pub struct DeadArgs {
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub auth_pem: Option<String>,
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub cluster_wait_ready_duration: Option<String>,
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub inventory_resource_poll_period: Option<String>,
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub inventory_resource_debug_frequency: Option<String>,
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub minimum_balance: Option<String>,
+    /// Without effect.
+    #[arg(long, hide = true)]
+    pub tx_broadcast_timeout: Option<String>,
+}
+
+/// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
+/// otherwise be passed over in silence.
+const NOT_HERE: [&str; 29] = [
+    "broadcast-mode",
+    "cached-result-max-age",
+    "cert-issuer-enabled",
+    "deployment-ingress-expose-lb-hosts",
+    "fee-payer",
+    "gateway-grpc-listen-address",
+    "gateway-listen-address",
+    "gateway-name",
+    "gateway-namespace",
+    "gateway-provider",
+    "gateway-tls-cert",
+    "gateway-tls-key",
+    "hostname-operator-endpoint",
+    "ip-operator",
+    "ip-operator-endpoint",
+    "metrics-listener",
+    "migrations-enabled",
+    "migrations-state-path",
+    "monitor-healthcheck-period",
+    "monitor-healthcheck-period-jitter",
+    "monitor-max-retries",
+    "monitor-retry-period",
+    "monitor-retry-period-jitter",
+    "note",
+    "persistent-config-backend",
+    "persistent-config-path",
+    "proxy-buffer-size",
+    "sequence",
+    "timeout-height",
+];
+
+impl RunArgs {
+    /// What was set and has no effect, one line each.
+    #[must_use]
+    pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let dead = &self.dead;
+        let dead = [
+            ("auth-pem", &dead.auth_pem),
+            ("cluster-wait-ready-duration", &dead.cluster_wait_ready_duration),
+            (
+                "inventory-resource-poll-period",
+                &dead.inventory_resource_poll_period,
+            ),
+            (
+                "inventory-resource-debug-frequency",
+                &dead.inventory_resource_debug_frequency,
+            ),
+            ("minimum-balance", &dead.minimum_balance),
+            ("tx-broadcast-timeout", &dead.tx_broadcast_timeout),
+        ];
+        let dead = dead
+            .into_iter()
+            .filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
+        let dead = dead.map(|(flag, _)| format!("--{flag} has no effect, as in today's provider"));
+        let of_one =
+            "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
+        let gas = match self.gas.gas {
+            Gas::Auto => None,
+            Gas::Limit(_) => Some(format!("--gas {of_one}")),
+        };
+        let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
+        let fees = fees.map(|_| format!("--fees {of_one}"));
+        let variables = NOT_HERE.into_iter().filter_map(|flag| variable(flag, &look));
+        let variables = variables.map(|name| format!("{name} is set and has no effect here"));
+        dead.chain(gas).chain(fees).chain(variables).collect()
+    }
+}
+
+/// What is convenient in a trial is no default on a real chain: there the operator sets prices and public host.
+#[must_use]
+pub fn for_a_real_chain(root: Command) -> Command {
+    root.mut_subcommand("run", |run| {
+        run.mut_args(|arg| match arg.get_long() {
+            Some(
+                "bid-price-cpu-scale"
+                | "bid-price-memory-scale"
+                | "bid-price-storage-scale"
+                | "bid-price-endpoint-scale"
+                | "bid-price-ip-scale",
+            ) => arg.default_value("0"),
+            Some("cluster-public-hostname") => arg.default_value(""),
+            _ => arg,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command as Chosen};
+    use clap::{CommandFactory, FromArgMatches};
+
+    fn parsed(words: &[&str]) -> Box<RunArgs> {
+        let all = [&["provider-daemon", "run"][..], words].concat();
+        let matches = for_a_real_chain(Cli::command())
+            .try_get_matches_from(all)
+            .unwrap();
+        match Cli::from_arg_matches(&matches).unwrap().command {
+            Chosen::Run(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_of_today_s_chart_is_understood() {
+        let args = parsed(&[
+            "--cluster-k8s",
+            "--node=tcp://a:26657,http://b:26657",
+            "--bid-timeout=0",
+        ]);
+        assert!(args.cluster_k8s);
+        assert_eq!(args.node.node, ["tcp://a:26657", "http://b:26657"]);
+        assert_eq!(args.bids.bid_timeout, Duration::ZERO);
+        assert_eq!(args.pricing.bid_price_cpu_scale.to_string(), "0");
+        assert!(args.pricing.strategy(1).is_err(), "nothing has a price");
+        assert!(parsed(&["--bid-price-cpu-scale=0.1"]).pricing.strategy(1).is_ok());
+        assert!(!parsed(&["--cluster-k8s=false"]).cluster_k8s);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_said() {
+        let args = parsed(&["--minimum-balance=1000", "--fees=1uakt"]);
+        let look = |name: &str| (name == "AKASH_METRICS_LISTENER").then(|| "0.0.0.0:9090".to_owned());
+        assert_eq!(
+            args.notices(look),
+            [
+                "--minimum-balance has no effect, as in today's provider",
+                "--fees is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment",
+                "AKASH_METRICS_LISTENER is set and has no effect here",
+            ]
+        );
+        assert!(parsed(&[]).notices(|_| None).is_empty());
+    }
+}

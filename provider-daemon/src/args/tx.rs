@@ -1,0 +1,212 @@
+//! Flags of `tx`.
+
+use super::query::{NodeArgs, QueryOutput};
+use super::{SignerArgs, values};
+use akash_provider_core::types::Address;
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Settings of `tx`.
+#[derive(Debug, Args)]
+pub struct TxArgs {
+    /// How to print the outcome.
+    #[arg(long, short, value_enum, default_value = "json", global = true)]
+    pub output: QueryOutput,
+    /// Do not ask before sending.
+    #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub yes: bool,
+    /// The fee.
+    #[command(flatten)]
+    pub gas: GasArgs,
+    /// The transaction.
+    #[command(flatten)]
+    pub how: HowArgs,
+    /// The key.
+    #[command(flatten)]
+    pub signer: SignerArgs,
+    /// Nodes.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// What to send.
+    #[command(subcommand)]
+    pub command: TxCommand,
+}
+
+/// What a transaction costs.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Fee")]
+pub struct GasArgs {
+    /// Gas limit; `auto` asks a node what the transaction would use.
+    #[arg(long, default_value = "auto", value_parser = gas, global = true)]
+    pub gas: Gas,
+    /// Price of a unit of gas; more is paid where the node asks for more.
+    #[arg(long, value_name = "COIN", default_value = "0.025uakt", global = true)]
+    pub gas_prices: String,
+    /// Factor on what a node says that the transaction would use.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = factor, global = true)]
+    pub gas_adjustment: f64,
+    /// The whole fee, instead of a price.
+    #[arg(long, value_name = "COIN", global = true)]
+    pub fees: Option<String>,
+    /// Whose allowance pays the fee.
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    pub fee_granter: Option<Address>,
+}
+
+/// How a transaction is made and sent.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Transaction")]
+pub struct HowArgs {
+    /// When the command is done: `block` waits for a block, `sync` for the node's check, `async` for neither.
+    #[arg(long, short, value_enum, default_value = "block", global = true)]
+    pub broadcast_mode: BroadcastMode,
+    /// Count with the account's sequence, and with this one; without it the transaction needs none.
+    #[arg(long, short, value_name = "NUMBER", global = true)]
+    pub sequence: Option<u64>,
+    /// Number of the account, where no node is to be asked for it.
+    #[arg(long, short, value_name = "NUMBER", global = true)]
+    pub account_number: Option<u64>,
+    /// Print the transaction without signing or sending it.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub generate_only: bool,
+    /// Ask no node; only with --generate-only.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub offline: bool,
+    /// Print the gas that the transaction would use, and send nothing.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub dry_run: bool,
+    /// How it is signed; there is one way.
+    #[arg(long, value_enum, default_value = "direct", global = true)]
+    pub sign_mode: SignMode,
+}
+
+/// When a command is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BroadcastMode {
+    /// With the block.
+    Block,
+    /// With the node's check.
+    Sync,
+    /// Likewise: a transaction that a node refuses is never worth a success.
+    Async,
+}
+
+/// How a transaction is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SignMode {
+    /// Its bytes.
+    Direct,
+}
+
+/// A gas limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gas {
+    /// As a node says.
+    Auto,
+    /// This much.
+    Limit(u64),
+}
+
+fn gas(text: &str) -> Result<Gas, String> {
+    if text == "auto" {
+        return Ok(Gas::Auto);
+    }
+    let limit: u64 = text.parse().map_err(|e| format!("{e}; write auto or a number"))?;
+    if limit == 0 {
+        return Err("must be above zero, or auto".to_owned());
+    }
+    Ok(Gas::Limit(limit))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text
+        .parse()
+        .map_err(|e| format!("{e}; write a number such as 1.2"))?;
+    if (1.0..=10.0).contains(&factor) {
+        Ok(factor)
+    } else {
+        Err("must be from 1 to 10".to_owned())
+    }
+}
+
+/// What to send.
+#[derive(Debug, Subcommand)]
+pub enum TxCommand {
+    /// The account's certificate.
+    #[command(subcommand)]
+    Cert(CertTx),
+    /// The provider's record.
+    #[command(subcommand)]
+    Provider(ProviderTx),
+}
+
+/// About certificates.
+#[derive(Debug, Subcommand)]
+pub enum CertTx {
+    /// Make one, into the home folder.
+    #[command(subcommand)]
+    Generate(GenerateCert),
+    /// Put it on the chain.
+    Publish {
+        /// Whose: both are the same file.
+        #[arg(value_enum)]
+        role: Role,
+    },
+    /// Revoke it on the chain, for good.
+    Revoke {
+        /// Whose: both are the same file.
+        #[arg(value_enum)]
+        role: Role,
+        /// Another one than that in the home folder, by its serial in decimal.
+        #[arg(long)]
+        serial: Option<String>,
+    },
+}
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// A tenant's.
+    Client,
+    /// A provider's.
+    Server,
+}
+
+/// A new certificate.
+#[derive(Debug, Subcommand)]
+pub enum GenerateCert {
+    /// A tenant's.
+    Client {
+        /// Replace the one that is there.
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// A provider's.
+    Server {
+        /// Host names of the provider, without scheme and port.
+        #[arg(required = true)]
+        domains: Vec<String>,
+        /// Replace the one that is there.
+        #[arg(long)]
+        overwrite: bool,
+    },
+}
+
+/// About the provider's record.
+#[derive(Debug, Subcommand)]
+pub enum ProviderTx {
+    /// Register.
+    Create {
+        /// `provider.yaml`: host, info, attributes.
+        file: PathBuf,
+    },
+    /// Replace what is registered.
+    Update {
+        /// `provider.yaml`: host, info, attributes.
+        file: PathBuf,
+    },
+}

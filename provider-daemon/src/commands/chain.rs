@@ -1,0 +1,89 @@
+//! The nodes a command asks.
+
+use crate::args::NodeArgs;
+use akash_provider_chain::endpoints::Endpoints;
+use akash_provider_chain::{Limits, Roots, chain_id_at};
+use anyhow::{Context, bail};
+use std::future::Future;
+
+/// Times a command asks before it gives up: somebody is waiting.
+const ATTEMPTS: u32 = 3;
+
+/// Runs one command's questions.
+///
+/// # Errors
+/// The command's own.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work)
+}
+
+/// The nodes. Where no chain id is given, the first node that answers says which chain is asked about.
+///
+/// # Errors
+/// An address cannot be a node's, or none of them answers.
+pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
+    let chain_id = match given_chain_id(args) {
+        Some(id) => id.to_owned(),
+        None => found_chain_id(args).await?,
+    };
+    Ok(Endpoints::new(&addresses(args)?, &chain_id, limits(args))?)
+}
+
+/// The nodes of a chain that must be named: where something is signed, a wrong address must not do.
+///
+/// # Errors
+/// No chain is named, or an address cannot be a node's.
+pub fn named(args: &NodeArgs) -> anyhow::Result<Endpoints> {
+    let chain_id = given_chain_id(args).context("--chain-id is missing: say which chain this is for")?;
+    Ok(Endpoints::new(&addresses(args)?, chain_id, limits(args))?)
+}
+
+/// The chain id that was given.
+#[must_use]
+pub fn given_chain_id(args: &NodeArgs) -> Option<&str> {
+    args.chain_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// The addresses, without empty ones.
+///
+/// # Errors
+/// There is none.
+pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
+    let given = args
+        .node
+        .iter()
+        .map(|node| node.trim())
+        .filter(|node| !node.is_empty());
+    let given: Vec<String> = given.map(str::to_owned).collect();
+    if given.is_empty() {
+        bail!("--node names no node: write it as http://host:26657");
+    }
+    Ok(given)
+}
+
+/// The limits of a command that somebody waits for.
+#[must_use]
+pub fn limits(args: &NodeArgs) -> Limits {
+    Limits {
+        answer_time: args.node_timeout,
+        attempts: ATTEMPTS,
+        ..Limits::default()
+    }
+}
+
+async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
+    let mut why = Vec::new();
+    for address in addresses(args)? {
+        match chain_id_at(&address, limits(args), &Roots::System).await {
+            Ok(id) => return Ok(id),
+            Err(error) => why.push(error.to_failure().message),
+        }
+    }
+    bail!(
+        "no node answers; name another with --node\n  {}",
+        why.join("\n  ")
+    )
+}

@@ -1,0 +1,253 @@
+//! `devnet`: the embedded market served as a node, and tenants who act on one.
+
+use super::read_sdl;
+use crate::args::Output;
+use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
+use crate::dev::StateFile;
+use crate::devnet::keys::Keys;
+use crate::devnet::wallet::{Wallet, allowance};
+use crate::devnet::{Devnet, DevnetConfig};
+use akash_provider_chain::convert::tenant_to_any;
+use akash_provider_chain::endpoints::Endpoints;
+use akash_provider_chain::{Limits, Reader};
+use akash_provider_core::chain::{BidFilter, ChainQuery, MemoryChain, OrderFilter, PageRequest};
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::types::{Bid, BidId, BidState, BlockTime, DeploymentId, OrderId, OrderState};
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Serves a development network until it is stopped, or acts on one.
+///
+/// # Errors
+/// An address is taken, a file is none of ours, or the node refuses what a tenant does.
+pub fn run(args: &DevnetArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = match &args.act {
+        None => runtime.block_on(serve(&args.serve)),
+        Some(DevnetAct::Tenant(args)) => runtime.block_on(tenant(args)),
+    };
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn now() -> anyhow::Result<BlockTime> {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
+    Ok(BlockTime(i64::try_from(since.as_millis())?))
+}
+
+/// The chain of the state file, or a new one. A chain that stood still goes on at the present time.
+fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
+    let state = args.state.as_deref().map(StateFile::open).transpose()?;
+    let kept = state.as_ref().and_then(StateFile::market);
+    let chain = match kept {
+        Some(market) => MemoryChain::with_market(market),
+        None => MemoryChain::new(MarketConfig::new(args.chain_id.clone(), now()?)),
+    };
+    let behind = now()?.0 - chain.market(|m| m.time()).0;
+    if let Ok(millis @ 1..) = u64::try_from(behind) {
+        chain.advance(Duration::from_millis(millis));
+    }
+    if let Some(state) = &state {
+        state.follow(&chain);
+    }
+    Ok(chain)
+}
+
+async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    let keys = Keys::open(args.keys.home.as_deref())?;
+    let accounts = keys.accounts()?;
+    let chain = chain(args)?;
+    chain.market(|market| {
+        for (_, address) in &accounts {
+            if market.account(address).is_none() {
+                for coin in allowance() {
+                    market.fund(address, &coin);
+                }
+            }
+        }
+        for (address, coin) in &args.fund {
+            market.fund(address, coin);
+        }
+    });
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let devnet = Devnet::start(DevnetConfig {
+        block_time: Some(args.block_time),
+        listen_rpc: args.listen_rpc,
+        listen_grpc: args.listen_grpc,
+        ..DevnetConfig::new(chain)
+    })
+    .await?;
+    let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
+    let (rpc, grpc, home) = (devnet.rpc_url(), devnet.grpc_url(), keys.home());
+    let block = humantime::format_duration(args.block_time).to_string();
+    let mut text = format!(
+        "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
+         keyring   {} (backend test: anybody can read it)\n",
+        home.display()
+    );
+    for (name, address) in &accounts {
+        text.push_str(&format!("{name:<9} {address}\n"));
+    }
+    let named = accounts
+        .iter()
+        .map(|(name, address)| (name.clone(), json!(address.as_str())));
+    let object = json!({
+        "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc,
+        "home": home.display().to_string(), "accounts": Value::Object(named.collect()),
+    });
+    print(args.output, &text, &object);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    devnet.stop().await;
+    Ok(())
+}
+
+fn print(output: Output, text: &str, object: &Value) {
+    match output {
+        Output::Text => crate::say(text),
+        Output::Json => crate::say(&format!("{object}\n")),
+    }
+}
+
+/// A tenant and the node it acts on.
+struct Tenant<'a> {
+    args: &'a TenantArgs,
+    reader: Reader,
+    wallet: Wallet,
+}
+
+async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
+    let key = Keys::open(args.home.as_deref())?.private_key(&args.from)?;
+    let reader = Reader::new(Endpoints::new(&[&args.node], &args.chain_id, Limits::default())?);
+    let wallet = Wallet::new(Arc::new(reader.clone()), key);
+    let tenant = Tenant { args, reader, wallet };
+    match &args.command {
+        TenantCommand::Deploy { sdl, dseq, deposit } => {
+            let sdl = read_sdl(sdl)?;
+            let newest = ChainQuery::sync_info(&tenant.reader).await?.height;
+            let id = tenant.id(dseq.unwrap_or(newest));
+            let create = TenantMsg::CreateDeployment {
+                id: id.clone(),
+                groups: sdl.groups,
+                hash: sdl.hash,
+                deposit: deposit.clone(),
+                reclamation_min_window: sdl.reclamation_min_window,
+            };
+            tenant.send(&[create], "deployed", &id, &[]).await
+        }
+        TenantCommand::Accept { what } => {
+            let (id, bids) = tenant.accepted(what).await?;
+            let taken: Vec<TenantMsg> = bids
+                .iter()
+                .map(|bid| TenantMsg::CreateLease { bid: bid.clone() })
+                .collect();
+            tenant.send(&taken, "accepted", &id, &bids).await
+        }
+        TenantCommand::Update { dseq, sdl } => {
+            let (id, hash) = (tenant.id(*dseq), read_sdl(sdl)?.hash);
+            let update = TenantMsg::UpdateDeployment { id: id.clone(), hash };
+            tenant.send(&[update], "updated", &id, &[]).await
+        }
+        TenantCommand::Close { dseq } => {
+            let id = tenant.id(*dseq);
+            let close = TenantMsg::CloseDeployment { id: id.clone() };
+            tenant.send(&[close], "closed", &id, &[]).await
+        }
+        TenantCommand::Deposit { dseq, coin } => {
+            let id = tenant.id(*dseq);
+            let deposit = TenantMsg::Deposit {
+                deployment: id.clone(),
+                coin: coin.clone(),
+            };
+            tenant.send(&[deposit], "deposited", &id, &[]).await
+        }
+    }
+}
+
+impl Tenant<'_> {
+    fn id(&self, dseq: u64) -> DeploymentId {
+        DeploymentId {
+            owner: self.wallet.address().clone(),
+            dseq,
+        }
+    }
+
+    async fn send(
+        &self,
+        msgs: &[TenantMsg],
+        what: &str,
+        id: &DeploymentId,
+        bids: &[BidId],
+    ) -> anyhow::Result<()> {
+        let messages = msgs.iter().filter_map(tenant_to_any).collect();
+        let height = self.wallet.send(messages).await?;
+        let mut text = format!("{what} {} in block {height}\n", id.dseq);
+        for bid in bids {
+            text.push_str(&format!("{bid}\n"));
+        }
+        let bids: Vec<String> = bids.iter().map(ToString::to_string).collect();
+        let object = json!({
+            "event": what, "deployment": id.to_string(), "dseq": id.dseq, "height": height, "bids": bids,
+        });
+        print(self.args.output, &text, &object);
+        Ok(())
+    }
+
+    /// The bids to take, and their deployment.
+    async fn accepted(&self, what: &Accepted) -> anyhow::Result<(DeploymentId, Vec<BidId>)> {
+        let dseq = match what {
+            Accepted::Bid(bid) => return Ok((bid.deployment().clone(), vec![bid.as_ref().clone()])),
+            Accepted::Deployment(dseq) => *dseq,
+        };
+        let id = self.id(dseq);
+        let mut bids = Vec::new();
+        for order in self.open_orders(&id).await? {
+            bids.push(self.cheapest(&order).await?);
+        }
+        if bids.is_empty() {
+            bail!("deployment {dseq} has no open order");
+        }
+        Ok((id, bids))
+    }
+
+    async fn open_orders(&self, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
+        let filter = OrderFilter {
+            state: Some(OrderState::Open),
+            deployment: Some(id.clone()),
+        };
+        let mut orders = Vec::new();
+        let mut request = PageRequest::default();
+        loop {
+            let page = self.reader.orders(&filter, request.clone()).await?;
+            orders.extend(page.items.into_iter().map(|o| o.id));
+            match page.next {
+                Some(key) => request.key = Some(key),
+                None => return Ok(orders),
+            }
+        }
+    }
+
+    async fn cheapest(&self, order: &OrderId) -> anyhow::Result<BidId> {
+        let filter = BidFilter {
+            order: Some(order.clone()),
+            state: Some(BidState::Open),
+            ..BidFilter::default()
+        };
+        // An order takes no more bids than a page has.
+        let bids: Vec<Bid> = self.reader.bids(&filter, PageRequest::default()).await?.items;
+        let cheapest = bids
+            .into_iter()
+            .min_by(|a, b| a.price.amount.cmp(&b.price.amount));
+        let cheapest = cheapest.with_context(|| format!("order {order} has no open bid yet"))?;
+        Ok(cheapest.id)
+    }
+}

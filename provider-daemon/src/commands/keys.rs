@@ -1,0 +1,192 @@
+//! `keys`: the keys that sign, in keyrings that today's tool reads too.
+
+use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
+use crate::say;
+use crate::secrets::{ask, confirm, open_keyring};
+use crate::shown::{self, Shown};
+use akash_provider_chain::keyring::{
+    DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, generate_mnemonic, key_of_armor, key_of_mnemonic,
+};
+use anyhow::{Context, bail};
+use data_encoding::BASE64;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Largest file of an exported key that is read.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Does one thing with keys.
+///
+/// # Errors
+/// What could not be done, where, and the mend.
+pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        KeysCommand::Add(add) => make(args, add, home)?,
+        KeysCommand::List { list_names } => return list(args, *list_names, home),
+        KeysCommand::Show(show) => one(args, show, home)?,
+        KeysCommand::Import { name, file } => {
+            let armor = read(file)?;
+            let passphrase = ask("passphrase of the exported key")?;
+            // Before the keyring's passphrase is asked for, or even set.
+            let key = key_of_armor(armor.expose_secret(), &passphrase);
+            let key = key.with_context(|| format!("importing {}", file.display()))?;
+            open_keyring(&args.keyring, home)?.add(name, &key)?;
+        }
+        KeysCommand::Export { name } => {
+            let passphrase = ask("passphrase to encrypt the exported key with")?;
+            let keyring = open_keyring(&args.keyring, home)?;
+            say(&(keyring.export(name, &passphrase)? + "\n"));
+        }
+        KeysCommand::Delete { names, yes } => delete(args, names, *yes, home)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
+    let (mnemonic, is_new) = match &add.source {
+        Some(file) => (SecretSource::File(file.clone()).read()?, false),
+        None if add.recover => (ask("mnemonic")?, false),
+        None => (generate_mnemonic()?, true),
+    };
+    let path = match &add.hd_path {
+        Some(path) => path.clone(),
+        None if (add.account, add.index) == (0, 0) => DEFAULT_PATH.to_owned(),
+        None => format!("m/44'/118'/{}'/0/{}", add.account, add.index),
+    };
+    let key = key_of_mnemonic(&mnemonic, &"".into(), &path)?;
+    let info = if add.dry_run {
+        KeyInfo {
+            name: add.name.clone(),
+            kind: KeyKind::Local,
+            address: Some(key.address().clone()),
+            public_key: Some(key.public().as_bytes().to_vec()),
+        }
+    } else {
+        open_keyring(&args.keyring, home)?.add(&add.name, &key)?
+    };
+    let tell = is_new && !add.no_backup;
+    let mut fields = record(&info);
+    if tell && args.output == KeysOutput::Json {
+        let words = Shown::Text(mnemonic.expose_secret().to_owned());
+        fields.push(("mnemonic".to_owned(), words));
+    }
+    print_one(fields, args.output)?;
+    if tell && args.output == KeysOutput::Text {
+        eprintln!(
+            "\nThe key can be taken back from these words alone. Write them down where nobody else finds them; they \
+             are not shown again.\n\n{}",
+            mnemonic.expose_secret()
+        );
+    }
+    Ok(())
+}
+
+/// Lists the keys that can be read, and names the files that cannot; those make the command fail.
+fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCode> {
+    let listing = open_keyring(&args.keyring, home)?.list()?;
+    if only_names {
+        let names: String = listing.keys.iter().map(|key| format!("{}\n", key.name)).collect();
+        say(&names);
+    } else {
+        let records = listing.keys.iter().map(|key| Shown::Fields(record(key)));
+        let records = Shown::List(records.collect());
+        match args.output {
+            KeysOutput::Json => say(&(serde_json::to_string(&records)? + "\n")),
+            KeysOutput::Text if listing.keys.is_empty() => eprintln!("there are no keys"),
+            KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(&records)?)),
+        }
+    }
+    for error in &listing.unreadable {
+        eprintln!("error: {error}");
+    }
+    Ok(if listing.unreadable.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn one(args: &KeysArgs, show: &ShowArgs, home: &Path) -> anyhow::Result<()> {
+    let info = open_keyring(&args.keyring, home)?.show(&show.name)?;
+    if show.address {
+        let address = info.address.as_ref();
+        let address =
+            address.with_context(|| format!("key `{}` has no address of the network", info.name))?;
+        say(&format!("{address}\n"));
+    } else if show.pubkey {
+        say(&format!("{}\n", public_key(&info)));
+    } else {
+        print_one(record(&info), args.output)?;
+    }
+    Ok(())
+}
+
+fn delete(args: &KeysArgs, names: &[String], is_sure: bool, home: &Path) -> anyhow::Result<()> {
+    let keyring = open_keyring(&args.keyring, home)?;
+    for name in names {
+        let name = keyring.show(name)?.name;
+        let question = format!("Key `{name}` is gone for good unless there is a copy. Delete it?");
+        if !is_sure && !confirm(&question)? {
+            bail!("key `{name}` was not deleted: say yes, or use --yes");
+        }
+        keyring.delete(&name)?;
+        eprintln!("key `{name}` is deleted");
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> anyhow::Result<SecretString> {
+    if file != Path::new("-") {
+        return Ok(SecretSource::File(file.to_owned()).read()?);
+    }
+    // Line by line up to the end of the key: the passphrase follows it.
+    let mut text = String::new();
+    for line in std::io::stdin().lines() {
+        let line = line.context("reading the exported key from standard input")?;
+        text.push_str(&line);
+        text.push('\n');
+        if line.starts_with("-----END ") {
+            break;
+        }
+        if text.len() as u64 > FILE_BYTES_MAX {
+            bail!("standard input is no exported key: it has more than {FILE_BYTES_MAX} bytes");
+        }
+    }
+    Ok(SecretString::from(text))
+}
+
+/// A key as today's tool prints it: in YAML as a list of one.
+fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
+    let record = Shown::Fields(fields);
+    match output {
+        KeysOutput::Json => say(&(serde_json::to_string(&record)? + "\n")),
+        KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(Shown::List(vec![record]))?)),
+    }
+    Ok(())
+}
+
+type Fields = Vec<(String, Shown)>;
+
+fn record(info: &KeyInfo) -> Fields {
+    let address = info.address.as_ref().map(ToString::to_string);
+    let fields = [
+        ("name", info.name.clone()),
+        ("type", info.kind.as_str().to_owned()),
+        ("address", address.unwrap_or_default()),
+        ("pubkey", public_key(info)),
+    ];
+    fields
+        .map(|(name, text)| (name.to_owned(), Shown::Text(text)))
+        .into()
+}
+
+/// The public key as the network writes it in JSON.
+fn public_key(info: &KeyInfo) -> String {
+    let Some(bytes) = &info.public_key else {
+        return String::new();
+    };
+    let key = json!({ "@type": "/cosmos.crypto.secp256k1.PubKey", "key": BASE64.encode(bytes) });
+    key.to_string()
+}

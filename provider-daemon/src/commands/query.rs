@@ -1,0 +1,384 @@
+//! `query`: what the chain says, printed as today's tool prints it.
+
+use super::chain::{block_on, endpoints};
+use crate::args::query::{
+    AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowArgs, EscrowQuery,
+    GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
+    OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
+};
+use crate::say;
+use crate::shown::{self, Shown};
+use akash::market::{v1 as mkt1, v1beta5 as mkt};
+use akash::{
+    audit::v1 as audit, cert::v1 as cert, deployment::v1 as dep1, deployment::v1beta4 as dep,
+    escrow::v1 as escrow, provider::v1beta4 as prov,
+};
+use akash_provider_chain::endpoints::Endpoints;
+use akash_provider_chain::method::Method;
+use akash_provider_chain::proto::{akash, cosmos};
+use akash_provider_core::types::Address;
+use anyhow::{Context, anyhow};
+use cosmos::base::query::v1beta1::PageRequest;
+use data_encoding::BASE64;
+use prost::Name;
+use std::process::ExitCode;
+
+/// Asks one thing and prints the answer.
+///
+/// # Errors
+/// Nobody answers, the question is refused, or there is no such record.
+pub fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
+    let answer = block_on(async {
+        let height = (args.height > 0).then_some(args.height);
+        let asking = Asking {
+            endpoints: endpoints(&args.node).await?,
+            height,
+        };
+        asking.answer(&args.command).await
+    })?;
+    print(&answer, args.output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints an answer.
+///
+/// # Errors
+/// Never, in practice: every answer can be written.
+pub fn print(answer: &Shown, output: QueryOutput) -> anyhow::Result<()> {
+    match output {
+        QueryOutput::Json => say(&(serde_json::to_string(answer)? + "\n")),
+        QueryOutput::Text | QueryOutput::Yaml => say(&shown::yaml(&serde_json::to_value(answer)?)),
+    }
+    Ok(())
+}
+
+struct Asking {
+    endpoints: Endpoints,
+    height: Option<u64>,
+}
+
+impl Asking {
+    async fn answer(&self, command: &QueryCommand) -> anyhow::Result<Shown> {
+        match command {
+            QueryCommand::Provider(query) => self.provider(query).await,
+            QueryCommand::Cert(query) => self.cert(query).await,
+            QueryCommand::Market(query) => self.market(query).await,
+            QueryCommand::Orders(args) => self.orders(args).await,
+            QueryCommand::Bids(args) => self.bids(args).await,
+            QueryCommand::Leases(args) => self.leases(args).await,
+            QueryCommand::Deployment(query) => self.deployment(query).await,
+            QueryCommand::Escrow(query) => self.escrow(query).await,
+            QueryCommand::Audit(query) => self.audit(query).await,
+            QueryCommand::Bank(BankQuery::Balances { address, page }) => {
+                let request = cosmos::bank::v1beta1::QueryAllBalancesRequest {
+                    address: address.to_string(),
+                    pagination: Some(wire_page(page)?),
+                    ..Default::default()
+                };
+                self.ask(&request).await
+            }
+            QueryCommand::Auth(AuthQuery::Account { address }) => {
+                let request = cosmos::auth::v1beta1::QueryAccountRequest {
+                    address: address.to_string(),
+                };
+                self.ask(&request).await
+            }
+            QueryCommand::Params => self.params().await,
+            QueryCommand::Tx { hash } => {
+                let request = cosmos::tx::v1beta1::GetTxRequest {
+                    hash: hash.trim_start_matches("0x").to_ascii_uppercase(),
+                };
+                let answer = self.ask(&request).await?;
+                Ok(answer.field("tx_response").clone())
+            }
+        }
+    }
+
+    async fn ask<M: Method>(&self, request: &M) -> anyhow::Result<Shown>
+    where
+        M::Response: Name,
+    {
+        let asked = self.endpoints.ask(request, self.height).await;
+        let (answer, _) = asked.map_err(|error| {
+            if error.is_not_found() {
+                anyhow!("there is no such record: {error}")
+            } else {
+                anyhow!("{error}")
+            }
+        })?;
+        shown::of(&answer)
+    }
+
+    async fn provider(&self, query: &ProviderQuery) -> anyhow::Result<Shown> {
+        match query {
+            ProviderQuery::Get { address } => {
+                let request = prov::QueryProviderRequest {
+                    owner: address.to_string(),
+                };
+                // Today's tool prints the record itself here, and scripts compare it.
+                Ok(self.ask(&request).await?.field("provider").clone())
+            }
+            ProviderQuery::List(page) => {
+                let pagination = Some(wire_page(page)?);
+                self.ask(&prov::QueryProvidersRequest { pagination }).await
+            }
+        }
+    }
+
+    async fn cert(&self, query: &CertQuery) -> anyhow::Result<Shown> {
+        let CertQuery::List {
+            owner,
+            serial,
+            state,
+            page,
+        } = query;
+        let request = cert::QueryCertificatesRequest {
+            filter: Some(cert::CertificateFilter {
+                owner: text(owner.as_ref()),
+                serial: serial.clone().unwrap_or_default(),
+                state: state.clone().unwrap_or_default(),
+            }),
+            pagination: Some(wire_page(page)?),
+        };
+        self.ask(&request).await
+    }
+
+    async fn market(&self, query: &MarketQuery) -> anyhow::Result<Shown> {
+        match query {
+            MarketQuery::Order(OrderQuery::List(args)) => self.orders(args).await,
+            MarketQuery::Bid(BidQuery::List(args)) => self.bids(args).await,
+            MarketQuery::Lease(LeaseQuery::List(args)) => self.leases(args).await,
+            MarketQuery::Order(OrderQuery::Get(id)) => {
+                let id = Some(mkt1::OrderId {
+                    owner: id.owner.to_string(),
+                    dseq: id.dseq,
+                    gseq: id.gseq,
+                    oseq: id.oseq,
+                });
+                let answer = self.ask(&mkt::QueryOrderRequest { id }).await?;
+                Ok(answer.field("order").clone())
+            }
+            MarketQuery::Bid(BidQuery::Get { id, provider }) => {
+                let id = Some(bid_id(id, provider));
+                self.ask(&mkt::QueryBidRequest { id }).await
+            }
+            MarketQuery::Lease(LeaseQuery::Get { id, provider }) => {
+                let id = Some(lease_id(id, provider));
+                self.ask(&mkt::QueryLeaseRequest { id }).await
+            }
+            MarketQuery::Params => {
+                let answer = self.ask(&mkt::QueryParamsRequest {}).await?;
+                Ok(answer.field("params").clone())
+            }
+        }
+    }
+
+    async fn orders(&self, args: &OrdersArgs) -> anyhow::Result<Shown> {
+        let filter = &args.filter;
+        if filter.provider.is_some() {
+            return Err(anyhow!(
+                "an order has no provider: --provider is for bids and leases"
+            ));
+        }
+        let request = mkt::QueryOrdersRequest {
+            filters: Some(mkt::OrderFilters {
+                owner: text(filter.owner.as_ref()),
+                dseq: filter.dseq,
+                gseq: filter.gseq,
+                oseq: filter.oseq,
+                state: filter.state.clone().unwrap_or_default(),
+            }),
+            pagination: Some(wire_page(&args.page)?),
+        };
+        self.ask(&request).await
+    }
+
+    async fn bids(&self, args: &MarketListArgs) -> anyhow::Result<Shown> {
+        let MarketFilterArgs {
+            owner,
+            dseq,
+            gseq,
+            oseq,
+            provider,
+            state,
+        } = args.filter.clone();
+        let request = mkt::QueryBidsRequest {
+            filters: Some(mkt::BidFilters {
+                owner: text(owner.as_ref()),
+                dseq,
+                gseq,
+                oseq,
+                provider: text(provider.as_ref()),
+                state: state.unwrap_or_default(),
+                ..Default::default()
+            }),
+            pagination: Some(wire_page(&args.page)?),
+        };
+        self.ask(&request).await
+    }
+
+    async fn leases(&self, args: &MarketListArgs) -> anyhow::Result<Shown> {
+        let filter = args.filter.clone();
+        let request = mkt::QueryLeasesRequest {
+            filters: Some(mkt1::LeaseFilters {
+                owner: text(filter.owner.as_ref()),
+                dseq: filter.dseq,
+                gseq: filter.gseq,
+                oseq: filter.oseq,
+                provider: text(filter.provider.as_ref()),
+                state: filter.state.unwrap_or_default(),
+                ..Default::default()
+            }),
+            pagination: Some(wire_page(&args.page)?),
+        };
+        self.ask(&request).await
+    }
+
+    async fn deployment(&self, query: &DeploymentQuery) -> anyhow::Result<Shown> {
+        match query {
+            DeploymentQuery::Get { owner, dseq } => {
+                let id = Some(dep1::DeploymentId {
+                    owner: owner.to_string(),
+                    dseq: *dseq,
+                });
+                self.ask(&dep::QueryDeploymentRequest { id }).await
+            }
+            DeploymentQuery::List {
+                owner,
+                dseq,
+                state,
+                page,
+            } => {
+                let request = dep::QueryDeploymentsRequest {
+                    filters: Some(dep::DeploymentFilters {
+                        owner: text(owner.as_ref()),
+                        dseq: *dseq,
+                        state: state.clone().unwrap_or_default(),
+                    }),
+                    pagination: Some(wire_page(page)?),
+                };
+                self.ask(&request).await
+            }
+            DeploymentQuery::Group(GroupQuery::Get { owner, dseq, gseq }) => {
+                let id = Some(dep1::GroupId {
+                    owner: owner.to_string(),
+                    dseq: *dseq,
+                    gseq: *gseq,
+                });
+                let answer = self.ask(&dep::QueryGroupRequest { id }).await?;
+                Ok(answer.field("group").clone())
+            }
+            DeploymentQuery::Params => {
+                let answer = self.ask(&dep::QueryParamsRequest {}).await?;
+                Ok(answer.field("params").clone())
+            }
+        }
+    }
+
+    async fn escrow(&self, query: &EscrowQuery) -> anyhow::Result<Shown> {
+        let parts = |args: &EscrowArgs| {
+            let state = args.state.clone().unwrap_or_default();
+            let xid = args.xid.clone().unwrap_or_default();
+            Ok::<_, anyhow::Error>((state, xid, Some(wire_page(&args.page)?)))
+        };
+        match query {
+            EscrowQuery::Accounts(args) => {
+                let (state, xid, pagination) = parts(args)?;
+                let request = escrow::QueryAccountsRequest {
+                    state,
+                    xid,
+                    pagination,
+                };
+                self.ask(&request).await
+            }
+            EscrowQuery::Payments(args) => {
+                let (state, xid, pagination) = parts(args)?;
+                let request = escrow::QueryPaymentsRequest {
+                    state,
+                    xid,
+                    pagination,
+                };
+                self.ask(&request).await
+            }
+        }
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> anyhow::Result<Shown> {
+        match query {
+            AuditQuery::Get {
+                provider,
+                auditor: Some(auditor),
+            } => {
+                let request = audit::QueryProviderAuditorRequest {
+                    auditor: auditor.to_string(),
+                    owner: provider.to_string(),
+                };
+                self.ask(&request).await
+            }
+            AuditQuery::Get {
+                provider,
+                auditor: None,
+            } => {
+                let request = audit::QueryProviderAttributesRequest {
+                    owner: provider.to_string(),
+                    pagination: None,
+                };
+                self.ask(&request).await
+            }
+            AuditQuery::List(page) => {
+                let pagination = Some(wire_page(page)?);
+                let request = audit::QueryAllProvidersAttributesRequest { pagination };
+                self.ask(&request).await
+            }
+        }
+    }
+
+    async fn params(&self) -> anyhow::Result<Shown> {
+        let market = self.ask(&mkt::QueryParamsRequest {}).await?;
+        let deployment = self.ask(&dep::QueryParamsRequest {}).await?;
+        Ok(Shown::Fields(vec![
+            ("market".to_owned(), market.field("params").clone()),
+            ("deployment".to_owned(), deployment.field("params").clone()),
+        ]))
+    }
+}
+
+fn text(address: Option<&Address>) -> String {
+    address.map(ToString::to_string).unwrap_or_default()
+}
+
+fn wire_page(page: &PageArgs) -> anyhow::Result<PageRequest> {
+    let key = page.page_key.as_deref().unwrap_or_default();
+    let key = BASE64
+        .decode(key.as_bytes())
+        .context("--page-key is not base64: give the `next_key` of the page before")?;
+    Ok(PageRequest {
+        key,
+        offset: page.offset.max((page.page - 1).saturating_mul(page.limit)),
+        limit: page.limit,
+        count_total: page.count_total,
+        reverse: page.reverse,
+    })
+}
+
+fn bid_id(id: &MarketIdArgs, provider: &Address) -> mkt1::BidId {
+    mkt1::BidId {
+        owner: id.owner.to_string(),
+        dseq: id.dseq,
+        gseq: id.gseq,
+        oseq: id.oseq,
+        provider: provider.to_string(),
+        bseq: 0,
+    }
+}
+
+fn lease_id(id: &MarketIdArgs, provider: &Address) -> mkt1::LeaseId {
+    mkt1::LeaseId {
+        owner: id.owner.to_string(),
+        dseq: id.dseq,
+        gseq: id.gseq,
+        oseq: id.oseq,
+        provider: provider.to_string(),
+        bseq: 0,
+    }
+}

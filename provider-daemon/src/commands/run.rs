@@ -1,0 +1,113 @@
+//! `run`: the provider on a chain.
+
+use crate::args::RunArgs;
+use crate::commands::chain::{addresses, given_chain_id};
+use crate::commands::tx::provider::ProviderFile;
+use crate::dev::Printer;
+use crate::run::{Plan, live};
+use crate::secrets;
+use akash_provider_core::Config;
+use akash_provider_core::types::{Address, Coin};
+use anyhow::{Context, anyhow, bail};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The cluster may be away at the start for as long as it likes: nothing is bid on meanwhile, and the status says so.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Runs the provider until it is stopped.
+///
+/// # Errors
+/// A setting makes no sense, the key cannot be had, or the provider failed. That chain or cluster are down is no
+/// error.
+pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let printer = Arc::new(Printer::new(args.output));
+    for notice in args.notices(|name| std::env::var(name).ok()) {
+        printer.note(&notice);
+    }
+    let chain_id =
+        given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for")?;
+    addresses(&args.node)?;
+    let pricing = args
+        .pricing
+        .strategy(seed())
+        .context("the prices, --bid-price-…")?;
+    let key = secrets::signer(&args.signer, home)?;
+    let config = config(args, key.address().clone(), chain_id)?;
+    config.validate()?;
+    let plan = Plan {
+        args,
+        home,
+        config,
+        key,
+        pricing,
+        printer,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(live(plan));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+/// Prices within a range are for tests: nobody should guess them.
+fn seed() -> u64 {
+    let nanos = std::time::UNIX_EPOCH.elapsed().map_or(1, |d| d.subsec_nanos());
+    u64::from(nanos) + 1
+}
+
+/// The provider's settings.
+fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
+    let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
+    let mut config = Config::new(provider, chain_id);
+    let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
+    config.bid_deposit = deposits.next().context("--bid-deposit names no coin")?;
+    config.other_bid_deposits = deposits.collect();
+    config.bid_timeout = set(args.bids.bid_timeout);
+    config.reclamation_window = set(args.bids.reclamation_window);
+    config.manifest_timeout = set(args.leases.manifest_timeout);
+    config.withdrawal_period = set(args.leases.withdrawal_period);
+    config.balance_check_interval = args.leases.lease_funds_monitor_interval;
+    config.query_timeout = args.leases.rpc_query_timeout;
+    config.blocked_hostnames = blocked(&args.leases.deployment_blocked_hostnames);
+    let domain = args.leases.deployment_ingress_domain.trim();
+    if args.leases.deployment_ingress_static_hosts {
+        if domain.is_empty() {
+            bail!(
+                "--deployment-ingress-static-hosts needs a domain: give it with --deployment-ingress-domain"
+            );
+        }
+        config.static_hosts_domain = Some(domain.to_owned());
+    }
+    if let Some(file) = args
+        .provider_config
+        .as_deref()
+        .filter(|f| !f.as_os_str().is_empty())
+    {
+        config.required_attributes = ProviderFile::read(file)?.attributes;
+    }
+    config.external_ports = args.cluster.cluster_node_port_quantity;
+    config.overcommit_cpu_percent = args.kubernetes.overcommit_pct_cpu;
+    config.overcommit_memory_percent = args.kubernetes.overcommit_pct_mem;
+    config.overcommit_storage_percent = args.kubernetes.overcommit_pct_storage;
+    config.shutdown_grace = args.shutdown_grace;
+    config.cluster_ready_timeout = CLUSTER_PATIENCE;
+    Ok(config)
+}
+
+fn blocked(names: &[String]) -> Vec<String> {
+    let names = names
+        .iter()
+        .map(|name| name.trim())
+        .filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
+    let coin = |text: &String| {
+        let coin = text.trim().parse::<Coin>();
+        coin.map_err(|e| anyhow!("--bid-deposit {text}: {e}; write it as 500000uact"))
+    };
+    texts.iter().map(coin).collect()
+}

@@ -1,0 +1,59 @@
+//! `tx`: signs and sends transactions, and says what came of them.
+
+mod cert;
+pub mod provider;
+mod send;
+
+pub(crate) use send::gas_price;
+
+use crate::args::TxArgs;
+use crate::args::tx::TxCommand;
+use crate::secrets;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::types::Address;
+use anyhow::{Context, bail};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Makes, signs and sends one transaction.
+///
+/// # Errors
+/// Nothing was sent, or it is not known what came of it; the text says which. A transaction that the chain
+/// refused is printed, and the exit code is 1.
+pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    if args.how.offline && !args.how.generate_only {
+        bail!("--offline asks no node, and sending needs one: add --generate-only, or leave it out");
+    }
+    match &args.command {
+        TxCommand::Cert(command) => cert::run(command, args, home),
+        TxCommand::Provider(command) => provider::run(command, args, home),
+    }
+}
+
+/// Whose transaction it is.
+struct Author {
+    address: Address,
+    /// `None` where nothing is signed.
+    key: Option<PrivateKey>,
+}
+
+impl Author {
+    /// The one of `--from`; without a keyring where the address is enough.
+    fn of(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
+        let from = args.signer.from.as_deref().unwrap_or_default();
+        if args.how.generate_only
+            && let Ok(address) = from.parse()
+        {
+            return Ok(Self { address, key: None });
+        }
+        let key = secrets::signer(&args.signer, home)?;
+        Ok(Self {
+            address: key.address().clone(),
+            key: Some(key),
+        })
+    }
+
+    fn key(&self) -> anyhow::Result<&PrivateKey> {
+        self.key.as_ref().context("there is no key to sign with")
+    }
+}

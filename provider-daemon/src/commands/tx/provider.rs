@@ -1,0 +1,238 @@
+//! `tx provider`, and the file it reads.
+
+use super::Author;
+use super::send::send;
+use crate::args::TxArgs;
+use crate::args::tx::ProviderTx;
+use crate::commands::chain::block_on;
+use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
+use akash_provider_chain::proto::akash::provider::v1beta4::{Info, MsgCreateProvider, MsgUpdateProvider};
+use akash_provider_core::types::Attribute;
+use anyhow::{Context, bail};
+use prost::{Message, Name};
+use prost_types::Any;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use url::Url;
+
+/// Largest file that is read: an attribute has some 60 bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Longest key of an attribute on the chain.
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
+
+/// What `provider.yaml` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderFile {
+    /// Where tenants reach the provider.
+    pub host: String,
+    /// For people.
+    pub email: String,
+    /// Likewise.
+    pub website: String,
+    /// What the provider declares, in the file's order.
+    pub attributes: Vec<Attribute>,
+}
+
+#[derive(Deserialize)]
+struct Contents {
+    host: Option<String>,
+    info: Option<Contact>,
+    attributes: Option<Vec<Pair>>,
+}
+
+#[derive(Deserialize)]
+struct Contact {
+    email: Option<String>,
+    website: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    key: Option<String>,
+    value: Option<String>,
+}
+
+impl ProviderFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or says what the chain would refuse; the text names the place and the mend.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display();
+        let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+        let mut text = String::new();
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        read.with_context(|| format!("{name}: cannot be read as text"))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            bail!("{name}: is larger than {FILE_BYTES_MAX} bytes; a provider.yaml has a few thousand");
+        }
+        Self::parse(&text).with_context(|| format!("{name}: is no valid provider.yaml"))
+    }
+
+    /// Reads the text. Plain values such as `5` or `true` are taken as they are written.
+    ///
+    /// # Errors
+    /// As [`ProviderFile::read`].
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let contents: Contents = serde_norway::from_str(text)?;
+        let pairs = contents.attributes.unwrap_or_default().into_iter();
+        let pair = |pair: Pair| Attribute::new(pair.key.unwrap_or_default(), pair.value.unwrap_or_default());
+        let file = Self {
+            host: contents.host.unwrap_or_default(),
+            email: contents
+                .info
+                .as_ref()
+                .and_then(|i| i.email.clone())
+                .unwrap_or_default(),
+            website: contents.info.and_then(|i| i.website).unwrap_or_default(),
+            attributes: pairs.map(pair).collect(),
+        };
+        file.check_attributes()?;
+        Ok(file)
+    }
+
+    /// What can be sent: it has a host that the chain takes.
+    ///
+    /// # Errors
+    /// What is wrong with the host.
+    pub fn check_host(&self) -> anyhow::Result<()> {
+        let host = &self.host;
+        if host.is_empty() {
+            bail!("`host` is missing; write it as https://provider.example.com:8443");
+        }
+        let rest = host.strip_prefix("https://").unwrap_or_default();
+        let is_bare = !rest.is_empty() && !rest.contains(['/', '?', '#', '@']);
+        let parsed = Url::parse(host).is_ok_and(|url| url.host_str().is_some_and(|h| !h.is_empty()));
+        if !is_bare || !parsed {
+            bail!("`host: {host}` must be https, a host and a port: https://provider.example.com:8443");
+        }
+        Ok(())
+    }
+
+    fn check_attributes(&self) -> anyhow::Result<()> {
+        let mut seen = BTreeSet::new();
+        for (at, Attribute { key, .. }) in self.attributes.iter().enumerate() {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
+            let fits = KEY_BYTES.contains(&key.len())
+                && key.starts_with(|c: char| c.is_ascii_alphabetic())
+                && key.chars().all(is_word);
+            if !fits {
+                bail!(
+                    "attribute {}: key `{key}` must have 2 to 127 letters, digits or `_/.-` and begin with a letter",
+                    at + 1
+                );
+            }
+            if !seen.insert(key) {
+                bail!("attribute {}: key `{key}` is there twice", at + 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(command: &ProviderTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let (ProviderTx::Create { file: path } | ProviderTx::Update { file: path }) = command;
+    let file = ProviderFile::read(path)?;
+    file.check_host()
+        .with_context(|| format!("{}: is no valid provider.yaml", path.display()))?;
+    let author = Author::of(args, home)?;
+    let owner = author.address.to_string();
+    let info = Some(Info {
+        email: file.email.clone(),
+        website: file.website.clone(),
+    });
+    let pair = |a: &Attribute| WireAttribute {
+        key: a.key.clone(),
+        value: a.value.clone(),
+    };
+    let (host_uri, attributes) = (file.host.clone(), file.attributes.iter().map(pair).collect());
+    let message = match command {
+        ProviderTx::Create { .. } => pack(&MsgCreateProvider {
+            owner,
+            host_uri,
+            attributes,
+            info,
+        }),
+        ProviderTx::Update { .. } => pack(&MsgUpdateProvider {
+            owner,
+            host_uri,
+            attributes,
+            info,
+        }),
+    };
+    block_on(send(args, &author, vec![message]))
+}
+
+fn pack<M: Message + Name>(message: &M) -> Any {
+    Any {
+        type_url: M::type_url(),
+        value: message.encode_to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\n  \
+                        - key: capabilities/gpu/vendor/nvidia/model/a100\n    value: true\n  - key: tier\n    value: \
+                        1.10\n  - key: empty\n    value:\ninfo:\n  email: ops@example.com\n  website: \nowner: x\n";
+
+    #[test]
+    fn plain_values_are_taken_as_they_are_written() {
+        let file = ProviderFile::parse(FILE).unwrap();
+        let pairs: Vec<_> = file
+            .attributes
+            .iter()
+            .map(|a| (a.key.as_str(), a.value.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [
+                ("region", "us-west"),
+                ("capabilities/gpu/vendor/nvidia/model/a100", "true"),
+                ("tier", "1.10"),
+                ("empty", ""),
+            ]
+        );
+        assert_eq!(
+            (file.email.as_str(), file.website.as_str()),
+            ("ops@example.com", "")
+        );
+        assert!(file.check_host().is_ok());
+    }
+
+    #[test]
+    fn what_the_chain_would_refuse_is_refused_with_its_place() {
+        let attribute = |key: &str| format!("host: https://h\nattributes:\n- key: {key}\n  value: v\n");
+        for (text, word) in [
+            (attribute("1x"), "attribute 1"),
+            (attribute("a"), "2 to 127"),
+            (attribute("a b"), "`a b`"),
+            (format!("{}- key: ab\n  value: w\n", attribute("ab")), "twice"),
+            ("host: [1]\n".to_owned(), "host"),
+            ("attributes: 5\n".to_owned(), "attributes"),
+            ("host: a\nhost: b\n".to_owned(), "duplicate"),
+            ("host: a: b\n".to_owned(), "line 1"),
+        ] {
+            let error = format!("{:#}", ProviderFile::parse(&text).unwrap_err());
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        for host in [
+            "",
+            "http://h",
+            "https://",
+            "https://h/",
+            "https://h/path",
+            "h:8443",
+            "https://a b",
+        ] {
+            let file = ProviderFile::parse(&format!("host: {host}\n")).unwrap();
+            assert!(file.check_host().is_err(), "{host}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What every transaction must pass before its messages are looked at: timeout, gas, fee, nonce, signature.
+
+use super::gas;
+use super::refusal::Refusal;
+use super::tx::Tx;
+use akash_provider_chain::private_key::PublicKey;
+use akash_provider_chain::proto::cosmos::tx::signing::v1beta1::SignMode;
+use akash_provider_chain::proto::cosmos::tx::v1beta1::SignDoc;
+use akash_provider_chain::proto::cosmos::tx::v1beta1::mode_info::Sum;
+use akash_provider_core::market::{AccountRecord, Market};
+use akash_provider_core::types::{Address, BlockTime, Coin, DecCoin, Denom, Height};
+use prost::Message;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Longest life of an unordered transaction.
+const UNORDERED_TTL: Duration = Duration::from_secs(600);
+const NANOS_PER_MILLI: i64 = 1_000_000;
+/// 10^18, the scale of a decimal.
+const DEC_ONE: i128 = 1_000_000_000_000_000_000;
+
+/// What stays the same from block to block.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) chain_id: String,
+    /// Least price of a unit of gas.
+    pub(super) gas_price: DecCoin,
+}
+
+/// What the transactions that wait for a block have taken already.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    sequences: HashMap<Address, u64>,
+    spent: HashMap<(Address, Denom), u128>,
+    nonces: BTreeSet<(i64, Address)>,
+}
+
+/// Nonces of unordered transactions in blocks, until they have timed out.
+#[derive(Debug, Default)]
+pub(super) struct Nonces(BTreeSet<(i64, Address)>);
+
+impl Nonces {
+    fn contains(&self, nonce: &(i64, Address)) -> bool {
+        self.0.contains(nonce)
+    }
+
+    pub(super) fn insert(&mut self, nanos: i64, signer: &Address) {
+        self.0.insert((nanos, signer.clone()));
+    }
+
+    /// Forgets those that no later block can hold.
+    pub(super) fn expire(&mut self, time: BlockTime) {
+        let now = time.0.saturating_mul(NANOS_PER_MILLI);
+        while self.0.first().is_some_and(|(nanos, _)| *nanos < now) {
+            self.0.pop_first();
+        }
+    }
+}
+
+/// What a check is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Before it waits for a block.
+    Check,
+    /// In a block.
+    Deliver,
+    /// For an estimate: without a signature and without a limit of gas.
+    Simulate,
+}
+
+/// The state a transaction is checked against.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) market: &'a Market,
+    pub(super) nonces: &'a Nonces,
+    /// `None` in a block.
+    pub(super) taken: Option<&'a Taken>,
+    pub(super) height: Height,
+    pub(super) time: BlockTime,
+}
+
+/// A transaction that passed, and what it costs already.
+#[derive(Debug, Clone)]
+pub(super) struct Passed {
+    pub(super) fee: Vec<Coin>,
+    pub(super) public_key: Option<Vec<u8>>,
+    /// Of an ordered transaction.
+    pub(super) sequence: Option<u64>,
+    /// Of an unordered one.
+    pub(super) nonce: Option<i64>,
+    pub(super) gas: u64,
+}
+
+impl Taken {
+    /// Counts a transaction that waits from now on.
+    pub(super) fn add(&mut self, signer: &Address, passed: &Passed) {
+        if let Some(sequence) = passed.sequence {
+            self.sequences.insert(signer.clone(), sequence + 1);
+        }
+        if let Some(nonce) = passed.nonce {
+            self.nonces.insert((nonce, signer.clone()));
+        }
+        for coin in &passed.fee {
+            let spent = self.spent.entry((signer.clone(), coin.denom.clone()));
+            let spent = spent.or_default();
+            *spent = spent.saturating_add(coin.amount);
+        }
+    }
+}
+
+impl View<'_> {
+    /// Checks a transaction.
+    pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<Passed, Refusal> {
+        self.timeout(tx)?;
+        let mut gas = gas::ANTE + gas::BYTE * tx.bytes.len() as u64;
+        if tx.body.unordered {
+            gas += gas::UNORDERED;
+        }
+        if stage != Stage::Simulate && tx.fee.gas_limit < gas {
+            return Err(out_of_gas(tx.fee.gas_limit, gas));
+        }
+        let fee = self.fee(tx, stage)?;
+        let account = self.market.account(&tx.signer);
+        let account = account.ok_or_else(|| {
+            let log = format!("account {} does not exist: unknown address", tx.signer);
+            Refusal::sdk(9, log)
+        })?;
+        let public_key = public_key(tx, account)?;
+        let (sequence, nonce) = if tx.body.unordered {
+            (None, Some(self.unordered(tx)?))
+        } else {
+            (Some(self.sequence(tx, account)?), None)
+        };
+        if stage != Stage::Simulate {
+            self.signature(tx, account, public_key.as_deref())?;
+        }
+        Ok(Passed {
+            fee,
+            public_key,
+            sequence,
+            nonce,
+            gas,
+        })
+    }
+
+    fn timeout(&self, tx: &Tx) -> Result<(), Refusal> {
+        let (last, height) = (tx.body.timeout_height, self.height);
+        if last > 0 && height > last {
+            let log = format!("block height: {height}, timeout height: {last}: tx timeout height");
+            return Err(Refusal::sdk(30, log));
+        }
+        let now = self.time.0.saturating_mul(NANOS_PER_MILLI);
+        match tx.timeout_nanos() {
+            Some(nanos) if nanos < now => {
+                let (now, then) = (go_time(now), go_time(nanos));
+                let log = format!("block time: {now}, timeout timestamp: {then}: tx timeout");
+                Err(Refusal::sdk(42, log))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn fee(&self, tx: &Tx, stage: Stage) -> Result<Vec<Coin>, Refusal> {
+        let fee = tx.fee_coins()?;
+        if !tx.fee.granter.is_empty() {
+            return Err(Refusal::sdk(38, "fee-grant not found: not found"));
+        }
+        if stage == Stage::Check {
+            self.price_of_gas(tx, &fee)?;
+        }
+        for coin in &fee {
+            let key = (tx.signer.clone(), coin.denom.clone());
+            let spent = self.taken.and_then(|t| t.spent.get(&key)).copied().unwrap_or(0);
+            let held = self.market.balance(&tx.signer, &coin.denom).amount;
+            let left = held.saturating_sub(spent);
+            if left < coin.amount {
+                let denom = &coin.denom;
+                let log =
+                    format!("spendable balance {left}{denom} is smaller than {coin}: insufficient funds");
+                return Err(Refusal::sdk(5, log));
+            }
+        }
+        Ok(fee)
+    }
+
+    fn price_of_gas(&self, tx: &Tx, fee: &[Coin]) -> Result<(), Refusal> {
+        let price = &self.rules.gas_price;
+        let scaled = price
+            .amount
+            .checked_mul_int(i128::from(tx.fee.gas_limit))
+            .map_or(i128::MAX, |d| d.scaled());
+        let required = u128::try_from(scaled / DEC_ONE + i128::from(scaled % DEC_ONE != 0));
+        let required = Coin {
+            denom: price.denom.clone(),
+            amount: required.unwrap_or(0),
+        };
+        let paid = fee.iter().find(|c| c.denom == required.denom);
+        if required.amount == 0 || paid.is_some_and(|c| c.amount >= required.amount) {
+            return Ok(());
+        }
+        let got: Vec<String> = fee.iter().map(ToString::to_string).collect();
+        let log = format!(
+            "insufficient fees; got: {} required: {required}: insufficient fee",
+            got.join(",")
+        );
+        Err(Refusal::sdk(13, log))
+    }
+
+    fn sequence(&self, tx: &Tx, account: &AccountRecord) -> Result<u64, Refusal> {
+        let waiting = self.taken.and_then(|t| t.sequences.get(&tx.signer)).copied();
+        let expected = waiting.unwrap_or(account.sequence);
+        let got = tx.info.sequence;
+        if got == expected {
+            return Ok(expected);
+        }
+        let log =
+            format!("account sequence mismatch, expected {expected}, got {got}: incorrect account sequence");
+        Err(Refusal::sdk(32, log))
+    }
+
+    fn unordered(&self, tx: &Tx) -> Result<i64, Refusal> {
+        let invalid = |text: &str| Refusal::sdk(18, format!("{text}: invalid request"));
+        if tx.info.sequence != 0 {
+            return Err(invalid("sequence is not allowed for unordered transactions"));
+        }
+        let nanos = tx.timeout_nanos();
+        let nanos = nanos.ok_or_else(|| invalid("unordered transaction must have timeout_timestamp set"))?;
+        let latest = self.time.plus(UNORDERED_TTL).0.saturating_mul(NANOS_PER_MILLI);
+        if nanos > latest {
+            return Err(invalid("unordered tx ttl exceeds 10m0s"));
+        }
+        let nonce = (nanos, tx.signer.clone());
+        if self.nonces.contains(&nonce) || self.taken.is_some_and(|t| t.nonces.contains(&nonce)) {
+            let text = format!("already used timeout {nanos} for address {}", tx.signer);
+            return Err(invalid(&text));
+        }
+        Ok(nanos)
+    }
+
+    fn signature(&self, tx: &Tx, account: &AccountRecord, key: Option<&[u8]>) -> Result<(), Refusal> {
+        let mode = tx.info.mode_info.as_ref().and_then(|m| m.sum.as_ref());
+        let mode = mode.map_or(SignMode::Unspecified, |Sum::Single(single)| single.mode());
+        if mode != SignMode::Direct {
+            let log = format!("{} is not taken here: unauthorized", mode.as_str_name());
+            return Err(Refusal::sdk(4, log));
+        }
+        let [signature] = tx.raw.signatures.as_slice() else {
+            let n = tx.raw.signatures.len();
+            let log = format!("wrong number of signers; expected 1, got {n}: unauthorized");
+            return Err(Refusal::sdk(4, log));
+        };
+        let document = SignDoc {
+            body_bytes: tx.raw.body_bytes.clone(),
+            auth_info_bytes: tx.raw.auth_info_bytes.clone(),
+            chain_id: self.rules.chain_id.clone(),
+            account_number: account.number,
+        };
+        let key = key.and_then(|bytes| PublicKey::from_bytes(bytes).ok());
+        if key.is_some_and(|key| key.verify(&document.encode_to_vec(), signature)) {
+            return Ok(());
+        }
+        let log = format!(
+            "signature verification failed; please verify account number ({}) and chain-id ({}): \
+             (unable to verify single signer signature): unauthorized",
+            account.number, self.rules.chain_id
+        );
+        Err(Refusal::sdk(4, log))
+    }
+}
+
+/// The key that signs: the account's own once it has one.
+fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
+    let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
+    let Some(bytes) = tx.public_key()? else {
+        return Ok(account.pubkey.clone());
+    };
+    let key = PublicKey::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))?;
+    if *key.address() != tx.signer {
+        let text = format!(
+            "pubKey does not match signer address {} with signer index: 0",
+            tx.signer
+        );
+        return Err(invalid(text));
+    }
+    Ok(Some(bytes))
+}
+
+/// The refusal of a transaction that uses more gas than it may.
+pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
+    let log =
+        format!("out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas");
+    Refusal::sdk(11, log)
+}
+
+/// A time as nodes write it into texts.
+fn go_time(nanos: i64) -> String {
+    let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    let text = humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string();
+    format!("{} +0000 UTC", text.trim_end_matches('Z').replace('T', " "))
+}

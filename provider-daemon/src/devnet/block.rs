@@ -1,0 +1,316 @@
+//! Blocks as a node keeps and tells them.
+//!
+//! Hashes are made of what a block contains, so they differ where blocks do and chain up; they are not the
+//! network's Merkle roots, and the one validator's signature is none. Nobody who trusts a node checks them.
+
+use super::deliver::TxResult;
+use super::event::Event;
+use akash_provider_chain::signer::TxHash;
+use akash_provider_core::types::{BlockTime, Height};
+use bytes::Bytes;
+use data_encoding::{BASE64, HEXLOWER, HEXUPPER};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::time::{Duration, UNIX_EPOCH};
+
+pub(super) type Hash = [u8; 32];
+
+/// A transaction in a block.
+#[derive(Debug, Clone)]
+pub(super) struct Landed {
+    pub(super) bytes: Bytes,
+    pub(super) hash: TxHash,
+    pub(super) result: TxResult,
+}
+
+/// A block that is complete.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) chain_id: String,
+    pub(super) height: Height,
+    pub(super) time: BlockTime,
+    pub(super) txs: Vec<Landed>,
+    pub(super) hash: Hash,
+    pub(super) last_hash: Hash,
+    data_hash: Hash,
+    /// Of the state before this block.
+    last_app_hash: Hash,
+    pub(super) app_hash: Hash,
+    last_results_hash: Hash,
+    results_hash: Hash,
+}
+
+/// The one validator.
+pub(super) fn validator() -> Value {
+    let key = hash_of(&[b"validator"]);
+    json!({
+        "address": validator_address(),
+        "pub_key": {"type": "tendermint/PubKeyEd25519", "value": BASE64.encode(&key)},
+        "voting_power": "5000000",
+    })
+}
+
+/// The name of the node among others.
+pub(super) fn node_id() -> String {
+    let hash = hash_of(&[b"node"]);
+    HEXLOWER.encode(hash.get(..20).unwrap_or_default())
+}
+
+fn validator_address() -> String {
+    let key = hash_of(&[b"validator"]);
+    HEXUPPER.encode(key.get(..20).unwrap_or_default())
+}
+
+fn hash_of(parts: &[&[u8]]) -> Hash {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+fn hex(hash: &Hash) -> String {
+    HEXUPPER.encode(hash)
+}
+
+/// A time as nodes write it.
+pub(super) fn rfc3339(time: BlockTime) -> String {
+    let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
+    humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
+}
+
+/// Bytes as nodes write them; null for none.
+fn base64(bytes: &[u8]) -> Value {
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    BASE64.encode(bytes).into()
+}
+
+impl Block {
+    /// The block after `last`, or the first one that is known.
+    pub(super) fn new(
+        chain_id: &str,
+        height: Height,
+        time: BlockTime,
+        txs: Vec<Landed>,
+        last: Option<&Self>,
+    ) -> Self {
+        let nothing = hash_of(&[]);
+        let of_txs = |part: fn(&Landed) -> Vec<u8>| {
+            let parts: Vec<Vec<u8>> = txs.iter().map(part).collect();
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            hash_of(&parts)
+        };
+        let data_hash = of_txs(|tx| tx.hash.0.to_vec());
+        let results_hash = of_txs(|tx| {
+            let result = &tx.result;
+            format!("{}/{}/{}", result.code, result.gas_wanted, result.gas_used).into_bytes()
+        });
+        let last_hash = last.map_or(nothing, |b| b.hash);
+        let last_app_hash = last.map_or(nothing, |b| b.app_hash);
+        let number = height.to_be_bytes();
+        let app_hash = hash_of(&[b"app", &last_app_hash, &data_hash, &results_hash, &number]);
+        let hash = hash_of(&[
+            chain_id.as_bytes(),
+            &number,
+            &time.0.to_be_bytes(),
+            &last_hash,
+            &data_hash,
+            &last_app_hash,
+        ]);
+        Self {
+            chain_id: chain_id.to_owned(),
+            height,
+            time,
+            hash,
+            last_hash,
+            data_hash,
+            last_app_hash,
+            app_hash,
+            last_results_hash: last.map_or(nothing, |b| b.results_hash),
+            results_hash,
+            txs,
+        }
+    }
+
+    /// Its head.
+    pub(super) fn header(&self) -> Value {
+        let validators = hex(&hash_of(&[b"validators"]));
+        json!({
+            "version": {"block": "11"},
+            "chain_id": self.chain_id,
+            "height": self.height.to_string(),
+            "time": rfc3339(self.time),
+            "last_block_id": block_id(&self.last_hash),
+            "last_commit_hash": hex(&hash_of(&[b"commit", &self.last_hash])),
+            "data_hash": hex(&self.data_hash),
+            "validators_hash": validators,
+            "next_validators_hash": validators,
+            "consensus_hash": hex(&hash_of(&[b"consensus"])),
+            "app_hash": hex(&self.last_app_hash),
+            "last_results_hash": hex(&self.last_results_hash),
+            "evidence_hash": hex(&hash_of(&[])),
+            "proposer_address": validator_address(),
+        })
+    }
+
+    pub(super) fn id(&self) -> Value {
+        block_id(&self.hash)
+    }
+
+    /// The block itself.
+    pub(super) fn block(&self) -> Value {
+        let txs: Vec<String> = self.txs.iter().map(|tx| BASE64.encode(&tx.bytes)).collect();
+        json!({
+            "header": self.header(),
+            "data": {"txs": txs},
+            "evidence": {"evidence": []},
+            "last_commit": self.last_commit(),
+        })
+    }
+
+    fn last_commit(&self) -> Value {
+        commit(
+            self.height.saturating_sub(1),
+            &self.last_hash,
+            &self.chain_id,
+            self.time,
+        )
+    }
+
+    /// The signatures under it.
+    pub(super) fn commit(&self) -> Value {
+        commit(self.height, &self.hash, &self.chain_id, self.time)
+    }
+
+    /// Events of the block itself. Nothing is minted.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let zero = || "0.000000000000000000".to_owned();
+        vec![Event::new(
+            "mint",
+            vec![
+                ("bonded_ratio", zero()),
+                ("inflation", zero()),
+                ("annual_provisions", zero()),
+                ("amount", "0".to_owned()),
+                ("mode", "BeginBlock".to_owned()),
+            ],
+        )]
+    }
+
+    pub(super) fn results(&self) -> Vec<Value> {
+        self.txs.iter().map(|tx| tx.result.json()).collect()
+    }
+
+    /// Answer of `block_results`.
+    pub(super) fn block_results(&self) -> Value {
+        let results = self.results();
+        let events: Vec<Value> = self.events().iter().map(Event::json).collect();
+        json!({
+            "height": self.height.to_string(),
+            "txs_results": if results.is_empty() { Value::Null } else { results.into() },
+            "finalize_block_events": events,
+            "validator_updates": null,
+            "consensus_param_updates": consensus_updates(),
+            "app_hash": BASE64.encode(&self.app_hash),
+        })
+    }
+
+    /// The value of a `NewBlock` event.
+    pub(super) fn new_block(&self) -> Value {
+        let events: Vec<Value> = self.events().iter().map(Event::json).collect();
+        let mut results = json!({
+            "events": events,
+            "validator_updates": [],
+            "consensus_param_updates": consensus_updates(),
+            "app_hash": BASE64.encode(&self.app_hash),
+        });
+        if !self.txs.is_empty() {
+            results["tx_results"] = self.results().into();
+        }
+        json!({"block": self.block(), "block_id": self.id(), "result_finalize_block": results})
+    }
+
+    /// A transaction as `tx` and `tx_search` give it.
+    pub(super) fn tx(&self, index: usize) -> Option<Value> {
+        let tx = self.txs.get(index)?;
+        Some(json!({
+            "hash": tx.hash.to_string(),
+            "height": self.height.to_string(),
+            "index": index,
+            "tx_result": tx.result.json(),
+            "tx": BASE64.encode(&tx.bytes),
+        }))
+    }
+
+    /// The value of a `Tx` event. What is zero is left out.
+    pub(super) fn tx_event(&self, index: usize) -> Option<Value> {
+        let tx = self.txs.get(index)?;
+        let mut whole = tx.result.json();
+        if let Value::Object(fields) = &mut whole {
+            let is_empty = |v: &Value| v.is_null() || *v == json!("") || *v == json!(0) || *v == json!("0");
+            fields.retain(|_, value| !is_empty(value));
+        }
+        let mut result = json!({
+            "height": self.height.to_string(),
+            "tx": BASE64.encode(&tx.bytes),
+            "result": whole,
+        });
+        if index > 0 {
+            result["index"] = index.into();
+        }
+        Some(json!({"TxResult": result}))
+    }
+}
+
+impl TxResult {
+    /// As it stands in results of blocks.
+    pub(super) fn json(&self) -> Value {
+        let events: Vec<Value> = self.events.iter().map(Event::json).collect();
+        json!({
+            "code": self.code,
+            "data": base64(&self.data),
+            "log": self.log,
+            "info": "",
+            "gas_wanted": self.gas_wanted.to_string(),
+            "gas_used": self.gas_used.to_string(),
+            "events": events,
+            "codespace": self.codespace,
+        })
+    }
+}
+
+fn block_id(hash: &Hash) -> Value {
+    json!({"hash": hex(hash), "parts": {"total": 1, "hash": hex(&hash_of(&[b"parts", hash]))}})
+}
+
+fn commit(height: Height, hash: &Hash, chain_id: &str, time: BlockTime) -> Value {
+    let half = hash_of(&[b"signature", chain_id.as_bytes(), hash]);
+    let signature: Vec<u8> = half.iter().chain(&half).copied().collect();
+    json!({
+        "height": height.to_string(),
+        "round": 0,
+        "block_id": block_id(hash),
+        "signatures": [{
+            "block_id_flag": 2,
+            "validator_address": validator_address(),
+            "timestamp": rfc3339(time),
+            "signature": BASE64.encode(&signature),
+        }],
+    })
+}
+
+fn consensus_updates() -> Value {
+    json!({
+        "block": {"max_bytes": "22020096", "max_gas": "-1"},
+        "evidence": {
+            "max_age_num_blocks": "100000",
+            "max_age_duration": "172800000000000",
+            "max_bytes": "1048576",
+        },
+        "validator": {"pub_key_types": ["ed25519"]},
+        "version": {},
+        "abci": {},
+    })
+}

@@ -1,0 +1,188 @@
+//! The node's JSON-RPC over HTTP: calls in a body, calls in an address, and the door to websockets, at one port.
+
+use super::node::Node;
+use super::rpc::{Failure, call, parameters};
+use super::rpc_params::Params;
+use super::serve::{Limits, Served};
+use super::socket;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_util::sync::CancellationToken;
+
+/// Calls in one body.
+const BATCH_MAX: usize = 100;
+/// Id of the answer to a call that had none.
+const NO_ID: i64 = -1;
+
+/// A call as it comes in.
+#[derive(Debug, Deserialize)]
+pub(super) struct Call {
+    #[serde(default)]
+    pub(super) id: Value,
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) params: Option<Value>,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn connection(
+    node: Node,
+    stream: TcpStream,
+    limits: Limits,
+    stop: CancellationToken,
+) -> Served {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (node, stop) = (node.clone(), stop.clone());
+        async move { Ok::<_, Infallible>(respond(&node, request, limits, stop).await) }
+    });
+    hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.request_time)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await
+        .map_err(Into::into)
+}
+
+async fn respond(
+    node: &Node,
+    request: Request<Incoming>,
+    limits: Limits,
+    stop: CancellationToken,
+) -> Response<Full<Bytes>> {
+    let path = request.uri().path().trim_start_matches('/').to_owned();
+    if path == "websocket" {
+        return upgrade(node, request, limits, stop);
+    }
+    match *request.method() {
+        Method::POST => {
+            let body = Limited::new(request.into_body(), limits.request_bytes).collect();
+            match tokio::time::timeout(limits.request_time, body).await {
+                Ok(Ok(body)) => answer(StatusCode::OK, &in_body(node, &body.to_bytes()).await),
+                Ok(Err(error)) => text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+                Err(_) => text(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the request did not arrive".to_owned(),
+                ),
+            }
+        }
+        Method::GET if path.is_empty() => text(StatusCode::OK, methods()),
+        Method::GET => in_address(node, &path, request.uri().query().unwrap_or_default()).await,
+        _ => text(StatusCode::METHOD_NOT_ALLOWED, String::new()),
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = text(status, body.to_string());
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn methods() -> String {
+    "A node of a development network: CometBFT's JSON-RPC, and its websocket at /websocket.\n".to_owned()
+}
+
+/// What goes back for a call.
+pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
+    let id = if id.is_null() { json!(NO_ID) } else { id.clone() };
+    match result {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(failure) => json!({"jsonrpc": "2.0", "id": id, "error": failure.json()}),
+    }
+}
+
+/// Makes one call.
+pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
+    let Some(names) = parameters(&call.method) else {
+        return Err(Failure::no_method());
+    };
+    let params = Params::of_json(call.params, names)?;
+    self::call(node, &call.method, &params).await
+}
+
+async fn in_body(node: &Node, body: &[u8]) -> Value {
+    let calls = match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Array(calls)) if calls.len() <= BATCH_MAX => calls,
+        Ok(Value::Array(_)) => {
+            let failure = Failure::parse(format!("more than {BATCH_MAX} calls in one request"));
+            return envelope(&Value::Null, Err(failure));
+        }
+        Ok(call) => return value(node, call).await,
+        Err(error) => return envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
+    };
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(value(node, call).await);
+    }
+    answers.into()
+}
+
+async fn value(node: &Node, value: Value) -> Value {
+    match serde_json::from_value::<Call>(value) {
+        Ok(call) => {
+            let id = call.id.clone();
+            envelope(&id, one(node, call).await)
+        }
+        Err(error) => envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
+    }
+}
+
+async fn in_address(node: &Node, method: &str, query: &str) -> Response<Full<Bytes>> {
+    if parameters(method).is_none() {
+        return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+    }
+    let pairs = url::form_urlencoded::parse(query.as_bytes()).into_owned();
+    let result = call(node, method, &Params::Uri(pairs.collect())).await;
+    let status = if result.is_ok() {
+        StatusCode::OK
+    } else {
+        StatusCode::INTERNAL_SERVER_ERROR
+    };
+    answer(status, &envelope(&Value::Null, result))
+}
+
+fn upgrade(
+    node: &Node,
+    request: Request<Incoming>,
+    limits: Limits,
+    stop: CancellationToken,
+) -> Response<Full<Bytes>> {
+    let headers = request.headers();
+    let wanted = headers.get(header::UPGRADE).and_then(|v| v.to_str().ok());
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).cloned();
+    let Some(key) = key.filter(|_| wanted.is_some_and(|v| v.eq_ignore_ascii_case("websocket"))) else {
+        return text(StatusCode::BAD_REQUEST, "Bad Request\n".to_owned());
+    };
+    let Ok(accepted) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) else {
+        return text(StatusCode::BAD_REQUEST, "Bad Request\n".to_owned());
+    };
+    let node = node.clone();
+    tokio::spawn(async move {
+        match hyper::upgrade::on(request).await {
+            Ok(upgraded) => socket::serve(node, TokioIo::new(upgraded), limits, stop).await,
+            Err(error) => tracing::debug!(%error, "a websocket that did not come to be"),
+        }
+    });
+    let mut response = text(StatusCode::SWITCHING_PROTOCOLS, String::new());
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accepted);
+    response
+}

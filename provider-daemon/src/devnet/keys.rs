@@ -1,0 +1,75 @@
+//! The throw-away keys of a development network, in a keyring that the network's own tool can open.
+
+use akash_provider_chain::keyring::{
+    Backend, DEFAULT_PATH, Keyring, KeyringError, generate_mnemonic, key_of_mnemonic,
+};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::types::Address;
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+
+/// Names of the accounts that every development network has.
+pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
+
+/// A keyring with a key for each name.
+#[derive(Debug)]
+pub struct Keys {
+    home: PathBuf,
+    keyring: Keyring,
+}
+
+impl Keys {
+    /// Opens the keyring in a folder, by default in the user's cache, and makes the keys that are missing.
+    ///
+    /// # Errors
+    /// The folder cannot be read or written, or nobody says where the user's cache is.
+    pub fn open(home: Option<&Path>) -> anyhow::Result<Self> {
+        let home = home.map_or_else(default_home, |home| Ok(home.to_owned()))?;
+        std::fs::create_dir_all(&home).with_context(|| format!("making {}", home.display()))?;
+        let keyring = Keyring::open(Backend::Test, &home, None)?;
+        for name in NAMES {
+            if keyring.show(name).is_ok() {
+                continue;
+            }
+            let key = key_of_mnemonic(&generate_mnemonic()?, &"".into(), DEFAULT_PATH)?;
+            match keyring.add(name, &key) {
+                // Somebody else was faster.
+                Ok(_) | Err(KeyringError::Exists { .. }) => {}
+                Err(error) => return Err(error).context("making the keys of the development network"),
+            }
+        }
+        Ok(Self { home, keyring })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The accounts, by name.
+    ///
+    /// # Errors
+    /// A key cannot be read.
+    pub fn accounts(&self) -> anyhow::Result<Vec<(String, Address)>> {
+        let account = |name: &&str| Ok(((*name).to_owned(), self.private_key(name)?.address().clone()));
+        NAMES.iter().map(account).collect()
+    }
+
+    /// A key by its name or address.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn private_key(&self, name_or_address: &str) -> anyhow::Result<PrivateKey> {
+        let key = self.keyring.private_key(name_or_address);
+        key.with_context(|| format!("a key of {}", self.home.display()))
+    }
+}
+
+fn default_home() -> anyhow::Result<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.filter(|path| path.is_absolute());
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set: give --home")?;
+    Ok(cache.join("akash-provider").join("devnet"))
+}

@@ -1,0 +1,184 @@
+//! Where money moved in a message, told from the records before and after it, between the events of its facts.
+//!
+//! As the network writes it: a deposit goes back before the event of its bid; payouts come when a lease has ended,
+//! before a new order; a deployment that ends pays out and gives back everything first.
+
+use super::event::{Context, ESCROW, Event, transfer, typed};
+use super::tx::{Act, deployment};
+use akash_provider_core::market::{Market, TenantMsg};
+use akash_provider_core::types::{
+    BidId, BidState, ChainEvent, Coin, DecCoin, Denom, DeploymentId, Height, LeaseId, Msg,
+};
+use std::collections::BTreeMap;
+
+/// 10^18, the scale of a decimal.
+const DEC_ONE: i128 = 1_000_000_000_000_000_000;
+
+/// What is remembered of the records before a message.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    deployment: Option<DeploymentId>,
+    withdrawn: Vec<(LeaseId, u128)>,
+    deposits: Vec<DecCoin>,
+    transferred: BTreeMap<Denom, i128>,
+    /// The record of the provider was not there.
+    is_new: bool,
+}
+
+impl Before {
+    pub(super) fn of(market: &Market, act: &Act) -> Self {
+        let is_new = match act {
+            Act::Provider(Msg::CreateProvider(record), _) => market.provider(&record.owner).is_none(),
+            Act::Provider(..) | Act::Tenant(_) | Act::Send { .. } => false,
+        };
+        let mut before = Self {
+            is_new,
+            deployment: deployment(act).cloned(),
+            ..Self::default()
+        };
+        // A bid moves nothing but its own deposit.
+        let of_bid = matches!(act, Act::Provider(Msg::CreateBid { .. }, _));
+        let id = before.deployment.as_ref().filter(|_| !of_bid);
+        if let Some(record) = id.and_then(|id| market.deployment(id)) {
+            let withdrawn = record.leases.iter().map(|lease| {
+                let amount = withdrawn(market, &lease.id);
+                (lease.id.clone(), amount)
+            });
+            before.withdrawn = withdrawn.collect();
+        }
+        if let Some(details) = id.and_then(|id| market.escrow_details(id)) {
+            before.deposits = details.deposits.iter().map(|(_, coin)| coin.clone()).collect();
+            let transferred = details.transferred.iter();
+            before.transferred = transferred
+                .map(|(d, amount)| (d.clone(), amount.scaled()))
+                .collect();
+        }
+        before
+    }
+
+    /// The events of a message that has been executed in a block of this height.
+    pub(super) fn events(
+        &self,
+        market: &Market,
+        act: &Act,
+        facts: &[ChainEvent],
+        height: Height,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut payouts = self.payouts(market);
+        if facts
+            .iter()
+            .any(|f| matches!(f, ChainEvent::DeploymentClosed { .. }))
+        {
+            events.append(&mut payouts);
+            events.extend(self.refunds(market));
+        }
+        for fact in facts {
+            match fact {
+                ChainEvent::OrderCreated { .. } => events.append(&mut payouts),
+                ChainEvent::BidClosed { id } => events.extend(returned(market, id)),
+                _ => {}
+            }
+            let hash = self.deployment.as_ref().and_then(|id| market.deployment(id));
+            let hash = hash.map(|d| d.deployment.hash);
+            let context = Context {
+                hash: hash.as_ref(),
+                is_new: self.is_new,
+            };
+            events.extend(typed(fact, context));
+            if let ChainEvent::LeaseCreated { id, .. } = fact {
+                events.extend(lost(market, id, height));
+            }
+        }
+        events.append(&mut payouts);
+        events.extend(paid(act));
+        events
+    }
+
+    fn payouts(&self, market: &Market) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (id, before) in &self.withdrawn {
+            let amount = withdrawn(market, id).saturating_sub(*before);
+            let denom = market.lease(id).map(|l| l.lease.price.denom);
+            if let Some(denom) = denom.filter(|_| amount > 0) {
+                let coin = Coin { denom, amount };
+                events.extend(transfer(ESCROW, id.provider.as_str(), &coin));
+            }
+        }
+        events
+    }
+
+    /// What was left of each deposit goes back to the tenant.
+    fn refunds(&self, market: &Market) -> Vec<Event> {
+        let Some(id) = &self.deployment else {
+            return Vec::new();
+        };
+        let transferred = market.escrow_details(id).map(|d| &d.transferred);
+        let mut events = Vec::new();
+        let mut spent: BTreeMap<&Denom, i128> = BTreeMap::new();
+        for (denom, amount) in transferred.into_iter().flatten() {
+            let before = self.transferred.get(denom).copied().unwrap_or(0);
+            spent.insert(denom, amount.scaled() - before);
+        }
+        for deposit in &self.deposits {
+            let spent = spent.entry(&deposit.denom).or_default();
+            let part = deposit.amount.scaled().min(*spent);
+            *spent -= part;
+            let amount = u128::try_from((deposit.amount.scaled() - part) / DEC_ONE).unwrap_or(0);
+            if amount > 0 {
+                let denom = deposit.denom.clone();
+                events.extend(transfer(ESCROW, id.owner.as_str(), &Coin { denom, amount }));
+            }
+        }
+        events
+    }
+}
+
+fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
+    let payment = market.lease(id).and_then(|l| l.payment);
+    payment.map_or(0, |p| p.withdrawn.amount)
+}
+
+/// The deposit of a bid goes back.
+fn returned(market: &Market, id: &BidId) -> Vec<Event> {
+    let deposit = market.bid_deposit(id);
+    deposit.map_or_else(Vec::new, |d| {
+        transfer(ESCROW, id.provider.as_str(), &d.coin).to_vec()
+    })
+}
+
+/// The deposits of the bids that lost against the winner.
+fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
+    let mut events = Vec::new();
+    for bid in market.bids_of(&winner.order) {
+        let deposit = market
+            .bid_deposit(&bid.id)
+            .filter(|_| bid.state == BidState::Lost);
+        if deposit.is_some_and(|d| d.returned_at == Some(height)) {
+            events.extend(returned(market, &bid.id));
+        }
+    }
+    events
+}
+
+/// What the signer paid.
+fn paid(act: &Act) -> Vec<Event> {
+    match act {
+        Act::Provider(Msg::CreateBid { id, deposit, .. }, _) => {
+            transfer(id.provider.as_str(), ESCROW, deposit).to_vec()
+        }
+        Act::Tenant(TenantMsg::CreateDeployment { id, deposit, .. }) => {
+            transfer(id.owner.as_str(), ESCROW, deposit).to_vec()
+        }
+        Act::Tenant(TenantMsg::Deposit { deployment, coin }) => {
+            transfer(deployment.owner.as_str(), ESCROW, coin).to_vec()
+        }
+        Act::Send { from, to, coins } => {
+            let moved = coins
+                .iter()
+                .flat_map(|coin| transfer(from.as_str(), to.as_str(), coin));
+            moved.collect()
+        }
+        Act::Provider(..) | Act::Tenant(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,373 @@
+//! Queries of the modules every such chain has: accounts, balances, transactions, the node itself, discovery.
+
+use super::super::ante::Rules;
+use super::super::block::{Block, node_id, rfc3339};
+use super::super::deliver::{TxResult, responses};
+use super::super::event::Event;
+use super::super::node::{Node, NotTaken};
+use super::{Answered, At, Door, Refused, ask, page};
+use akash_provider_chain::convert;
+use akash_provider_chain::proto::akash::discovery::v1 as discovery;
+use akash_provider_chain::proto::cosmos::auth::v1beta1 as auth;
+use akash_provider_chain::proto::cosmos::bank::v1beta1 as bank;
+use akash_provider_chain::proto::cosmos::base::abci::v1beta1 as abci;
+use akash_provider_chain::proto::cosmos::base::node::v1beta1 as settings;
+use akash_provider_chain::proto::cosmos::base::tendermint::v1beta1 as comet;
+use akash_provider_chain::proto::cosmos::base::v1beta1::Coin;
+use akash_provider_chain::proto::cosmos::crypto::secp256k1::PubKey;
+use akash_provider_chain::proto::cosmos::tx::v1beta1 as tx;
+use akash_provider_chain::proto::tendermint::{abci as wire, p2p, types};
+use akash_provider_chain::signer::TxHash;
+use akash_provider_core::types::{BlockTime, Height};
+use bytes::Bytes;
+use data_encoding::{HEXLOWER_PERMISSIVE, HEXUPPER};
+use prost::{Message, Name};
+use prost_types::{Any, Timestamp};
+use tonic::Code;
+
+/// Version that the node names.
+pub(crate) const VERSION: &str = concat!("devnet-", env!("CARGO_PKG_VERSION"));
+/// Version of the protocol that it plays.
+pub(crate) const COMET_VERSION: &str = "0.38.21";
+/// Modules and their versions, as the network's discovery lists them.
+pub(crate) const MODULES: [(&str, &str); 6] = [
+    ("audit", "v1"),
+    ("cert", "v1"),
+    ("deployment", "v1beta4"),
+    ("escrow", "v1"),
+    ("market", "v1beta5"),
+    ("provider", "v1beta4"),
+];
+/// Versions of the whole interface, the newest first; both have the same modules.
+pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
+
+/// Answers a query of one of these modules; `None` when it is of another.
+pub(super) fn answer(
+    node: &Node,
+    door: Door,
+    state: At<'_>,
+    path: &str,
+    data: &[u8],
+    height: Height,
+) -> Option<Answered> {
+    accounts(state, path, data)
+        .or_else(|| transactions(node, door, path, data))
+        .or_else(|| node_itself(node, path, data, height))
+        .or_else(|| {
+            // Discovery is not behind abci_query.
+            let discover = |_| Ok(info(node.lock().rules()));
+            let answered = ask::<discovery::GetInfoRequest>(path, data, discover);
+            answered.filter(|_| door == Door::Grpc)
+        })
+}
+
+fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+    let market = &*state.market;
+    ask::<auth::QueryAccountRequest>(path, data, |request| {
+        let address = convert::address("address", &request.address)?;
+        let account = market
+            .account(&address)
+            .ok_or_else(|| Refused::status(Code::NotFound, format!("account {address} not found")))?;
+        let key = account.pubkey.clone().map(|key| Any {
+            type_url: PubKey::type_url(),
+            value: PubKey { key }.encode_to_vec(),
+        });
+        let base = auth::BaseAccount {
+            address: address.to_string(),
+            pub_key: key,
+            account_number: account.number,
+            sequence: account.sequence,
+        };
+        let account = Any {
+            type_url: auth::BaseAccount::type_url(),
+            value: base.encode_to_vec(),
+        };
+        Ok(auth::QueryAccountResponse {
+            account: Some(account),
+        })
+    })
+    .or_else(|| {
+        ask::<bank::QueryBalanceRequest>(path, data, |request| {
+            let address = convert::address("address", &request.address)?;
+            let amount = market.balance(&address, &request.denom).amount.to_string();
+            let denom = request.denom;
+            Ok(bank::QueryBalanceResponse {
+                balance: Some(Coin { denom, amount }),
+            })
+        })
+    })
+    .or_else(|| {
+        ask::<bank::QueryAllBalancesRequest>(path, data, |request| {
+            let address = convert::address("address", &request.address)?;
+            let coins = market
+                .account(&address)
+                .map(|a| a.coins.clone())
+                .unwrap_or_default();
+            let held = coins.into_iter().filter(|(_, amount)| *amount > 0);
+            let (balances, pagination) = page(
+                held,
+                |(denom, _)| denom.to_string(),
+                |(denom, amount)| Coin {
+                    denom: denom.to_string(),
+                    amount: amount.to_string(),
+                },
+                request.pagination,
+            )?;
+            Ok(bank::QueryAllBalancesResponse { balances, pagination })
+        })
+    })
+}
+
+fn transactions(node: &Node, door: Door, path: &str, data: &[u8]) -> Option<Answered> {
+    ask::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
+        .or_else(|| {
+            ask::<tx::BroadcastTxRequest>(path, data, |request| match door {
+                Door::Grpc => broadcast(node, request),
+                Door::Abci => Err(Refused::sdk(
+                    18,
+                    "invalid request",
+                    "can't route a broadcast tx message",
+                )),
+            })
+        })
+        .or_else(|| ask::<tx::GetTxRequest>(path, data, |request| get_tx(node, &request.hash)))
+}
+
+fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, Refused> {
+    let bytes = match request.tx {
+        Some(tx) if request.tx_bytes.is_empty() => tx.encode_to_vec(),
+        _ => request.tx_bytes,
+    };
+    if bytes.is_empty() {
+        let text = "empty txBytes is not allowed";
+        return Err(Refused::status(Code::InvalidArgument, text));
+    }
+    let (decoded, result) = node.simulate(Bytes::from(bytes)).map_err(|(refusal, gas)| {
+        let text = format!("{} with gas used: '{gas}'", refusal.log);
+        Refused::status(Code::Unknown, text)
+    })?;
+    Ok(tx::SimulateResponse {
+        gas_info: Some(abci::GasInfo {
+            // The network says "no limit" by all bits.
+            gas_wanted: u64::MAX,
+            gas_used: result.gas_used,
+        }),
+        result: Some(abci::Result {
+            events: result.events.iter().map(wire_event).collect(),
+            data: result.data,
+            log: String::new(),
+            msg_responses: responses(&decoded.steps),
+        }),
+    })
+}
+
+fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::BroadcastTxResponse, Refused> {
+    let mode = request.mode();
+    if !matches!(mode, tx::BroadcastMode::Sync | tx::BroadcastMode::Async) {
+        let text = format!(
+            "unsupported return type {}; supported types: sync, async",
+            mode.as_str_name()
+        );
+        return Err(Refused::status(Code::Unknown, text));
+    }
+    let bytes = Bytes::from(request.tx_bytes);
+    let hash = TxHash::of(&bytes);
+    let mut response = abci::TxResponse {
+        txhash: hash.to_string(),
+        ..abci::TxResponse::default()
+    };
+    match node.take(bytes) {
+        Ok(_) => {}
+        Err(NotTaken::Refused(refusal)) => {
+            response.code = refusal.code;
+            response.codespace = refusal.space;
+            response.raw_log = refusal.log;
+        }
+        // The client of the node turns these two into codes.
+        Err(NotTaken::Seen) => {
+            response.code = 19;
+            response.codespace = "sdk".to_owned();
+        }
+        Err(NotTaken::Full(_)) => {
+            response.code = 20;
+            response.codespace = "sdk".to_owned();
+        }
+    }
+    Ok(tx::BroadcastTxResponse {
+        tx_response: Some(response),
+    })
+}
+
+fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, Refused> {
+    let bytes = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok();
+    let parsed = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    let inner = node.lock();
+    let found = parsed.and_then(|hash| inner.find(&TxHash(hash)));
+    let missing = || Refused::status(Code::NotFound, format!("tx not found: {hash}"));
+    let (block, landed) = found
+        .and_then(|(block, index)| Some((block, block.txs.get(index)?)))
+        .ok_or_else(missing)?;
+    let raw = tx::TxRaw::decode(&*landed.bytes).map_err(|e| Refused::malformed(&e))?;
+    let whole = tx::Tx {
+        body: Some(tx::TxBody::decode(&*raw.body_bytes).map_err(|e| Refused::malformed(&e))?),
+        auth_info: Some(tx::AuthInfo::decode(&*raw.auth_info_bytes).map_err(|e| Refused::malformed(&e))?),
+        signatures: raw.signatures,
+    };
+    Ok(tx::GetTxResponse {
+        tx_response: Some(tx_response(block, &landed.hash, &landed.result, &whole)),
+        tx: Some(whole),
+    })
+}
+
+fn tx_response(block: &Block, hash: &TxHash, result: &TxResult, whole: &tx::Tx) -> abci::TxResponse {
+    let gas = |gas: u64| i64::try_from(gas).unwrap_or(i64::MAX);
+    // Seconds are enough for the time of a block here.
+    let time = BlockTime(block.time.0 - block.time.0.rem_euclid(1000));
+    let time = rfc3339(time).replace(".000000000Z", "Z");
+    abci::TxResponse {
+        height: i64::try_from(block.height).unwrap_or(i64::MAX),
+        txhash: hash.to_string(),
+        codespace: result.codespace.clone(),
+        code: result.code,
+        data: HEXUPPER.encode(&result.data),
+        raw_log: result.log.clone(),
+        gas_wanted: gas(result.gas_wanted),
+        gas_used: gas(result.gas_used),
+        tx: Some(Any {
+            type_url: tx::Tx::type_url(),
+            value: whole.encode_to_vec(),
+        }),
+        timestamp: time,
+        events: result.events.iter().map(wire_event).collect(),
+        ..abci::TxResponse::default()
+    }
+}
+
+fn wire_event(event: &Event) -> wire::Event {
+    let attribute = |(key, value): &(&str, String)| wire::EventAttribute {
+        key: (*key).to_owned(),
+        value: value.clone(),
+        index: true,
+    };
+    wire::Event {
+        r#type: event.kind.clone(),
+        attributes: event.attributes.iter().map(attribute).collect(),
+    }
+}
+
+fn timestamp(time: BlockTime) -> Timestamp {
+    Timestamp {
+        seconds: time.0.div_euclid(1000),
+        nanos: i32::try_from(time.0.rem_euclid(1000)).unwrap_or(0) * 1_000_000,
+    }
+}
+
+fn wire_block(block: &Block) -> types::Block {
+    types::Block {
+        header: Some(types::Header {
+            chain_id: block.chain_id.clone(),
+            height: i64::try_from(block.height).unwrap_or(i64::MAX),
+            time: Some(timestamp(block.time)),
+        }),
+        data: Some(types::Data {
+            txs: block.txs.iter().map(|tx| tx.bytes.to_vec()).collect(),
+        }),
+    }
+}
+
+fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<Answered> {
+    ask::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
+        .or_else(|| {
+            ask::<comet::GetLatestBlockRequest>(path, data, |_| {
+                let block = node.lock().newest().map(|b| wire_block(b));
+                Ok(comet::GetLatestBlockResponse { block })
+            })
+        })
+        .or_else(|| {
+            ask::<comet::GetBlockByHeightRequest>(path, data, |request| {
+                let inner = node.lock();
+                let asked = u64::try_from(request.height).unwrap_or(0);
+                if asked > inner.height() {
+                    let text = "requested block height is bigger then the chain length";
+                    return Err(Refused::status(Code::InvalidArgument, text));
+                }
+                let lowest = inner.oldest().map_or(0, |b| b.height);
+                let gone = || {
+                    let text = format!("height {asked} is not available, lowest height is {lowest}");
+                    Refused::status(Code::Unknown, text)
+                };
+                let block = inner.block(asked).ok_or_else(gone)?;
+                Ok(comet::GetBlockByHeightResponse {
+                    block: Some(wire_block(block)),
+                })
+            })
+        })
+        .or_else(|| ask::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules()))))
+        .or_else(|| {
+            ask::<settings::ConfigRequest>(path, data, |_| {
+                let price = &node.lock().rules().gas_price.clone();
+                Ok(settings::ConfigResponse {
+                    minimum_gas_price: format!("{}{}", price.amount, price.denom),
+                    pruning_keep_recent: "0".to_owned(),
+                    pruning_interval: "0".to_owned(),
+                    halt_height: 0,
+                })
+            })
+        })
+        .or_else(|| {
+            ask::<settings::StatusRequest>(path, data, |_| {
+                let inner = node.lock();
+                let block = inner.block(height).or_else(|| inner.newest());
+                Ok(block.map_or_else(settings::StatusResponse::default, |block| {
+                    settings::StatusResponse {
+                        earliest_store_height: 0,
+                        height: block.height,
+                        timestamp: Some(timestamp(block.time)),
+                        app_hash: block.app_hash.to_vec(),
+                        validator_hash: block.hash.to_vec(),
+                    }
+                }))
+            })
+        })
+}
+
+fn node_info(rules: &Rules) -> comet::GetNodeInfoResponse {
+    comet::GetNodeInfoResponse {
+        default_node_info: Some(p2p::DefaultNodeInfo {
+            default_node_id: node_id(),
+            listen_addr: "tcp://127.0.0.1:0".to_owned(),
+            network: rules.chain_id.clone(),
+            version: COMET_VERSION.to_owned(),
+            channels: Vec::new(),
+            moniker: "devnet".to_owned(),
+        }),
+        application_version: Some(comet::VersionInfo {
+            name: "akash".to_owned(),
+            app_name: "akash".to_owned(),
+            version: VERSION.to_owned(),
+            ..comet::VersionInfo::default()
+        }),
+    }
+}
+
+fn info(rules: &Rules) -> discovery::GetInfoResponse {
+    let modules = MODULES.map(|(module, version)| discovery::ModuleVersion {
+        module: module.to_owned(),
+        version: version.to_owned(),
+    });
+    let version = |api: &str| discovery::VersionInfo {
+        api_version: api.to_owned(),
+        modules: modules.to_vec(),
+        features: Vec::new(),
+    };
+    let info = discovery::Akash {
+        client_info: Some(discovery::ClientInfo {
+            api_version: API_VERSIONS[1].to_owned(),
+        }),
+        supported_versions: API_VERSIONS.map(version).to_vec(),
+        chain_id: rules.chain_id.clone(),
+        node_version: VERSION.to_owned(),
+        min_client_version: String::new(),
+    };
+    discovery::GetInfoResponse { info: Some(info) }
+}

@@ -1,0 +1,420 @@
+//! Queries of the network's own modules: market, deployment, provider, audit, cert, escrow.
+
+use super::{Answered, At, Place, Refused, ask, is_like, page, wanted_states};
+use akash_provider_chain::convert::{self, answers};
+use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
+use akash_provider_chain::proto::akash::{
+    audit::v1 as audit, cert::v1 as cert, deployment::v1beta4 as dep, escrow, market::v1beta5 as mkt,
+    provider::v1beta4 as prov,
+};
+use akash_provider_core::chain::Certificate;
+use akash_provider_core::market::{MIN_DEPLOYMENT_DEPOSIT, Market};
+use akash_provider_core::types::{
+    Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order, OrderState, Provider,
+};
+use data_encoding::HEXLOWER;
+
+const ORDER_STATES: [(&str, OrderState); 3] = [
+    ("open", OrderState::Open),
+    ("active", OrderState::Active),
+    ("closed", OrderState::Closed),
+];
+const BID_STATES: [(&str, BidState); 4] = [
+    ("open", BidState::Open),
+    ("active", BidState::Active),
+    ("lost", BidState::Lost),
+    ("closed", BidState::Closed),
+];
+const LEASE_STATES: [(&str, LeaseState); 4] = [
+    ("active", LeaseState::Active),
+    ("insufficient_funds", LeaseState::InsufficientFunds),
+    ("closed", LeaseState::Closed),
+    ("reclaiming", LeaseState::Reclaiming),
+];
+
+/// Answers a query of one of these modules; `None` when it is of another.
+pub(super) fn answer(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+    market(state, path, data)
+        .or_else(|| deployment(state, path, data))
+        .or_else(|| people(state, path, data))
+        .or_else(|| money(&state.market, path, data))
+}
+
+fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+    let market = &*state.market;
+    ask::<mkt::QueryOrdersRequest>(path, data, |request| orders(market, request))
+        .or_else(|| ask::<mkt::QueryBidsRequest>(path, data, |request| bids(market, request)))
+        .or_else(|| ask::<mkt::QueryLeasesRequest>(path, data, |request| leases(market, request)))
+        .or_else(|| {
+            ask::<mkt::QueryOrderRequest>(path, data, |request| {
+                let order = market.order(&convert::order_id(request.id)?);
+                let order = order.ok_or_else(|| not_found("market", 15, "invalid order: order not found"))?;
+                let order = Some(answers::order(order));
+                Ok(mkt::QueryOrderResponse { order })
+            })
+        })
+        .or_else(|| {
+            ask::<mkt::QueryBidRequest>(path, data, |request| {
+                let bid = market.bid(&convert::bid_id(request.id)?);
+                let bid = bid.ok_or_else(|| not_found("market", 18, "invalid bid: bid not found"))?;
+                Ok(wire_bid(market, bid))
+            })
+        })
+        .or_else(|| {
+            ask::<mkt::QueryLeaseRequest>(path, data, |request| {
+                let lease = market.lease(&convert::lease_id(request.id)?);
+                let lease = lease.ok_or_else(|| not_found("market", 20, "invalid lease: lease not found"))?;
+                Ok(wire_lease(market, &lease))
+            })
+        })
+        .or_else(|| {
+            ask::<mkt::QueryParamsRequest>(path, data, |_| {
+                let mut params = answers::market_params(market.params());
+                // The old single one is the one in the staking token.
+                let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
+                params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
+                Ok(mkt::QueryParamsResponse { params: Some(params) })
+            })
+        })
+}
+
+fn not_found(module: &str, code: u32, text: &str) -> Refused {
+    Refused::not_found(module, code, text)
+}
+
+fn wire_bid(market: &Market, bid: &Bid) -> mkt::QueryBidResponse {
+    let deposit = market.bid_deposit(&bid.id);
+    deposit.map_or_else(
+        || answers::bid(bid),
+        |deposit| answers::bid_with_deposit(bid, &deposit),
+    )
+}
+
+fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
+    let details = market.lease_details(&lease.lease.id);
+    details.map_or_else(
+        || answers::lease_record(lease),
+        |details| answers::lease_with_details(lease, &details),
+    )
+}
+
+/// Listings go through one state after the other.
+fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Place<I> {
+    let state = states.iter().position(|(_, s)| s == state);
+    Place(state.unwrap_or(0), id.clone())
+}
+
+fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::QueryOrdersResponse, Refused> {
+    let filters = request.filters.unwrap_or_default();
+    let states = wanted_states(&filters.state, &ORDER_STATES)?;
+    let wanted = |o: &&Order| {
+        let group = &o.id.group;
+        is_like(&filters.owner.as_str(), &group.deployment.owner.as_str())
+            && is_like(&filters.dseq, &group.deployment.dseq)
+            && is_like(&filters.gseq, &group.gseq)
+            && is_like(&filters.oseq, &o.id.oseq)
+    };
+    let listed = states.iter().flat_map(|state| {
+        let of_state = market.orders().filter(move |o| o.state == *state);
+        of_state.filter(wanted)
+    });
+    let key = |o: &&Order| place(&ORDER_STATES, &o.state, &o.id);
+    let (orders, pagination) = page(listed, key, |o| answers::order(o), request.pagination)?;
+    Ok(mkt::QueryOrdersResponse { orders, pagination })
+}
+
+fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBidsResponse, Refused> {
+    let filters = request.filters.unwrap_or_default();
+    let states = wanted_states(&filters.state, &BID_STATES)?;
+    let wanted = |b: &&Bid| {
+        let order = &b.id.order;
+        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && is_like(&filters.dseq, &order.group.deployment.dseq)
+            && is_like(&filters.gseq, &order.group.gseq)
+            && is_like(&filters.oseq, &order.oseq)
+            && is_like(&filters.provider.as_str(), &b.id.provider.as_str())
+            && filters.bseq == 0
+    };
+    // Unlike orders, these come in the order of their ids whatever their state.
+    let listed = market.bids().filter(|b| states.contains(&b.state)).filter(wanted);
+    let key = |b: &&Bid| Place(0, b.id.clone());
+    let (bids, pagination) = page(listed, key, |b| wire_bid(market, b), request.pagination)?;
+    Ok(mkt::QueryBidsResponse { bids, pagination })
+}
+
+fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::QueryLeasesResponse, Refused> {
+    let filters = request.filters.unwrap_or_default();
+    let states = wanted_states(&filters.state, &LEASE_STATES)?;
+    let wanted = |l: &LeaseRecord| {
+        let order = &l.lease.id.order;
+        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && is_like(&filters.dseq, &order.group.deployment.dseq)
+            && is_like(&filters.gseq, &order.group.gseq)
+            && is_like(&filters.oseq, &order.oseq)
+            && is_like(&filters.provider.as_str(), &l.lease.id.provider.as_str())
+            && filters.bseq == 0
+    };
+    let listed = market
+        .leases()
+        .filter(|l| states.contains(&l.lease.state))
+        .filter(wanted);
+    let key = |l: &LeaseRecord| Place(0, l.lease.id.clone());
+    let (leases, pagination) = page(listed, key, |l| wire_lease(market, l), request.pagination)?;
+    Ok(mkt::QueryLeasesResponse { leases, pagination })
+}
+
+fn wire_deployment(market: &Market, record: &DeploymentRecord) -> dep::QueryDeploymentResponse {
+    match market.escrow_details(&record.deployment.id) {
+        Some(details) => answers::deployment_with_details(record, details),
+        None => answers::deployment(record),
+    }
+}
+
+fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+    let market = &*state.market;
+    ask::<dep::QueryDeploymentRequest>(path, data, |request| {
+        let record = market.deployment(&convert::deployment_id(request.id)?);
+        let record = record.ok_or_else(|| not_found("deployment", 4, "Deployment not found"))?;
+        Ok(wire_deployment(market, &record))
+    })
+    .or_else(|| ask::<dep::QueryDeploymentsRequest>(path, data, |request| deployments(market, request)))
+    .or_else(|| {
+        ask::<dep::QueryGroupRequest>(path, data, |request| {
+            let id = convert::group_id(request.id)?;
+            let group = market.group(&id);
+            let group = group.ok_or_else(|| not_found("deployment", 9, "Group not found"))?;
+            let created = market.deployment(&id.deployment).map(|d| d.deployment.created_at);
+            let mut group = answers::group(group);
+            group.created_at = i64::try_from(created.unwrap_or(0)).unwrap_or(i64::MAX);
+            Ok(dep::QueryGroupResponse { group: Some(group) })
+        })
+    })
+    .or_else(|| {
+        ask::<dep::QueryParamsRequest>(path, data, |_| {
+            let coin = |denom: &str| akash_provider_chain::proto::cosmos::base::v1beta1::Coin {
+                denom: denom.to_owned(),
+                amount: MIN_DEPLOYMENT_DEPOSIT.to_string(),
+            };
+            let min_deposits = vec![coin("uakt"), coin("uact")];
+            Ok(dep::QueryParamsResponse {
+                params: Some(dep::Params { min_deposits }),
+            })
+        })
+    })
+}
+
+fn deployments(
+    market: &Market,
+    request: dep::QueryDeploymentsRequest,
+) -> Result<dep::QueryDeploymentsResponse, Refused> {
+    let filters = request.filters.unwrap_or_default();
+    let states = wanted_states(&filters.state, &[("active", true), ("closed", false)])?;
+    let wanted = |d: &DeploymentRecord| {
+        let id = &d.deployment.id;
+        is_like(&filters.owner.as_str(), &id.owner.as_str()) && is_like(&filters.dseq, &id.dseq)
+    };
+    let listed = states.iter().flat_map(|active| {
+        let of_state = market
+            .deployments()
+            .filter(move |d| d.deployment.active == *active);
+        of_state.filter(wanted)
+    });
+    let key = |d: &DeploymentRecord| Place(usize::from(!d.deployment.active), d.deployment.id.clone());
+    let wire = |d: &DeploymentRecord| wire_deployment(market, d);
+    let (deployments, pagination) = page(listed, key, wire, request.pagination)?;
+    Ok(dep::QueryDeploymentsResponse {
+        deployments,
+        pagination,
+    })
+}
+
+fn wire_provider(state: At<'_>, provider: &Provider) -> prov::Provider {
+    prov::Provider {
+        info: Some(state.infos.get(&provider.owner).cloned().unwrap_or_default()),
+        ..answers::provider(provider)
+    }
+}
+
+fn wire_audit(owner: &Address, auditor: &str, attributes: &[Attribute]) -> audit::AuditedProvider {
+    let wire = |a: &Attribute| WireAttribute {
+        key: a.key.clone(),
+        value: a.value.clone(),
+    };
+    audit::AuditedProvider {
+        owner: owner.to_string(),
+        auditor: auditor.to_owned(),
+        attributes: attributes.iter().map(wire).collect(),
+    }
+}
+
+fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+    let market = &*state.market;
+    let unknown = |module, code| not_found(module, code, "invalid provider: address not found");
+    ask::<prov::QueryProviderRequest>(path, data, |request| {
+        let owner = convert::address("owner", &request.owner)?;
+        let provider = market.provider(&owner).ok_or_else(|| unknown("provider", 3))?;
+        let provider = Some(wire_provider(state, provider));
+        Ok(prov::QueryProviderResponse { provider })
+    })
+    .or_else(|| {
+        ask::<prov::QueryProvidersRequest>(path, data, |request| {
+            // In the order of the accounts' bytes, which is not the order of their texts.
+            let mut all: Vec<&Provider> = market.providers().collect();
+            all.sort_by_cached_key(|p| p.owner.to_bytes());
+            let wire = |p: &&Provider| wire_provider(state, p);
+            let (providers, pagination) = page(
+                all.into_iter(),
+                |p| HEXLOWER.encode(&p.owner.to_bytes()),
+                wire,
+                request.pagination,
+            )?;
+            Ok(prov::QueryProvidersResponse {
+                providers,
+                pagination,
+            })
+        })
+    })
+    .or_else(|| {
+        ask::<audit::QueryProviderAuditorRequest>(path, data, |request| {
+            let owner = convert::address("owner", &request.owner)?;
+            let signed = market.auditor_attributes(&request.auditor, &owner);
+            let signed = signed.ok_or_else(|| unknown("audit", 1))?;
+            Ok(audit::QueryProvidersResponse {
+                providers: vec![wire_audit(&owner, &signed.auditor, &signed.attributes)],
+                pagination: None,
+            })
+        })
+    })
+    .or_else(|| audits(market, path, data))
+    .or_else(|| ask::<cert::QueryCertificatesRequest>(path, data, |request| certificates(market, request)))
+}
+
+fn audits(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
+    let list = |wanted: &dyn Fn(&Address, &str) -> bool| {
+        let all = market
+            .all_audits()
+            .filter(|(owner, auditor, _)| wanted(owner, auditor));
+        all.map(|(owner, auditor, attributes)| wire_audit(owner, auditor, attributes))
+            .collect::<Vec<_>>()
+    };
+    let found = |providers: Vec<audit::AuditedProvider>| {
+        if providers.is_empty() {
+            return Err(not_found("audit", 1, "invalid provider: address not found"));
+        }
+        Ok(audit::QueryProvidersResponse {
+            providers,
+            pagination: None,
+        })
+    };
+    ask::<audit::QueryProviderAttributesRequest>(path, data, |request| {
+        found(list(&|owner, _| owner.as_str() == request.owner))
+    })
+    .or_else(|| {
+        ask::<audit::QueryAuditorAttributesRequest>(path, data, |request| {
+            found(list(&|_, auditor| auditor == request.auditor))
+        })
+    })
+    .or_else(|| {
+        ask::<audit::QueryAllProvidersAttributesRequest>(path, data, |request| {
+            let key = |a: &audit::AuditedProvider| format!("{}/{}", a.owner, a.auditor);
+            let all = list(&|_, _| true).into_iter();
+            let (providers, pagination) = page(all, key, Clone::clone, request.pagination)?;
+            Ok(audit::QueryProvidersResponse {
+                providers,
+                pagination,
+            })
+        })
+    })
+}
+
+fn certificates(
+    market: &Market,
+    request: cert::QueryCertificatesRequest,
+) -> Result<cert::QueryCertificatesResponse, Refused> {
+    let filter = request.filter.unwrap_or_default();
+    let states = wanted_states(&filter.state, &[("valid", true), ("revoked", false)])?;
+    if filter.owner.is_empty() {
+        let text = "a listing of everybody's certificates is not served here";
+        return Err(Refused::status(tonic::Code::InvalidArgument, text));
+    }
+    let owner = convert::address("filter.owner", &filter.owner)?;
+    let wanted = market
+        .certificates(&owner)
+        .iter()
+        .filter(|c| states.contains(&c.valid) && is_like(&filter.serial.as_str(), &c.serial.as_str()));
+    // Longer decimals are larger numbers.
+    let mut wanted: Vec<_> = wanted.collect();
+    wanted.sort_by_key(|c| (c.serial.len(), &c.serial));
+    let certificates = wanted.into_iter().map(|c| Certificate {
+        serial: c.serial.clone(),
+        valid: c.valid,
+        cert: c.cert.clone(),
+        pubkey: c.pubkey.clone(),
+    });
+    let (certificates, pagination) = page(
+        certificates,
+        |c| Place(c.serial.len(), c.serial.clone()),
+        answers::certificate,
+        request.pagination,
+    )?;
+    Ok(cert::QueryCertificatesResponse {
+        certificates,
+        pagination,
+    })
+}
+
+/// Accounts and payments of deployments; those of bids are seen with the bids.
+fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
+    use escrow::types::v1::State;
+    let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());
+    ask::<escrow::v1::QueryAccountsRequest>(path, data, |request| {
+        let accounts = market.deployments().filter_map(|d| {
+            let account = wire_deployment(market, &d).escrow_account?;
+            Some((d.deployment.id, account))
+        });
+        let wanted = accounts.filter(|(_, a)| {
+            let state = a.state.as_ref().map_or("", |s| named(s.state));
+            is_like(&request.state.as_str(), &state) && is_of(&request.xid, a.id.as_ref(), None)
+        });
+        let (accounts, pagination) = page(
+            wanted,
+            |(id, _)| Place(0, id.clone()),
+            |(_, account)| account.clone(),
+            request.pagination,
+        )?;
+        Ok(escrow::v1::QueryAccountsResponse { accounts, pagination })
+    })
+    .or_else(|| {
+        ask::<escrow::v1::QueryPaymentsRequest>(path, data, |request| {
+            let payments = market.leases().filter_map(|l| {
+                let payment = wire_lease(market, &l).escrow_payment?;
+                Some((l.lease.id, payment))
+            });
+            let wanted = payments.filter(|(_, p)| {
+                let state = p.state.as_ref().map_or("", |s| named(s.state));
+                let id = p.id.as_ref();
+                let aid = id.and_then(|id| id.aid.as_ref());
+                is_like(&request.state.as_str(), &state)
+                    && is_of(&request.xid, aid, id.map(|id| id.xid.as_str()))
+            });
+            let (payments, pagination) = page(
+                wanted,
+                |(id, _)| Place(0, id.clone()),
+                |(_, payment)| payment.clone(),
+                request.pagination,
+            )?;
+            Ok(escrow::v1::QueryPaymentsResponse { payments, pagination })
+        })
+    })
+}
+
+/// True for an account below this text key (`deployment/owner/dseq[/gseq/oseq/provider]`).
+fn is_of(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
+    let Some(account) = account else { return false };
+    let mut whole = format!("deployment/{}", account.xid);
+    if let Some(payment) = payment {
+        whole = format!("{whole}/{payment}");
+    }
+    let rest = whole.strip_prefix(xid);
+    rest.is_some_and(|rest| xid.is_empty() || rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,85 @@
+//! What a node says when it does not take a transaction, or when one fails in its block.
+
+use akash_provider_core::market::Rejection;
+
+/// Codespace, number and text of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) space: String,
+    pub(super) code: u32,
+    pub(super) log: String,
+}
+
+/// Code of a handler that panicked.
+const PANIC: u32 = 111_222;
+
+impl Refusal {
+    pub(super) fn new(space: &str, code: u32, log: impl Into<String>) -> Self {
+        Self {
+            space: space.to_owned(),
+            code,
+            log: log.into(),
+        }
+    }
+
+    /// One of the codes that all modules share.
+    pub(super) fn sdk(code: u32, log: impl Into<String>) -> Self {
+        Self::new("sdk", code, log)
+    }
+
+    /// The refusal of a message by the market, as it stands in the result of the transaction.
+    pub(super) fn of_message(index: usize, rejection: &Rejection) -> Self {
+        let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
+        let code = number
+            .parse()
+            .unwrap_or_else(|_| unnumbered(space, &rejection.log));
+        let text = network_text(space, code).map_or_else(|| rejection.log.clone(), str::to_owned);
+        if code == PANIC {
+            return Self::new(space, code, format!("recovered: {text}\nstack:\n"));
+        }
+        Self::new(
+            space,
+            code,
+            format!("failed to execute message; message index: {index}: {text}"),
+        )
+    }
+
+    /// The refusal of a message for a reason of its own.
+    pub(super) fn in_message(self, index: usize) -> Self {
+        let log = format!("failed to execute message; message index: {index}: {}", self.log);
+        Self { log, ..self }
+    }
+}
+
+/// The number of a refusal that the market knows only by its module.
+fn unnumbered(space: &str, log: &str) -> u32 {
+    match space {
+        "provider" if log.contains("unknown") => 3,
+        "provider" if log.contains("exists") => 4,
+        _ => 1,
+    }
+}
+
+/// The network's text of a code, where it is always the same.
+fn network_text(space: &str, code: u32) -> Option<&'static str> {
+    if space != "market" {
+        return None;
+    }
+    Some(match code {
+        5 => "attributes mismatch",
+        8 => "unknown lease for bid",
+        15 => "invalid order: order not found",
+        18 => "invalid bid: bid not found",
+        20 => "invalid lease: lease not found",
+        21 => "invalid bid: bid exists from provider",
+        22 => "bid price is invalid",
+        24 => "order closed",
+        30 => "unknown provider",
+        32 => "capabilities mismatch",
+        37 => "reclamation not started; call MsgLeaseStartReclaim first",
+        38 => "reclamation window has not elapsed",
+        40 => "order requires reclamation but bid does not offer it",
+        41 => "reclamation window shorter than order minimum",
+        _ => return None,
+    })
+}

@@ -1,0 +1,446 @@
+//! The node's JSON-RPC: methods, their parameters, their answers.
+
+use super::block::{Block, node_id, rfc3339, validator};
+use super::event::Event;
+use super::filter::{Facts, Filter};
+use super::node::{Inner, Node, NotTaken};
+use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
+use super::query::{Door, answer};
+use super::rpc_params::Params;
+use akash_provider_chain::signer::TxHash;
+use akash_provider_core::types::Height;
+use bytes::Bytes;
+use data_encoding::{BASE64, HEXUPPER};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Transactions of a page of `tx_search` when the question names no number, and most of one.
+const SEARCH_DEFAULT: u64 = 30;
+const SEARCH_MAX: u64 = 100;
+/// Headers of one `blockchain` answer.
+const HEADERS_MAX: u64 = 20;
+/// How long `broadcast_tx_commit` waits for a block, as the network's default.
+const COMMIT_TIME: Duration = Duration::from_secs(10);
+
+/// An error of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    code: i64,
+    message: &'static str,
+    data: String,
+}
+
+impl Failure {
+    /// What goes wrong inside of a method.
+    pub(super) fn internal(data: impl Into<String>) -> Self {
+        Self {
+            code: -32603,
+            message: "Internal error",
+            data: data.into(),
+        }
+    }
+
+    pub(super) fn params(data: impl Into<String>) -> Self {
+        Self {
+            code: -32602,
+            message: "Invalid params",
+            data: data.into(),
+        }
+    }
+
+    pub(super) const fn no_method() -> Self {
+        Self {
+            code: -32601,
+            message: "Method not found",
+            data: String::new(),
+        }
+    }
+
+    pub(super) fn parse(data: impl Into<String>) -> Self {
+        Self {
+            code: -32700,
+            message: "Parse error. Invalid JSON",
+            data: data.into(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if !self.data.is_empty() {
+            error["data"] = self.data.as_str().into();
+        }
+        error
+    }
+}
+
+/// Names of the parameters of a method, in their order; `None` when there is no such method.
+pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
+    Some(match method {
+        "status" | "health" | "akash" | "abci_info" | "net_info" | "num_unconfirmed_txs" => &[],
+        "block" | "header" | "commit" | "block_results" | "consensus_params" | "validators" => &["height"],
+        "unconfirmed_txs" => &["limit"],
+        "blockchain" => &["minHeight", "maxHeight"],
+        "tx" => &["hash", "prove"],
+        "tx_search" => &["query", "prove", "page", "per_page", "order_by"],
+        "abci_query" => &["path", "data", "height", "prove"],
+        "broadcast_tx_sync" | "broadcast_tx_async" | "broadcast_tx_commit" => &["tx"],
+        _ => return None,
+    })
+}
+
+/// Calls a method.
+pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<Value, Failure> {
+    match method {
+        "status" => Ok(status(&node.lock())),
+        "health" => Ok(json!({})),
+        "akash" => Ok(discovery(&node.lock())),
+        "abci_info" => Ok(abci_info(&node.lock())),
+        "net_info" => Ok(json!({"listening": true, "listeners": [], "n_peers": "0", "peers": []})),
+        "unconfirmed_txs" => unconfirmed(&node.lock(), params),
+        "num_unconfirmed_txs" => {
+            let mut answer = unconfirmed(&node.lock(), params)?;
+            answer["txs"] = Value::Null;
+            Ok(answer)
+        }
+        "block" => {
+            let block = block_at(node, params)?;
+            Ok(json!({"block_id": block.id(), "block": block.block()}))
+        }
+        "header" => Ok(json!({"header": block_at(node, params)?.header()})),
+        "commit" => {
+            let block = block_at(node, params)?;
+            let signed = json!({"header": block.header(), "commit": block.commit()});
+            Ok(json!({"signed_header": signed, "canonical": true}))
+        }
+        "block_results" => Ok(block_at(node, params)?.block_results()),
+        "validators" => {
+            let height = block_at(node, params)?.height.to_string();
+            let mut validator = validator();
+            validator["proposer_priority"] = "0".into();
+            Ok(json!({"block_height": height, "validators": [validator], "count": "1", "total": "1"}))
+        }
+        "consensus_params" => {
+            let block = block_at(node, params)?;
+            Ok(consensus_params(&block))
+        }
+        "blockchain" => blockchain(&node.lock(), params),
+        "tx" => find(&node.lock(), params),
+        "tx_search" => search(&node.lock(), params),
+        "abci_query" => abci_query(node, params),
+        "broadcast_tx_sync" | "broadcast_tx_async" => broadcast(node, params, method == "broadcast_tx_async"),
+        "broadcast_tx_commit" => commit(node, params).await,
+        _ => Err(Failure::no_method()),
+    }
+}
+
+fn hex(hash: &[u8]) -> String {
+    HEXUPPER.encode(hash)
+}
+
+fn status(inner: &Inner) -> Value {
+    let (Some(newest), Some(oldest)) = (inner.newest(), inner.oldest()) else {
+        return Value::Null;
+    };
+    json!({
+        "node_info": {
+            "protocol_version": {"p2p": "8", "block": "11", "app": "0"},
+            "id": node_id(),
+            "listen_addr": "tcp://127.0.0.1:0",
+            "network": newest.chain_id,
+            "version": COMET_VERSION,
+            "channels": "",
+            "moniker": "devnet",
+            "other": {"tx_index": "on", "rpc_address": "tcp://127.0.0.1:0"},
+        },
+        "sync_info": {
+            "latest_block_hash": hex(&newest.hash),
+            "latest_app_hash": hex(&newest.app_hash),
+            "latest_block_height": newest.height.to_string(),
+            "latest_block_time": rfc3339(newest.time),
+            "earliest_block_hash": hex(&oldest.hash),
+            "earliest_app_hash": hex(&oldest.app_hash),
+            "earliest_block_height": oldest.height.to_string(),
+            "earliest_block_time": rfc3339(oldest.time),
+            "catching_up": false,
+        },
+        "validator_info": validator(),
+    })
+}
+
+fn discovery(inner: &Inner) -> Value {
+    let module = |(module, version): &(&str, &str)| json!({"module": module, "version": version});
+    let modules: Vec<Value> = MODULES.iter().map(module).collect();
+    let version = |api: &&str| json!({"api_version": api, "modules": modules, "features": null});
+    let versions: Vec<Value> = API_VERSIONS.iter().map(version).collect();
+    json!({
+        "client_info": {"api_version": API_VERSIONS[1]},
+        "supported_versions": versions,
+        "chain_id": inner.rules().chain_id,
+        "node_version": VERSION,
+        "min_client_version": "",
+    })
+}
+
+fn abci_info(inner: &Inner) -> Value {
+    let hash = inner.newest().map(|b| BASE64.encode(&b.app_hash));
+    json!({"response": {
+        "data": "akash",
+        "version": VERSION,
+        "last_block_height": inner.height().to_string(),
+        "last_block_app_hash": hash,
+    }})
+}
+
+fn unconfirmed(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+    let limit = params.number("limit")?.unwrap_or(SEARCH_DEFAULT).min(SEARCH_MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (total, bytes) = (
+        inner.waiting().len(),
+        inner.waiting().map(Bytes::len).sum::<usize>(),
+    );
+    let txs: Vec<String> = inner.waiting().take(limit).map(|tx| BASE64.encode(tx)).collect();
+    Ok(json!({
+        "n_txs": txs.len().to_string(),
+        "total": total.to_string(),
+        "total_bytes": bytes.to_string(),
+        "txs": txs,
+    }))
+}
+
+/// The block that a call asks about; the newest when it names none.
+fn block_at(node: &Node, params: &Params) -> Result<Arc<Block>, Failure> {
+    let inner = node.lock();
+    let newest = inner.height();
+    let asked = params.number("height")?.unwrap_or(newest);
+    if asked == 0 {
+        return Err(Failure::internal("height must be greater than 0, but got 0"));
+    }
+    if asked > newest {
+        let text =
+            format!("height {asked} must be less than or equal to the current blockchain height {newest}");
+        return Err(Failure::internal(text));
+    }
+    let lowest = inner.oldest().map_or(0, |b| b.height);
+    inner.block(asked).cloned().ok_or_else(|| {
+        Failure::internal(format!(
+            "height {asked} is not available, lowest height is {lowest}"
+        ))
+    })
+}
+
+fn consensus_params(block: &Block) -> Value {
+    json!({
+        "block_height": block.height.to_string(),
+        "consensus_params": {
+            "block": {"max_bytes": "22020096", "max_gas": "-1"},
+            "evidence": {
+                "max_age_num_blocks": "100000",
+                "max_age_duration": "172800000000000",
+                "max_bytes": "1048576",
+            },
+            "validator": {"pub_key_types": ["ed25519"]},
+            "version": {"app": "0"},
+            "abci": {"vote_extensions_enable_height": "0"},
+        },
+    })
+}
+
+fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+    let (newest, lowest) = (inner.height(), inner.oldest().map_or(0, |b| b.height));
+    let last = params.number("maxHeight")?.filter(|h| *h > 0).unwrap_or(newest);
+    let last = last.min(newest);
+    let first = params.number("minHeight")?.unwrap_or(0).max(lowest);
+    let first = first.max(last.saturating_sub(HEADERS_MAX - 1));
+    if first > last {
+        let text = format!("min height {first} can't be greater than max height {last}");
+        return Err(Failure::internal(text));
+    }
+    let blocks = (first..=last).rev().filter_map(|height| inner.block(height));
+    let metas = blocks.map(|block| {
+        let size: usize = block.txs.iter().map(|tx| tx.bytes.len()).sum();
+        json!({
+            "block_id": block.id(),
+            "block_size": size.to_string(),
+            "header": block.header(),
+            "num_txs": block.txs.len().to_string(),
+        })
+    });
+    let metas: Vec<Value> = metas.collect();
+    Ok(json!({"last_height": newest.to_string(), "block_metas": metas}))
+}
+
+fn find(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+    let bytes = params.bytes("hash")?;
+    let hash = <[u8; 32]>::try_from(bytes.as_slice()).ok();
+    let found = hash.and_then(|hash| inner.find(&TxHash(hash)));
+    let found = found.and_then(|(block, index)| block.tx(index));
+    found.ok_or_else(|| Failure::internal(format!("tx ({}) not found", hex(&bytes))))
+}
+
+/// What an event of a transaction says, by key.
+pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
+    let mut facts = Facts::new();
+    let Some(tx) = block.txs.get(index) else {
+        return facts;
+    };
+    add_events(&mut facts, &tx.result.events);
+    let own = [
+        ("tm.event", "Tx".to_owned()),
+        ("tx.hash", tx.hash.to_string()),
+        ("tx.height", block.height.to_string()),
+    ];
+    for (key, value) in own {
+        facts.entry(key.to_owned()).or_default().push(value);
+    }
+    facts
+}
+
+/// What an event of a block says, by key.
+pub(super) fn block_facts(block: &Block, kind: &str) -> Facts {
+    let mut facts = Facts::new();
+    if kind != "NewBlockHeader" {
+        add_events(&mut facts, &block.events());
+    }
+    facts.insert("tm.event".to_owned(), vec![kind.to_owned()]);
+    facts
+}
+
+fn add_events(facts: &mut Facts, events: &[Event]) {
+    for event in events {
+        for (key, value) in &event.attributes {
+            let key = format!("{}.{key}", event.kind);
+            facts.entry(key).or_default().push(value.clone());
+        }
+    }
+}
+
+fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+    let query = params.text("query")?.unwrap_or_default();
+    let filter = Filter::parse(&query).map_err(Failure::internal)?;
+    let order = params.text("order_by")?.unwrap_or_default();
+    let mut found: Vec<(&Arc<Block>, usize)> = Vec::new();
+    let mut look = |block| add_matches(&mut found, &filter, block);
+    match filter.only("tx.height").map(str::parse::<Height>) {
+        Some(Ok(height)) => inner.block(height).into_iter().for_each(&mut look),
+        Some(Err(_)) => {}
+        None => inner.blocks().for_each(&mut look),
+    }
+    match order.as_str() {
+        "desc" => found.reverse(),
+        "asc" | "" => {}
+        _ => {
+            let text = "expected order_by to be either `asc` or `desc` or empty";
+            return Err(Failure::internal(text));
+        }
+    }
+    let per_page = params
+        .number("per_page")?
+        .unwrap_or(SEARCH_DEFAULT)
+        .clamp(1, SEARCH_MAX);
+    let total = found.len() as u64;
+    let pages = total.div_ceil(per_page).max(1);
+    let page = params.number("page")?.unwrap_or(1);
+    if page == 0 || page > pages {
+        let text = format!("page should be within [1, {pages}] range, given {page}");
+        return Err(Failure::internal(text));
+    }
+    let skipped = usize::try_from((page - 1) * per_page).unwrap_or(usize::MAX);
+    let taken = usize::try_from(per_page).unwrap_or(usize::MAX);
+    let shown = found.iter().skip(skipped).take(taken);
+    let txs: Vec<Value> = shown.filter_map(|(block, index)| block.tx(*index)).collect();
+    Ok(json!({"txs": txs, "total_count": total.to_string()}))
+}
+
+fn add_matches<'a>(found: &mut Vec<(&'a Arc<Block>, usize)>, filter: &Filter, block: &'a Arc<Block>) {
+    for index in 0..block.txs.len() {
+        if filter.matches(&tx_facts(block, index)) {
+            found.push((block, index));
+        }
+    }
+}
+
+fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
+    let path = params.text("path")?.unwrap_or_default();
+    let data = params.hex("data")?;
+    let asked = params.number("height")?.unwrap_or(0);
+    let (code, log, value, height) = match answer(node, Door::Abci, &path, &data, asked) {
+        Ok((bytes, height)) if bytes.is_empty() => (0, String::new(), Value::Null, height),
+        Ok((bytes, height)) => (0, String::new(), BASE64.encode(&bytes).into(), height),
+        Err((refused, height)) => {
+            let (code, log) = refused.abci();
+            (code, log, Value::Null, height)
+        }
+    };
+    let codespace = if code == 0 { "" } else { "sdk" };
+    Ok(json!({"response": {
+        "code": code,
+        "log": log,
+        "info": "",
+        "index": "0",
+        "key": null,
+        "value": value,
+        "proofOps": null,
+        "height": height.to_string(),
+        "codespace": codespace,
+    }}))
+}
+
+fn refused_before(error: NotTaken) -> Result<(u32, String, String), Failure> {
+    match error {
+        NotTaken::Seen => Err(Failure::internal("tx already exists in cache")),
+        NotTaken::Full(waiting) => Err(Failure::internal(format!(
+            "mempool is full: number of txs {waiting} (max: {waiting})"
+        ))),
+        NotTaken::Refused(refusal) => Ok((refusal.code, refusal.space, refusal.log)),
+    }
+}
+
+fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Failure> {
+    let bytes = Bytes::from(params.bytes("tx")?);
+    let hash = TxHash::of(&bytes);
+    let (code, space, log) = match node.take(bytes) {
+        Ok(_) => (0, String::new(), String::new()),
+        Err(error) => refused_before(error)?,
+    };
+    if is_async {
+        // Whether it passes is not waited for.
+        return Ok(json!({"code": 0, "data": "", "log": "", "codespace": "", "hash": hash.to_string()}));
+    }
+    Ok(json!({"code": code, "data": "", "log": log, "codespace": space, "hash": hash.to_string()}))
+}
+
+async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
+    let bytes = Bytes::from(params.bytes("tx")?);
+    let hash = TxHash::of(&bytes);
+    let mut blocks = node.subscribe();
+    let checked = match node.take(bytes) {
+        Ok(_) => (0, String::new(), String::new()),
+        Err(error) => refused_before(error)?,
+    };
+    let (code, space, log) = checked;
+    let check = json!({
+        "code": code, "data": null, "log": log, "info": "", "gas_wanted": "0", "gas_used": "0",
+        "events": [], "codespace": space,
+    });
+    if code != 0 {
+        let result = super::deliver::TxResult::default().json();
+        return Ok(json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": "0"}));
+    }
+    let landed = async {
+        // A block that was missed is in the index all the same.
+        while blocks.recv().await.is_ok() {
+            let inner = node.lock();
+            if let Some((block, index)) = inner.find(&hash) {
+                return block.txs.get(index).map(|tx| (block.height, tx.result.json()));
+            }
+        }
+        None
+    };
+    let landed = tokio::time::timeout(COMMIT_TIME, landed).await.ok().flatten();
+    let late = || Failure::internal("timed out waiting for tx to be included in a block");
+    let (height, result) = landed.ok_or_else(late)?;
+    Ok(
+        json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": height.to_string()}),
+    )
+}

@@ -1,0 +1,127 @@
+//! Parameters of a call, which are written differently in JSON and in an address.
+//!
+//! | | JSON | address |
+//! |---|---|---|
+//! | numbers | digits as a text, or a number | digits, in quotes or not |
+//! | texts | a text | a text in quotes |
+//! | bytes | base64 | `0x` and digits, or a text in quotes |
+
+use super::rpc::Failure;
+use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
+use serde_json::{Map, Value};
+
+/// Parameters by name.
+#[derive(Debug)]
+pub(super) enum Params {
+    /// From the body of a request or a message.
+    Json(Map<String, Value>),
+    /// From an address.
+    Uri(Vec<(String, String)>),
+}
+
+impl Params {
+    /// Reads the parameters of a JSON call: by name, or in the order of their names.
+    pub(super) fn of_json(params: Option<Value>, names: &[&str]) -> Result<Self, Failure> {
+        match params {
+            None | Some(Value::Null) => Ok(Self::Json(Map::new())),
+            Some(Value::Object(map)) => Ok(Self::Json(map)),
+            Some(Value::Array(values)) if values.len() <= names.len() => {
+                let named = names.iter().map(|name| (*name).to_owned()).zip(values);
+                Ok(Self::Json(named.collect()))
+            }
+            Some(_) => Err(Failure::params("parameters are an object or a list")),
+        }
+    }
+
+    fn json(&self, name: &str) -> Option<&Value> {
+        match self {
+            Self::Json(map) => map.get(name).filter(|value| !value.is_null()),
+            Self::Uri(_) => None,
+        }
+    }
+
+    /// A parameter of an address; with quotes when it had some.
+    fn uri(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Json(_) => None,
+            Self::Uri(pairs) => {
+                let found = pairs.iter().find(|(key, _)| key == name);
+                found.map(|(_, value)| value.as_str()).filter(|v| !v.is_empty())
+            }
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Failure> {
+        if let Some(text) = self.uri(name) {
+            return Ok(Some(unquoted(text).unwrap_or(text).to_owned()));
+        }
+        match self.json(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(wrong(name, "a text")),
+        }
+    }
+
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let text = match (self.uri(name), self.json(name)) {
+            (Some(text), _) => unquoted(text).unwrap_or(text).to_owned(),
+            (None, None) => return Ok(None),
+            (None, Some(Value::String(text))) => text.clone(),
+            (None, Some(Value::Number(number))) => number.to_string(),
+            (None, Some(_)) => return Err(wrong(name, "a number")),
+        };
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse::<i128>() {
+            Ok(number) if number < 0 => Err(Failure::internal(format!(
+                "{name} must be greater than 0, but got {number}"
+            ))),
+            Ok(number) => u64::try_from(number)
+                .map(Some)
+                .map_err(|_| wrong(name, "a number")),
+            Err(_) => Err(wrong(name, "a number")),
+        }
+    }
+
+    /// Bytes that JSON carries in base64.
+    pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        if let Some(text) = self.uri(name) {
+            return uri_bytes(name, text);
+        }
+        let text = self.text(name)?.unwrap_or_default();
+        BASE64.decode(text.as_bytes()).map_err(|_| wrong(name, "base64"))
+    }
+
+    /// Bytes that JSON carries in hexadecimal digits.
+    pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        if let Some(text) = self.uri(name) {
+            return uri_bytes(name, text);
+        }
+        let text = self.text(name)?.unwrap_or_default();
+        let digits = text.strip_prefix("0x").unwrap_or(&text);
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+        bytes.map_err(|_| wrong(name, "hexadecimal digits"))
+    }
+}
+
+fn wrong(name: &str, what: &str) -> Failure {
+    Failure::params(format!(
+        "error converting json params to arguments: {name} is not {what}"
+    ))
+}
+
+fn unquoted(text: &str) -> Option<&str> {
+    text.strip_prefix('"')?.strip_suffix('"')
+}
+
+fn uri_bytes(name: &str, text: &str) -> Result<Vec<u8>, Failure> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+        return bytes.map_err(|_| wrong(name, "hexadecimal digits"));
+    }
+    match unquoted(text) {
+        Some(text) => Ok(text.as_bytes().to_vec()),
+        None => Err(wrong(name, "0x and digits, or a text in quotes")),
+    }
+}

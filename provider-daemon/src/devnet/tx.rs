@@ -1,0 +1,271 @@
+//! A transaction as it comes in: decoded, and checked as far as that needs no state.
+
+use super::refusal::Refusal;
+use akash_provider_chain::convert::{self, Malformed};
+use akash_provider_chain::proto::akash::provider::v1beta4 as prov;
+use akash_provider_chain::proto::cosmos::bank::v1beta1::MsgSend;
+use akash_provider_chain::proto::cosmos::crypto::secp256k1::PubKey;
+use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, SignerInfo, TxBody, TxRaw};
+use akash_provider_chain::signer::TxHash;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, Coin, Msg};
+use bytes::Bytes;
+use prost::{Message, Name};
+use prost_types::{Any, Timestamp};
+
+/// Largest transaction that is taken, as the network's mempool limits it.
+pub(super) const TX_BYTES_MAX: usize = 1_048_576;
+/// Messages of one transaction; the network has no limit but the size.
+const MESSAGES_MAX: usize = 1_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// What a message does.
+#[derive(Debug, Clone)]
+pub(super) enum Act {
+    /// What a provider does; with its contact details where it publishes its record.
+    Provider(Msg, Option<prov::Info>),
+    /// What a tenant or an auditor does.
+    Tenant(TenantMsg),
+    /// Money from one account to another.
+    Send {
+        from: Address,
+        to: Address,
+        coins: Vec<Coin>,
+    },
+}
+
+/// A message with its name.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) type_url: String,
+    pub(super) act: Act,
+}
+
+/// A transaction.
+#[derive(Debug, Clone)]
+pub(super) struct Tx {
+    pub(super) bytes: Bytes,
+    pub(super) hash: TxHash,
+    pub(super) raw: TxRaw,
+    pub(super) body: TxBody,
+    pub(super) signer: Address,
+    pub(super) info: SignerInfo,
+    pub(super) fee: Fee,
+    pub(super) steps: Vec<Step>,
+}
+
+fn parse_error(text: &str) -> Refusal {
+    Refusal::sdk(2, format!("{text}: tx parse error"))
+}
+
+fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
+    M::decode(bytes).map_err(|e| parse_error(&e.to_string()))
+}
+
+impl Tx {
+    /// Reads a transaction.
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
+        if bytes.len() > TX_BYTES_MAX {
+            let n = bytes.len();
+            return Err(Refusal::sdk(21, format!("tx too large: {n} bytes: tx too large")));
+        }
+        let raw: TxRaw = decode(&bytes)?;
+        let body: TxBody = decode(&raw.body_bytes)?;
+        let auth: AuthInfo = decode(&raw.auth_info_bytes)?;
+        if body.messages.is_empty() {
+            return Err(Refusal::sdk(
+                18,
+                "must contain at least one message: invalid request",
+            ));
+        }
+        if body.messages.len() > MESSAGES_MAX {
+            return Err(Refusal::sdk(18, "too many messages: invalid request"));
+        }
+        let steps = body.messages.iter().map(step).collect::<Result<Vec<_>, _>>()?;
+        let signer = one_signer(&steps)?;
+        let mut infos = auth.signer_infos;
+        let info = if infos.len() == 1 { infos.pop() } else { None };
+        let info = info.ok_or_else(|| {
+            Refusal::sdk(
+                4,
+                "wrong number of signers; expected 1, got another number: unauthorized",
+            )
+        })?;
+        Ok(Self {
+            hash: TxHash::of(&bytes),
+            bytes,
+            raw,
+            body,
+            signer,
+            info,
+            fee: auth.fee.unwrap_or_default(),
+            steps,
+        })
+    }
+
+    /// The timeout of an unordered transaction, which is its nonce.
+    pub(super) fn timeout_nanos(&self) -> Option<i64> {
+        let Timestamp { seconds, nanos } = self.body.timeout_timestamp?;
+        Some(
+            seconds
+                .saturating_mul(NANOS_PER_SECOND)
+                .saturating_add(i64::from(nanos)),
+        )
+    }
+
+    /// The fee.
+    pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
+        let coins = self.fee.amount.iter().map(|coin| {
+            let amount = coin.amount.parse::<u128>().ok();
+            let amount = amount.filter(|_| !coin.denom.is_empty());
+            amount.map(|amount| Coin {
+                denom: coin.denom.as_str().into(),
+                amount,
+            })
+        });
+        let coins: Option<Vec<Coin>> = coins.collect();
+        coins.ok_or_else(|| Refusal::sdk(13, "invalid fee provided: insufficient fee"))
+    }
+
+    /// The public key that stands in the transaction.
+    pub(super) fn public_key(&self) -> Result<Option<Vec<u8>>, Refusal> {
+        let Some(any) = &self.info.public_key else {
+            return Ok(None);
+        };
+        if any.type_url != PubKey::type_url() {
+            let text = format!("unable to resolve type URL {}", any.type_url);
+            return Err(parse_error(&text));
+        }
+        decode::<PubKey>(&any.value).map(|key| Some(key.key))
+    }
+}
+
+fn malformed(error: &Malformed) -> Refusal {
+    Refusal::sdk(18, format!("{error}: invalid request"))
+}
+
+fn step(any: &Any) -> Result<Step, Refusal> {
+    let act = act(any)?;
+    let act = act.ok_or_else(|| parse_error(&format!("unable to resolve type URL {}", any.type_url)))?;
+    if let Act::Provider(msg, _) = &act {
+        check_message(msg)?;
+    }
+    Ok(Step {
+        type_url: any.type_url.clone(),
+        act,
+    })
+}
+
+fn act(any: &Any) -> Result<Option<Act>, Refusal> {
+    if let Some(msg) = convert::from_any(any).map_err(|e| malformed(&e))? {
+        let info = match &msg {
+            Msg::CreateProvider(_) => decode::<prov::MsgCreateProvider>(&any.value)?.info,
+            Msg::UpdateProvider(_) => decode::<prov::MsgUpdateProvider>(&any.value)?.info,
+            _ => None,
+        };
+        return Ok(Some(Act::Provider(msg, info)));
+    }
+    if let Some(msg) = convert::tenant_from_any(any).map_err(|e| malformed(&e))? {
+        return Ok(Some(Act::Tenant(msg)));
+    }
+    if any.type_url != MsgSend::type_url() {
+        return Ok(None);
+    }
+    let msg: MsgSend = decode(&any.value)?;
+    let address = |part: &str, text: &str| convert::address(part, text).map_err(|e| malformed(&e));
+    let coins = msg.amount.iter().map(|coin| {
+        let text = format!("{}{}", coin.amount, coin.denom);
+        let coin = text.parse::<Coin>().ok().filter(|c| c.amount > 0);
+        coin.ok_or_else(|| Refusal::sdk(10, format!("{text}: invalid coins")))
+    });
+    Ok(Some(Act::Send {
+        from: address("from_address", &msg.from_address)?,
+        to: address("to_address", &msg.to_address)?,
+        coins: coins.collect::<Result<_, _>>()?,
+    }))
+}
+
+/// What the network checks of a message before it looks at any state.
+fn check_message(msg: &Msg) -> Result<(), Refusal> {
+    match msg {
+        Msg::CreateBid { price, .. } if price.amount.is_zero() => {
+            Err(Refusal::new("market", 19, "invalid bid: zero price"))
+        }
+        Msg::CloseBid { reason, .. } | Msg::StartReclaim { reason, .. } if !reason.is_providers() => {
+            let code = reason.code();
+            let log = format!("value \"{code}\" range 10000..19999: invalid lease closed reason");
+            Err(Refusal::new("market", 33, log))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
+    let mut signers = steps.iter().map(|step| signer(&step.act));
+    let first = signers.next().cloned();
+    if signers.any(|other| Some(other) != first.as_ref()) {
+        let text = "a transaction of several signers is not taken here: invalid request";
+        return Err(Refusal::sdk(18, text));
+    }
+    first.ok_or_else(|| Refusal::sdk(18, "must contain at least one message: invalid request"))
+}
+
+/// Whose signature a message needs.
+pub(super) const fn signer(act: &Act) -> &Address {
+    match act {
+        Act::Provider(msg, _) => match msg {
+            Msg::CreateBid { id, .. }
+            | Msg::CloseBid { id, .. }
+            | Msg::StartReclaim { id, .. }
+            | Msg::WithdrawLease { id } => &id.provider,
+            Msg::CreateProvider(record) | Msg::UpdateProvider(record) => &record.owner,
+            Msg::CreateCertificate { owner, .. } | Msg::RevokeCertificate { owner, .. } => owner,
+        },
+        Act::Tenant(msg) => match msg {
+            TenantMsg::CreateDeployment { id, .. }
+            | TenantMsg::UpdateDeployment { id, .. }
+            | TenantMsg::CloseDeployment { id } => &id.owner,
+            TenantMsg::PauseGroup { id } | TenantMsg::StartGroup { id } | TenantMsg::CloseGroup { id } => {
+                &id.deployment.owner
+            }
+            TenantMsg::CreateLease { bid: id } | TenantMsg::CloseLease { id } => {
+                &id.order.group.deployment.owner
+            }
+            TenantMsg::Deposit { deployment, .. } => &deployment.owner,
+            TenantMsg::SignProvider { auditor, .. } | TenantMsg::UnsignProvider { auditor, .. } => auditor,
+        },
+        Act::Send { from, .. } => from,
+    }
+}
+
+/// The deployment that a message touches.
+pub(super) fn deployment(act: &Act) -> Option<&akash_provider_core::types::DeploymentId> {
+    match act {
+        Act::Provider(
+            Msg::CreateBid { id, .. }
+            | Msg::CloseBid { id, .. }
+            | Msg::StartReclaim { id, .. }
+            | Msg::WithdrawLease { id },
+            _,
+        ) => Some(id.deployment()),
+        Act::Provider(
+            Msg::CreateProvider(_)
+            | Msg::UpdateProvider(_)
+            | Msg::CreateCertificate { .. }
+            | Msg::RevokeCertificate { .. },
+            _,
+        )
+        | Act::Send { .. } => None,
+        Act::Tenant(msg) => match msg {
+            TenantMsg::CreateDeployment { id, .. }
+            | TenantMsg::UpdateDeployment { id, .. }
+            | TenantMsg::CloseDeployment { id } => Some(id),
+            TenantMsg::PauseGroup { id } | TenantMsg::StartGroup { id } | TenantMsg::CloseGroup { id } => {
+                Some(&id.deployment)
+            }
+            TenantMsg::CreateLease { bid: id } | TenantMsg::CloseLease { id } => Some(id.deployment()),
+            TenantMsg::Deposit { deployment, .. } => Some(deployment),
+            TenantMsg::SignProvider { .. } | TenantMsg::UnsignProvider { .. } => None,
+        },
+    }
+}

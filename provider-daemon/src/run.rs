@@ -1,0 +1,151 @@
+//! A provider on a chain: chain client, cluster, bus and the provider between them, started with whatever of them is
+//! there.
+//!
+//! ```text
+//! key, settings ─▶ chain client ──────────────┐
+//!                  cluster (asked until it is there) ─▶ provider ─▶ lines, and what it waits for
+//! ```
+
+mod awaited;
+mod breaker;
+mod hardware;
+
+use crate::args::RunArgs;
+use crate::commands::chain::addresses;
+use crate::commands::tx::gas_price;
+use crate::dev::Printer;
+use crate::dev::output::print_facts;
+use crate::signals::on_signals;
+use crate::state::{Opened, State};
+use akash_provider_chain::gas::GasConfig;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::{AkashClient, ClientSettings, HeightStore};
+use akash_provider_core::Config;
+use akash_provider_core::bus::LocalBus;
+use akash_provider_core::pricing::PricingStrategy;
+use akash_provider_core::provider::Provider;
+use anyhow::Context;
+use awaited::Watch;
+use breaker::Breaker;
+use hardware::Hardware;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Everything a provider is started with.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// The command line.
+    pub args: &'a RunArgs,
+    /// Where state is kept.
+    pub home: &'a Path,
+    /// The provider's settings.
+    pub config: Config,
+    /// Signs its transactions.
+    pub key: PrivateKey,
+    /// What leases cost.
+    pub pricing: Arc<dyn PricingStrategy>,
+    /// Tells what happens.
+    pub printer: Arc<Printer>,
+}
+
+/// Runs a provider until a signal.
+///
+/// # Errors
+/// What the provider failed of. That chain or cluster are down is no failure: it waits, and says for what.
+pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
+    let Plan {
+        args,
+        home,
+        mut config,
+        key,
+        pricing,
+        printer,
+    } = plan;
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
+    let nodes = addresses(&args.node)?;
+    printer.note(&format!(
+        "provider {} on chain `{}`, {}",
+        config.provider,
+        config.chain_id,
+        nodes.join(", ")
+    ));
+    let breaker = Breaker::of(home, &config.chain_id, &config.provider);
+    config.breaker_tripped = breaker.is_tripped()?;
+    let background = CancellationToken::new();
+    let mut settings = client(args, nodes, &config.chain_id, key)?;
+    settings.heights = heights(home, &config.chain_id, &printer)?;
+    let (chain, writer) = AkashClient::start(settings, background.clone())?;
+    let mut helpers = vec![tokio::spawn(writer)];
+    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone());
+    let hardware = Hardware::start(args, &mut config, &watch, &shutdown, &background, &mut helpers).await?;
+    let Some(hardware) = hardware else {
+        // Stopped before there was anything to stop.
+        background.cancel();
+        signals.abort();
+        return Ok(ExitCode::SUCCESS);
+    };
+    let bus = Arc::new(LocalBus::new());
+    let (provider, handle) = Provider::builder()
+        .config(config)
+        .cluster(hardware.cluster)
+        .chain(Arc::new(chain))
+        .bus(bus.clone())
+        .pricing(pricing)
+        .inventory(hardware.inventory)
+        .build()?;
+    let keep = move |tripped| {
+        if let Err(error) = breaker.set(tripped) {
+            tracing::error!("the state of the circuit breaker was not kept: {error:#}");
+        }
+    };
+    helpers.push(print_facts(&bus, &printer, keep, &background).await?);
+    let (status_of, until) = (handle.clone(), background.clone());
+    helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
+    let ended = provider.run_until(shutdown.clone(), abort).await;
+    background.cancel();
+    for helper in helpers {
+        helper.await.context("a part of the provider")?;
+    }
+    signals.abort();
+    ended.context("the provider")?;
+    printer.note("stopped; open bids and leases stay as they are");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last heights, kept in the home folder; whoever has them open is the one provider of that folder.
+fn heights(home: &Path, chain_id: &str, printer: &Printer) -> anyhow::Result<Arc<dyn HeightStore>> {
+    let Opened { state, moved_aside } = State::open(home)?;
+    if let Some(aside) = moved_aside {
+        let aside = aside.display();
+        printer.note(&format!(
+            "the state was damaged and is kept at {aside}; no lease is lost"
+        ));
+    }
+    let heights = state.heights(chain_id);
+    heights.with_context(|| format!("reading {}", state.path().display()))
+}
+
+fn client(
+    args: &RunArgs,
+    nodes: Vec<String>,
+    chain_id: &str,
+    key: PrivateKey,
+) -> anyhow::Result<ClientSettings> {
+    let mut settings = ClientSettings::new(nodes, chain_id);
+    settings.key = Some(key);
+    settings.limits.answer_time = args.node.node_timeout;
+    let (denom, price) = gas_price(&args.gas.gas_prices)?;
+    let usual = GasConfig::default();
+    settings.planner.gas = GasConfig {
+        denom,
+        price,
+        price_max: usual.price_max.max(price),
+        // The flag is from 1 to 10.
+        factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
+        granter: args.gas.fee_granter.clone(),
+    };
+    Ok(settings)
+}

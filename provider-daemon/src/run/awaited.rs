@@ -1,0 +1,151 @@
+//! What a provider waits for before it can bid, told whenever it changes.
+
+use super::breaker::Breaker;
+use crate::dev::Printer;
+use akash_provider_chain::{AkashClient, ClientStatus, Source};
+use akash_provider_core::engine::Status;
+use akash_provider_core::provider::ProviderHandle;
+use serde_json::json;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Reasons of one kind that are told; the rest is in the log.
+const REASONS_MAX: usize = 4;
+
+/// Looks, and tells changes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    printer: Arc<Printer>,
+    chain: AkashClient,
+    breaker: Breaker,
+    is_breaker_file_seen: bool,
+    told: Mutex<Option<Vec<String>>>,
+}
+
+impl Watch {
+    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker) -> Self {
+        Self {
+            printer,
+            chain,
+            breaker,
+            is_breaker_file_seen: false,
+            told: Mutex::default(),
+        }
+    }
+
+    /// The cluster cannot be connected to yet.
+    pub(super) fn cluster_is_away(&self, error: &anyhow::Error) {
+        tracing::warn!("the cluster does not answer: {error:#}");
+        self.tell(vec![format!("the cluster: {error:#}")]);
+    }
+
+    /// Until the end.
+    pub(super) async fn follow(&mut self, handle: &ProviderHandle, until: CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = until.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            let status = handle.status().await;
+            if status.lifecycle != "init" && status.lifecycle != "running" {
+                return;
+            }
+            self.watch_breaker(handle, status.breaker.tripped).await;
+            self.tell(awaited(&status, &self.chain.status(), &self.breaker));
+        }
+    }
+
+    /// A tripped breaker is released when its file was there and is gone.
+    async fn watch_breaker(&mut self, handle: &ProviderHandle, is_tripped: bool) {
+        match self.breaker.is_tripped() {
+            Ok(is_there) if is_tripped && !is_there && self.is_breaker_file_seen => {
+                self.is_breaker_file_seen = false;
+                self.release(handle).await;
+            }
+            Ok(is_there) => self.is_breaker_file_seen |= is_there,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
+
+    async fn release(&self, handle: &ProviderHandle) {
+        match handle.release_breaker().await {
+            Ok(()) => self.printer.note("the circuit breaker is released"),
+            Err(refusal) => tracing::warn!("the circuit breaker was not released: {}", refusal.message),
+        }
+    }
+
+    fn tell(&self, awaited: Vec<String>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_ref() == Some(&awaited) {
+            return;
+        }
+        if self.printer.is_text() {
+            if awaited.is_empty() {
+                self.printer.note("ready: bidding");
+            } else {
+                self.printer.note(&format!("waiting for {}", awaited.join("; ")));
+            }
+        }
+        self.printer.object(&json!({
+            "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited,
+        }));
+        *told = Some(awaited);
+    }
+}
+
+/// What is awaited, one line each; empty when it can bid.
+fn awaited(status: &Status, chain: &ClientStatus, breaker: &Breaker) -> Vec<String> {
+    let mut awaited = Vec::new();
+    // What runs there is asked for with the first picture of the chain.
+    if status.chain_known && !status.cluster_known {
+        awaited.push("the cluster to say what runs on it".to_owned());
+    }
+    if !status.inventory_known {
+        awaited.push("the cluster to say what it has room for".to_owned());
+    }
+    let follower = &chain.reader.follower;
+    // The one that tells blocks may have failed and not been replaced.
+    let speaks = chain
+        .reader
+        .endpoints
+        .iter()
+        .any(|e| e.tells_blocks && e.fault.is_none());
+    let follows = speaks && !matches!(follower.source, Source::None);
+    let is_heard = status.chain_known && follows && !follower.is_silent;
+    if !is_heard {
+        awaited.push(format!("the chain: {}", why_not_heard(chain, status)));
+    }
+    if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.trouble.as_ref()) {
+        awaited.push(format!("what transactions need: {trouble}"));
+    }
+    if status.breaker.tripped {
+        awaited.push(format!(
+            "the circuit breaker to be released: remove {}",
+            breaker.path().display()
+        ));
+    }
+    awaited
+}
+
+fn why_not_heard(chain: &ClientStatus, status: &Status) -> String {
+    let faults = chain.reader.endpoints.iter().filter_map(|e| {
+        let fault = e.fault.as_ref()?;
+        Some(format!("{} {fault}", e.address))
+    });
+    let faults: Vec<String> = faults.take(REASONS_MAX).collect();
+    if !faults.is_empty() {
+        return faults.join(", ");
+    }
+    if chain.reader.follower.is_silent {
+        return format!("no block after {} for too long", chain.reader.follower.height);
+    }
+    if status.chain_known {
+        "its newest blocks".to_owned()
+    } else {
+        "its first picture".to_owned()
+    }
+}

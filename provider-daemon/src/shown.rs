@@ -1,0 +1,185 @@
+//! The network's messages as today's tool prints them: JSON in the messages' order with every field, or YAML with
+//! sorted keys.
+//!
+//! Scripts compare this text, so it is the network's own form: 64-bit numbers as strings, enums by name, bytes as
+//! base64, decimals with 18 digits, absent messages as `null`.
+
+mod message;
+
+pub use message::{Shown, decoded, of, unsigned};
+
+use serde_json::Value;
+
+/// JSON as YAML, in block style; strings that would read as something else stand in double quotes.
+#[must_use]
+pub fn yaml(value: &Value) -> String {
+    let mut out = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => block(value, 0, &mut out),
+        Value::Array(items) if !items.is_empty() => block(value, 0, &mut out),
+        _ => {
+            out.push_str(&scalar(value));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn block(value: &Value, indent: usize, out: &mut String) {
+    let pad = " ".repeat(indent);
+    match value {
+        Value::Object(fields) => {
+            for (at, (key, value)) in fields.iter().enumerate() {
+                if at > 0 {
+                    out.push_str(&pad);
+                }
+                out.push_str(&text(key));
+                out.push(':');
+                below(value, indent, out);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push_str(&pad);
+                }
+                out.push_str("- ");
+                if is_block(item) {
+                    block(item, indent + 2, out);
+                } else {
+                    out.push_str(&scalar(item));
+                    out.push('\n');
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What follows a key: a list stands at the key's own depth.
+fn below(value: &Value, indent: usize, out: &mut String) {
+    if !is_block(value) {
+        out.push(' ');
+        out.push_str(&scalar(value));
+        out.push('\n');
+        return;
+    }
+    let indent = if value.is_array() { indent } else { indent + 2 };
+    out.push('\n');
+    out.push_str(&" ".repeat(indent));
+    block(value, indent, out);
+}
+
+fn is_block(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(string) => text(string),
+        Value::Array(_) => "[]".to_owned(),
+        Value::Object(_) => "{}".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A string as a YAML scalar.
+fn text(text: &str) -> String {
+    let reads_as_more = || {
+        let value = serde_norway::from_str::<serde_norway::Value>(text);
+        !matches!(value, Ok(serde_norway::Value::String(read)) if read == text)
+    };
+    let is_old_truth = matches!(
+        text.to_ascii_lowercase().as_str(),
+        "y" | "yes" | "n" | "no" | "on" | "off"
+    );
+    let is_plain = text
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_./+@:=".contains(c));
+    if is_plain && !text.is_empty() && !text.contains(": ") && !is_old_truth && !reads_as_more() {
+        return text.to_owned();
+    }
+    if text.chars().any(char::is_control) || is_plain {
+        return quoted(text);
+    }
+    if text.starts_with(|c: char| c.is_alphanumeric()) && !is_old_truth && !reads_as_more() {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// In double quotes: JSON's strings are YAML's, but for control characters beyond ASCII.
+fn quoted(text: &str) -> String {
+    let escaped = Value::from(text).to_string();
+    let one = |c: char| match c {
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    escaped.chars().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn yaml_is_in_block_style_with_sorted_keys() {
+        let value = json!({
+            "owner": "akash1x", "attributes": [{"value": "true", "key": "feat"}, {"key": "n", "value": "5"}],
+            "info": {"website": "", "email": "a@b.example"}, "none": [], "nothing": null, "more": [["a", "b"], "c"],
+        });
+        let expected = "attributes:\n- key: feat\n  value: \"true\"\n- key: \"n\"\n  value: \"5\"\ninfo:\n  email: \
+                        a@b.example\n  website: \"\"\nmore:\n- - a\n  - b\n- c\nnone: []\nnothing: null\nowner: \
+                        akash1x\n";
+        assert_eq!(yaml(&value), expected);
+        assert_eq!(yaml(&json!([])), "[]\n");
+    }
+
+    #[test]
+    fn yaml_reads_back_as_what_was_written() {
+        let odd = [
+            "",
+            "true",
+            "no",
+            "0x1f",
+            "1e3",
+            "~",
+            "null",
+            "a: b",
+            "- a",
+            "#x",
+            "a #b",
+            "{\"a\":1}",
+            "it's",
+            "two\nlines",
+            "tab\t",
+            "*x",
+            "&x",
+            "!x",
+            "%x",
+            "@x",
+            "`x",
+            " pad ",
+            "ü",
+            "1.10",
+            "a:",
+            "=",
+            "<<",
+            "2026-11-21",
+            "[x",
+            "\u{7f}",
+            "\u{85}",
+        ];
+        for text in odd {
+            let value = json!({ text: [text, { "k": text }] });
+            let written = yaml(&value);
+            let read: Value = serde_norway::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+            assert_eq!(read, value, "{written}");
+        }
+    }
+}

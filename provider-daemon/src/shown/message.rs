@@ -1,0 +1,370 @@
+//! A message as a tree in the network's JSON form.
+
+use akash_provider_chain::proto::DESCRIPTORS;
+use anyhow::{Context, anyhow};
+use data_encoding::BASE64;
+use prost::{Message, Name};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, Value,
+};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use std::sync::OnceLock;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Digits behind the point of the network's decimals.
+const DECIMALS: usize = 18;
+/// Fields that are decimals: on the wire integers scaled by 10^18.
+const DECIMAL_FIELDS: [&str; 2] = [
+    "cosmos.base.v1beta1.DecCoin.amount",
+    "akash.escrow.types.v1.Balance.amount",
+];
+/// Bytes that are the digits of a number.
+const DIGITS_FIELD: &str = "akash.base.resources.v1beta4.ResourceValue.val";
+const ANY: &str = "google.protobuf.Any";
+const TIMESTAMP: &str = "google.protobuf.Timestamp";
+const DURATION: &str = "google.protobuf.Duration";
+
+/// A message, or a part of one, ready to be printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// Absent.
+    Null,
+    /// Yes or no.
+    Bool(bool),
+    /// A number of 32 bits.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// A list.
+    List(Vec<Self>),
+    /// Fields in their order.
+    Fields(Vec<(String, Self)>),
+}
+
+impl Shown {
+    /// A field; `Null` where there is none.
+    #[must_use]
+    pub fn field(&self, name: &str) -> &Self {
+        let Self::Fields(fields) = self else {
+            return &Self::Null;
+        };
+        let found = fields.iter().find(|(have, _)| have == name);
+        found.map_or(&Self::Null, |(_, value)| value)
+    }
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(value) => serializer.serialize_i64(*value),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(items) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(item)?;
+                }
+                list.end()
+            }
+            Self::Fields(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for (name, value) in fields {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// A message of the network.
+///
+/// # Errors
+/// When a message within it is of a type that is not known here.
+pub fn of<M: Message + Name>(message: &M) -> anyhow::Result<Shown> {
+    decoded(&M::full_name(), &message.encode_to_vec())
+}
+
+/// A transaction that nobody has signed.
+///
+/// # Errors
+/// As [`of`].
+pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -> anyhow::Result<Shown> {
+    Ok(Shown::Fields(vec![
+        ("body".to_owned(), of(body)?),
+        ("auth_info".to_owned(), of(auth_info)?),
+        ("signatures".to_owned(), Shown::List(Vec::new())),
+    ]))
+}
+
+fn pool() -> anyhow::Result<&'static DescriptorPool> {
+    static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
+    let pool = POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok());
+    pool.as_ref()
+        .context("the descriptions of the network's messages cannot be read")
+}
+
+/// A message of a type that is known by its full name.
+///
+/// # Errors
+/// When there is no such type, or the bytes are none of it.
+pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Shown> {
+    let descriptor = pool()?.get_message_by_name(name);
+    let descriptor = descriptor.with_context(|| format!("messages of type {name} are not known here"))?;
+    let message = DynamicMessage::decode(descriptor, bytes).with_context(|| format!("a message {name}"))?;
+    shown(&message)
+}
+
+fn shown(message: &DynamicMessage) -> anyhow::Result<Shown> {
+    let descriptor = message.descriptor();
+    match descriptor.full_name() {
+        ANY => return any(message),
+        TIMESTAMP => return Ok(Shown::Text(timestamp(message))),
+        DURATION => return Ok(Shown::Text(duration(message))),
+        _ => {}
+    }
+    let mut fields = Vec::new();
+    for field in in_order(&descriptor) {
+        // Of alternatives the one that is there is shown.
+        if field.containing_oneof().is_some() && !message.has_field(&field) {
+            continue;
+        }
+        fields.push((field.name().to_owned(), of_field(message, &field)?));
+    }
+    Ok(Shown::Fields(fields))
+}
+
+/// As the message declares them, which is how today's tool prints them.
+fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
+    let declared = descriptor.descriptor_proto().field.iter();
+    declared
+        .filter_map(|f| descriptor.get_field_by_name(f.name()))
+        .collect()
+}
+
+fn of_field(message: &DynamicMessage, field: &FieldDescriptor) -> anyhow::Result<Shown> {
+    let value = message.get_field(field);
+    if let Value::List(items) = value.as_ref() {
+        let items = items.iter().map(|item| of_value(item, field));
+        return items.collect::<anyhow::Result<_>>().map(Shown::List);
+    }
+    let has_absence = matches!(field.kind(), Kind::Message(_) | Kind::Bytes);
+    if has_absence && !message.has_field(field) {
+        return Ok(Shown::Null);
+    }
+    of_value(&value, field)
+}
+
+fn of_value(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Shown> {
+    Ok(match value {
+        Value::Bool(value) => Shown::Bool(*value),
+        Value::I32(value) => Shown::Number(i64::from(*value)),
+        Value::U32(value) => Shown::Number(i64::from(*value)),
+        Value::I64(value) => Shown::Text(value.to_string()),
+        Value::U64(value) => Shown::Text(value.to_string()),
+        Value::F32(value) => Shown::Text(value.to_string()),
+        Value::F64(value) => Shown::Text(value.to_string()),
+        Value::String(text) if DECIMAL_FIELDS.contains(&field.full_name()) => Shown::Text(decimal(text)),
+        Value::String(text) => Shown::Text(text.clone()),
+        Value::Bytes(bytes) if field.full_name() == DIGITS_FIELD => {
+            Shown::Text(String::from_utf8_lossy(bytes).into_owned())
+        }
+        Value::Bytes(bytes) => Shown::Text(BASE64.encode(bytes)),
+        Value::EnumNumber(number) => Shown::Text(enum_name(*number, field)),
+        Value::Message(message) => shown(message)?,
+        Value::List(_) | Value::Map(_) => return Err(anyhow!("{} is nested", field.full_name())),
+    })
+}
+
+fn enum_name(number: i32, field: &FieldDescriptor) -> String {
+    let kind = field.kind();
+    let value = kind.as_enum().and_then(|e| e.get_value(number));
+    value.map_or_else(|| number.to_string(), |v| v.name().to_owned())
+}
+
+/// What is packed, with its type. A type that is not known is shown as its bytes.
+fn any(message: &DynamicMessage) -> anyhow::Result<Shown> {
+    let text = |name: &str| {
+        let value = message.get_field_by_name(name);
+        value
+            .and_then(|v| v.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    };
+    let url = text("type_url");
+    let value = message.get_field_by_name("value");
+    let bytes = value.and_then(|v| v.as_bytes().cloned()).unwrap_or_default();
+    let name = url.rsplit('/').next().unwrap_or_default();
+    let tag = ("@type".to_owned(), Shown::Text(url.clone()));
+    if pool()?.get_message_by_name(name).is_none() {
+        let value = ("value".to_owned(), Shown::Text(BASE64.encode(&bytes)));
+        return Ok(Shown::Fields(vec![tag, value]));
+    }
+    match decoded(name, &bytes)? {
+        Shown::Fields(fields) => Ok(Shown::Fields(std::iter::once(tag).chain(fields).collect())),
+        other => Ok(Shown::Fields(vec![tag, ("value".to_owned(), other)])),
+    }
+}
+
+fn seconds_and_nanos(message: &DynamicMessage) -> (i64, i32) {
+    let seconds = message.get_field_by_name("seconds").and_then(|v| v.as_i64());
+    let nanos = message.get_field_by_name("nanos").and_then(|v| v.as_i32());
+    (seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+fn timestamp(message: &DynamicMessage) -> String {
+    let (seconds, nanos) = seconds_and_nanos(message);
+    let since = Duration::new(
+        u64::try_from(seconds).unwrap_or(0),
+        u32::try_from(nanos).unwrap_or(0),
+    );
+    let time = UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH);
+    if nanos == 0 {
+        humantime::format_rfc3339_seconds(time).to_string()
+    } else {
+        humantime::format_rfc3339_nanos(time).to_string()
+    }
+}
+
+/// `25s`, or with 3, 6 or 9 digits of a second.
+fn duration(message: &DynamicMessage) -> String {
+    let (seconds, nanos) = seconds_and_nanos(message);
+    let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
+    let fraction = format!("{:09}", nanos.unsigned_abs());
+    let mut fraction = fraction.as_str();
+    while let Some(shorter) = fraction.strip_suffix("000") {
+        fraction = shorter;
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{}{point}{fraction}s", seconds.unsigned_abs())
+}
+
+/// An integer scaled by 10^18 as a decimal.
+fn decimal(scaled: &str) -> String {
+    let (sign, digits) = scaled
+        .strip_prefix('-')
+        .map_or(("", scaled), |digits| ("-", digits));
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return scaled.to_owned();
+    }
+    let padded = format!("{digits:0>width$}", width = DECIMALS + 1);
+    let (whole, fraction) = padded.split_at(padded.len() - DECIMALS);
+    format!("{sign}{whole}.{fraction}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use akash_provider_chain::proto::{akash, cosmos};
+    use serde_json::{Value as Json, json};
+
+    fn json_of<M: Message + Name>(message: &M) -> Json {
+        serde_json::to_value(of(message).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn decimals_have_eighteen_digits() {
+        assert_eq!(decimal("40000000000000000000"), "40.000000000000000000");
+        assert_eq!(decimal("0"), "0.000000000000000000");
+        assert_eq!(decimal("-5"), "-0.000000000000000005");
+        assert_eq!(decimal("odd"), "odd");
+    }
+
+    #[test]
+    fn a_record_has_every_field_in_the_networks_form() {
+        let bid = akash::market::v1beta5::Bid {
+            id: Some(akash::market::v1::BidId {
+                owner: "o".into(),
+                dseq: 1001,
+                gseq: 1,
+                oseq: 2,
+                provider: "p".into(),
+                bseq: 0,
+            }),
+            state: 1,
+            price: Some(cosmos::base::v1beta1::DecCoin {
+                denom: "uact".into(),
+                amount: "41500000000000000000".into(),
+            }),
+            created_at: 506,
+            resources_offer: Vec::new(),
+            reclamation_window: Some(prost_types::Duration {
+                seconds: 3600,
+                nanos: 0,
+            }),
+        };
+        let expected = json!({
+            "id": {"owner": "o", "dseq": "1001", "gseq": 1, "oseq": 2, "provider": "p", "bseq": 0},
+            "state": "open", "price": {"denom": "uact", "amount": "41.500000000000000000"}, "created_at": "506",
+            "resources_offer": [], "reclamation_window": "3600s",
+        });
+        assert_eq!(json_of(&bid), expected);
+        let text = serde_json::to_string(&of(&bid).unwrap()).unwrap();
+        assert!(text.starts_with(r#"{"id":{"owner":"o","dseq":"1001","#), "{text}");
+    }
+
+    #[test]
+    fn what_is_absent_is_null_and_digits_are_text() {
+        let page = cosmos::base::query::v1beta1::PageResponse::default();
+        assert_eq!(json_of(&page), json!({"next_key": null, "total": "0"}));
+        let cpu = akash::base::resources::v1beta4::Cpu {
+            units: Some(akash::base::resources::v1beta4::ResourceValue { val: b"100".to_vec() }),
+            attributes: Vec::new(),
+        };
+        assert_eq!(json_of(&cpu), json!({"units": {"val": "100"}, "attributes": []}));
+        let lease = akash::market::v1::Lease::default();
+        let shown = json_of(&lease);
+        assert_eq!(
+            (&shown["price"], &shown["reclamation"]),
+            (&Json::Null, &Json::Null)
+        );
+        assert_eq!(shown["reason"], "lease_closed_invalid");
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let key = cosmos::crypto::secp256k1::PubKey { key: vec![2, 3] };
+        let account = cosmos::auth::v1beta1::BaseAccount {
+            address: "a".into(),
+            pub_key: Some(prost_types::Any {
+                type_url: "/cosmos.crypto.secp256k1.PubKey".into(),
+                value: key.encode_to_vec(),
+            }),
+            account_number: 7,
+            sequence: 0,
+        };
+        assert_eq!(
+            json_of(&account)["pub_key"],
+            json!({"@type": "/cosmos.crypto.secp256k1.PubKey", "key": "AgM="})
+        );
+        let foreign = prost_types::Any {
+            type_url: "/some.where.Else".into(),
+            value: vec![1],
+        };
+        assert_eq!(
+            json_of(&foreign),
+            json!({"@type": "/some.where.Else", "value": "AQ=="})
+        );
+    }
+
+    #[test]
+    fn times_and_spans_are_text() {
+        let body = cosmos::tx::v1beta1::TxBody {
+            timeout_timestamp: Some(prost_types::Timestamp {
+                seconds: 1_795_253_704,
+                nanos: 5_000_000,
+            }),
+            ..Default::default()
+        };
+        assert_eq!(
+            json_of(&body)["timeout_timestamp"],
+            "2026-11-21T09:35:04.005000000Z"
+        );
+        let span = prost_types::Duration {
+            seconds: 1,
+            nanos: 500_000_000,
+        };
+        assert_eq!(json_of(&span), json!("1.500s"));
+    }
+}

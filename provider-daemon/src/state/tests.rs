@@ -1,0 +1,116 @@
+//! The state over restarts, damage and second processes.
+
+use super::*;
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn open(home: &Path) -> State {
+    let opened = State::open(home).unwrap();
+    assert_eq!(opened.moved_aside, None);
+    opened.state
+}
+
+#[test]
+fn the_last_height_of_each_chain_is_there_after_a_restart() {
+    let home = home();
+    {
+        let state = open(&home.path().join("deep/er"));
+        let (main, test) = (
+            state.heights("akashnet-2").unwrap(),
+            state.heights("testnet").unwrap(),
+        );
+        assert_eq!(main.load().unwrap(), None);
+        for height in 1..=1000 {
+            main.store(height).unwrap();
+        }
+        main.store(5).unwrap();
+        test.store(7).unwrap();
+        assert_eq!(main.load().unwrap(), Some(1000), "before it is on disk");
+    }
+    let state = open(&home.path().join("deep/er"));
+    for (chain, height) in [("akashnet-2", Some(1000)), ("testnet", Some(7)), ("other", None)] {
+        assert_eq!(state.heights(chain).unwrap().load().unwrap(), height, "{chain}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_kept_aside_and_an_empty_one_begun() {
+    let home = home();
+    let path = home.path().join(FILE);
+    for garbage in [&b"no database"[..], &[0xff; 100_000]] {
+        fs::write(&path, garbage).unwrap();
+        let opened = State::open(home.path()).unwrap();
+        let aside = opened.moved_aside.unwrap();
+        assert_eq!(fs::read(&aside).unwrap(), garbage);
+        let heights = opened.state.heights("akashnet-2").unwrap();
+        assert_eq!(heights.load().unwrap(), None);
+        heights.store(3).unwrap();
+    }
+    let state = open(home.path());
+    assert_eq!(state.heights("akashnet-2").unwrap().load().unwrap(), Some(3));
+}
+
+#[test]
+fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
+    let home = home();
+    let path = home.path().join(FILE);
+    open(home.path())
+        .heights("akashnet-2")
+        .unwrap()
+        .store(1234)
+        .unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut moved = 0;
+    // Every byte of the header and a prime's step through the rest.
+    for at in (0..320).chain((320..whole.len()).step_by(4099)) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x41;
+        fs::write(&path, &bytes).unwrap();
+        match State::open(home.path()) {
+            Ok(opened) => {
+                let heights = opened.state.heights("akashnet-2").unwrap();
+                let height = heights.load().unwrap();
+                let wanted = if opened.moved_aside.is_some() {
+                    None
+                } else {
+                    Some(1234)
+                };
+                assert_eq!(height, wanted, "byte {at}");
+                moved += u32::from(opened.moved_aside.is_some());
+            }
+            Err(error) => panic!("byte {at}: {error}"),
+        }
+    }
+    assert!(moved > 0, "some of that was damage");
+    println!("{moved} files were moved aside");
+}
+
+#[test]
+fn what_is_no_damage_is_an_error_and_moves_nothing() {
+    let home = home();
+    let state = open(home.path());
+    let error = State::open(home.path()).unwrap_err();
+    assert!(matches!(error, StateError::InUse { .. }), "{error}");
+    drop(state);
+    let later = {
+        let database = Database::create(home.path().join(FILE)).unwrap();
+        let write = database.begin_write().unwrap();
+        write
+            .open_table(ABOUT)
+            .unwrap()
+            .insert(LAYOUT, LAYOUT_NOW + 1)
+            .unwrap();
+        write.commit().unwrap();
+        drop(database);
+        State::open(home.path()).unwrap_err()
+    };
+    assert!(matches!(later, StateError::Later { .. }), "{later}");
+    let folder = self::home();
+    fs::create_dir(folder.path().join(FILE)).unwrap();
+    let error = State::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StateError::Io { .. }), "{error}");
+    let files: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+}

@@ -1,0 +1,48 @@
+//! Plain calls, as any client makes them.
+
+use data_encoding::BASE64;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+/// One HTTP request on a connection of its own: status and body.
+pub(crate) async fn request(url: &str, method: &str, path: &str, body: impl Into<Bytes>) -> (u16, Vec<u8>) {
+    let host = url.trim_start_matches("http://").to_owned();
+    let stream = TcpStream::connect(&host).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", host)
+        .body(Full::new(body.into()))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes().to_vec();
+    drop(sender);
+    connection.await.unwrap().unwrap();
+    (status, body)
+}
+
+/// A JSON-RPC call: the whole answer.
+pub(crate) async fn call(url: &str, method: &str, params: Value) -> Value {
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+    let (_, body) = request(url, "POST", "/", call.to_string()).await;
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// A call in an address: status and answer.
+pub(crate) async fn get(url: &str, path: &str) -> (u16, Value) {
+    let (status, body) = request(url, "GET", path, "").await;
+    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+}
+
+/// Sends a transaction as a client of JSON-RPC does: the whole answer.
+pub(crate) async fn broadcast(url: &str, tx: &[u8]) -> Value {
+    call(url, "broadcast_tx_sync", json!({"tx": BASE64.encode(tx)})).await
+}

@@ -1,0 +1,182 @@
+//! The command as its users call it: a network in one process, a tenant in others.
+
+use super::driver::uact;
+use akash_provider_chain::convert::to_any;
+use akash_provider_chain::endpoints::Endpoints;
+use akash_provider_chain::{Limits, Reader};
+use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
+use akash_provider_core::types::{
+    BidId, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, Provider,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use provider_daemon::devnet::keys::Keys;
+use provider_daemon::devnet::wallet::Wallet;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+
+/// A network that is served; it is ended with the value.
+struct Served {
+    child: Child,
+    about: Value,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Served {
+    fn start(home: &Path, state: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args([
+                "devnet",
+                "--listen-rpc",
+                "127.0.0.1:0",
+                "--listen-grpc",
+                "127.0.0.1:0",
+            ])
+            .args(["--block-time", "100ms", "--output", "json", "--home"])
+            .arg(home)
+            .arg("--state")
+            .arg(state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        let about = serde_json::from_str(&line).unwrap();
+        Self { child, about }
+    }
+
+    fn rpc(&self) -> &str {
+        self.about["rpc"].as_str().unwrap()
+    }
+
+    /// What the tenant's command prints.
+    fn tenant(&self, home: &Path, args: &[&str]) -> Value {
+        let (output, text) = self.try_tenant(home, args);
+        assert!(output, "{args:?}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Whether the tenant's command succeeds, and what it prints.
+    fn try_tenant(&self, home: &Path, args: &[&str]) -> (bool, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args(["devnet", "tenant"])
+            .args(args)
+            .args(["--output", "json", "--node", self.rpc(), "--home"])
+            .arg(home)
+            .output()
+            .unwrap();
+        let stream = if output.status.success() {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        (output.status.success(), String::from_utf8(stream).unwrap())
+    }
+
+    /// Ends it as an operator does.
+    fn end(mut self) {
+        kill(
+            Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
+            Signal::SIGTERM,
+        )
+        .unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, state) = (folder.path().join("home"), folder.path().join("market.state"));
+    let served = Served::start(&home, &state);
+    let keys = Keys::open(Some(&home)).unwrap();
+    let us = keys.private_key("provider").unwrap();
+    assert_eq!(served.about["accounts"]["provider"], us.address().as_str());
+    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
+    let provider = Wallet::new(Arc::new(reader.clone()), us);
+    let record = Provider {
+        owner: provider.address().clone(),
+        host_uri: "https://provider.example:8443".to_owned(),
+        attributes: Vec::new(),
+        info: akash_provider_core::types::ProviderInfo::default(),
+    };
+    provider
+        .send(vec![to_any(&Msg::CreateProvider(record))])
+        .await
+        .unwrap();
+
+    let deployed = served.tenant(&home, &["deploy", SDL, "--dseq", "7"]);
+    assert_eq!(deployed["dseq"], 7);
+    let id: DeploymentId = deployed["deployment"].as_str().unwrap().parse().unwrap();
+    let (success, why) = served.try_tenant(&home, &["accept", "7"]);
+    assert!(!success && why.contains("has no open bid yet"), "{why}");
+    let order = OrderId {
+        group: GroupId {
+            deployment: id.clone(),
+            gseq: 1,
+        },
+        oseq: 1,
+    };
+    let found = reader.order(&order).await.unwrap().unwrap();
+    let bid = BidId {
+        order: order.clone(),
+        provider: provider.address().clone(),
+    };
+    let price = found.spec.max_price().unwrap();
+    let msg = Msg::CreateBid {
+        id: bid.clone(),
+        price,
+        deposit: uact(500_000),
+        resources_offer: found.spec.resources.clone(),
+        reclamation_window: None,
+    };
+    provider.send(vec![to_any(&msg)]).await.unwrap();
+    let accepted = served.tenant(&home, &["accept", "7"]);
+    assert_eq!(accepted["bids"][0], bid.to_string());
+    let lease = reader.lease(&bid).await.unwrap().value.unwrap().lease;
+    assert_eq!(lease.state, LeaseState::Active);
+
+    let before = reader.deployment(&id).await.unwrap().unwrap();
+    served.tenant(&home, &["deposit", "7", "3000000uact"]);
+    let after = reader.deployment(&id).await.unwrap().unwrap();
+    assert!(after.escrow.funds["uact"] > before.escrow.funds["uact"]);
+    let changed = folder.path().join("changed.yaml");
+    let text = std::fs::read_to_string(SDL)
+        .unwrap()
+        .replace("nginx:1.27", "nginx:1.28");
+    std::fs::write(&changed, text).unwrap();
+    served.tenant(&home, &["update", "7", changed.to_str().unwrap()]);
+    let updated = reader.deployment(&id).await.unwrap().unwrap();
+    assert_ne!(updated.deployment.hash, before.deployment.hash);
+    served.end();
+
+    // The chain goes on where it was.
+    let served = Served::start(&home, &state);
+    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
+    let lease = reader.lease(&bid).await.unwrap().value.unwrap().lease;
+    assert_eq!(lease.state, LeaseState::Active);
+    served.tenant(&home, &["close", "7"]);
+    let order = reader.order(&order).await.unwrap().unwrap();
+    assert_eq!(order.state, OrderState::Closed);
+    let filter = LeaseFilter {
+        state: Some(LeaseState::Active),
+        ..LeaseFilter::default()
+    };
+    let live = reader.leases(&filter, PageRequest::default()).await.unwrap();
+    assert_eq!(live.items, []);
+    let (success, why) = served.try_tenant(&home, &["close", "7"]);
+    assert!(!success && why.contains("closed"), "{why}");
+    served.end();
+}

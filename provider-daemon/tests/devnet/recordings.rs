@@ -1,0 +1,329 @@
+//! The recordings of a live chain: its transactions in their order, its queries by height, its beginning.
+
+use akash_provider_chain::convert;
+use akash_provider_chain::private_key::PublicKey;
+use akash_provider_chain::proto::akash::market::v1beta5::QueryOrdersResponse;
+use akash_provider_chain::proto::cosmos::crypto::secp256k1::PubKey;
+use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, TxBody, TxRaw};
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, CloseReason, Dec, DecCoin, DeploymentId, GroupId, MarketParams, Msg, OrderId,
+};
+use data_encoding::BASE64;
+use prost::Message;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+/// The shared golden data; says so when it is absent.
+pub(crate) fn fixtures() -> Option<PathBuf> {
+    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
+        PathBuf::from,
+    );
+    if folder.is_dir() {
+        return Some(folder.join("chain"));
+    }
+    println!("skipped: fixtures folder {} is absent", folder.display());
+    None
+}
+
+pub(crate) fn read(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn names(folder: &Path, ending: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.filter_map(|e| {
+        let name = e.unwrap().file_name().to_string_lossy().into_owned();
+        name.strip_suffix(ending).map(str::to_owned)
+    });
+    names.collect()
+}
+
+fn time(text: &str) -> BlockTime {
+    let time = humantime::parse_rfc3339(text).unwrap();
+    let since = time.duration_since(UNIX_EPOCH).unwrap();
+    BlockTime(i64::try_from(since.as_millis()).unwrap())
+}
+
+/// A chain as the recorded one began.
+pub(crate) fn genesis(folder: &Path) -> MemoryChain {
+    let genesis = read(&folder.join("genesis.json"));
+    let state = &genesis["app_state"];
+    let mut config = MarketConfig::new("local", time(genesis["genesis_time"].as_str().unwrap()));
+    let params = &state["market"]["params"];
+    let seconds = |value: &Value| {
+        let text = value.as_str().unwrap().trim_end_matches('s');
+        Duration::from_secs(text.parse().unwrap())
+    };
+    config.params = MarketParams {
+        min_reclamation_window: seconds(&params["min_reclamation_window"]),
+        max_reclamation_window: seconds(&params["max_reclamation_window"]),
+        bid_min_deposits: params["bid_min_deposits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(coin)
+            .collect(),
+        ..config.params
+    };
+    let chain = MemoryChain::new(config);
+    chain.market(|market| {
+        for account in state["auth"]["accounts"].as_array().unwrap() {
+            let address: Address = account["address"].as_str().unwrap().parse().unwrap();
+            market.account_mut(&address);
+        }
+        for balance in state["bank"]["balances"].as_array().unwrap() {
+            let address: Address = balance["address"].as_str().unwrap().parse().unwrap();
+            for held in balance["coins"].as_array().unwrap() {
+                market.fund(&address, &coin(held));
+            }
+        }
+    });
+    chain
+}
+
+fn coin(value: &Value) -> akash_provider_core::types::Coin {
+    let text = |key: &str| value[key].as_str().unwrap();
+    format!("{}{}", text("amount"), text("denom")).parse().unwrap()
+}
+
+/// A recorded transaction.
+pub(crate) struct Recorded {
+    pub(crate) name: String,
+    pub(crate) height: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) answer: Value,
+    pub(crate) time: Option<BlockTime>,
+}
+
+pub(crate) fn recorded(folder: &Path) -> Vec<Recorded> {
+    let mut all: Vec<Recorded> = names(&folder.join("tx"), ".rpc-tx.json")
+        .into_iter()
+        .map(|name| {
+            let answer = read(&folder.join(format!("tx/{name}.rpc-tx.json")))["result"].clone();
+            let block = folder.join(format!("rpc/block-{name}.json"));
+            let block = block.is_file().then(|| read(&block));
+            let time = block.map(|b| time(b["result"]["block"]["header"]["time"].as_str().unwrap()));
+            Recorded {
+                height: answer["height"].as_str().unwrap().parse().unwrap(),
+                bytes: BASE64.decode(answer["tx"].as_str().unwrap().as_bytes()).unwrap(),
+                name,
+                answer,
+                time,
+            }
+        })
+        .collect();
+    all.sort_by_key(|r| r.height);
+    all
+}
+
+/// Who signed a transaction, and with which sequence; `None` for an unordered one.
+pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
+    let raw = TxRaw::decode(bytes).unwrap();
+    let (body, auth) = (
+        TxBody::decode(&*raw.body_bytes).unwrap(),
+        AuthInfo::decode(&*raw.auth_info_bytes).unwrap(),
+    );
+    if body.unordered {
+        return None;
+    }
+    let info = &auth.signer_infos[0];
+    let key = PubKey::decode(&*info.public_key.as_ref().unwrap().value).unwrap();
+    let key = PublicKey::from_bytes(&key.key).unwrap();
+    Some((key.address().clone(), info.sequence))
+}
+
+/// A page of orders as an answer with a key that says only whether there is one, and the key.
+pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
+    let mut response = response.clone();
+    let bytes = BASE64
+        .decode(response["value"].as_str().unwrap().as_bytes())
+        .unwrap();
+    let mut page = QueryOrdersResponse::decode(&*bytes).unwrap();
+    let mut key = Vec::new();
+    if let Some(pagination) = &mut page.pagination {
+        key = std::mem::take(&mut pagination.next_key);
+        pagination.next_key = vec![u8::from(!key.is_empty())];
+    }
+    response["value"] = BASE64.encode(&page.encode_to_vec()).into();
+    (response, key)
+}
+
+/// What was done on the recorded chain between the recorded transactions, as far as something recorded shows it.
+pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
+    let tenant: Address = TENANT.parse().unwrap();
+    let deployment = |dseq| DeploymentId {
+        owner: tenant.clone(),
+        dseq,
+    };
+    let bid = |dseq| BidId {
+        order: OrderId {
+            group: GroupId {
+                deployment: deployment(dseq),
+                gseq: 1,
+            },
+            oseq: 1,
+        },
+        provider: PROVIDER.parse().unwrap(),
+    };
+    let msg = match height {
+        613 => {
+            let folder = fixtures().unwrap();
+            let two = read(&folder.join("tx/deployment-create-two-groups.rpc-tx.json"));
+            let bytes = BASE64
+                .decode(two["result"]["tx"].as_str().unwrap().as_bytes())
+                .unwrap();
+            let body = TxRaw::decode(&*bytes).unwrap().body_bytes;
+            let any = TxBody::decode(&*body).unwrap().messages.remove(0);
+            let Some(TenantMsg::CreateDeployment {
+                groups,
+                hash,
+                deposit,
+                reclamation_min_window,
+                ..
+            }) = convert::tenant_from_any(&any).unwrap()
+            else {
+                unreachable!()
+            };
+            let create = TenantMsg::CreateDeployment {
+                id: deployment(1004),
+                groups,
+                hash,
+                deposit,
+                reclamation_min_window,
+            };
+            chain.tenant(create).unwrap();
+            return;
+        }
+        700 => {
+            let close = TenantMsg::CloseDeployment { id: deployment(1004) };
+            chain.tenant(close).unwrap();
+            return;
+        }
+        614 => {
+            let groups = chain.market(|m| m.deployment(&deployment(1001)).unwrap().groups);
+            let create = TenantMsg::CreateDeployment {
+                id: deployment(1005),
+                groups: groups.iter().map(|g| g.spec.as_ref().clone()).collect(),
+                hash: [5; 32],
+                deposit: "5000000uact".parse().unwrap(),
+                reclamation_min_window: None,
+            };
+            chain.tenant(create).unwrap();
+            return;
+        }
+        714 => Msg::WithdrawLease { id: bid(1006) },
+        785 => Msg::CreateBid {
+            id: bid(1005),
+            price: DecCoin::new(&"uact".into(), Dec::from_int(40)),
+            deposit: "500000uakt".parse().unwrap(),
+            resources_offer: Vec::new(),
+            reclamation_window: None,
+        },
+        819 => Msg::CloseBid {
+            id: bid(1005),
+            reason: CloseReason::Unspecified,
+        },
+        _ => return,
+    };
+    chain.market(|market| {
+        // The sequences are those of the recorded transactions.
+        let us: Address = PROVIDER.parse().unwrap();
+        let sequence = market.account_mut(&us).sequence;
+        market.execute(&msg).unwrap();
+        market.account_mut(&us).sequence = sequence;
+    });
+}
+
+/// State and query of a recording.
+pub(crate) fn name_of(path: &Path) -> String {
+    let names: Vec<String> = path.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+    names[names.len() - 2..]
+        .join("/")
+        .trim_end_matches(".json")
+        .to_owned()
+}
+
+/// What can be compared of a recorded query.
+pub(crate) enum Comparison {
+    /// Every byte.
+    Whole,
+    /// Keys, kinds of values and the code: its values depend on what was not recorded, or are a node's own.
+    Shape,
+}
+
+pub(crate) fn comparison(name: &str) -> Comparison {
+    let (state, query) = name.split_once('/').unwrap();
+    // Unrecorded transactions of these states counted sequences and paid fees.
+    let late = state.starts_with("two-groups") || state.starts_with("overdrawn");
+    let own_values = match query {
+        "auth-Account-tenant" => state.starts_with("reclaim") || late,
+        "auth-Account-provider" | "bank-Balance-uakt" | "bank-AllBalances" => late,
+        // The number of an account depends on all accounts; the text on the library that reads addresses.
+        "auth-Account-no-pubkey" | "auth-Account-notfound" => true,
+        _ => false,
+    };
+    if own_values {
+        Comparison::Shape
+    } else {
+        Comparison::Whole
+    }
+}
+
+/// A value without its values: keys and kinds. Lists are the shapes of what is in them.
+pub(crate) fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => Value::Null,
+        Value::Bool(_) => "bool".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
+            "digits".into()
+        }
+        Value::String(_) => "text".into(),
+        Value::Array(items) => {
+            let mut kinds: Vec<Value> = Vec::new();
+            for kind in items.iter().map(shape) {
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            kinds.into()
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), shape(value)));
+            Value::Object(fields.collect())
+        }
+    }
+}
+
+/// Recorded queries by height: those of modules that are here.
+pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
+    let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
+    for state in fs::read_dir(folder.join("grpc")).unwrap() {
+        let state = state.unwrap().path();
+        if !state.is_dir() {
+            continue;
+        }
+        for name in names(&state, ".json") {
+            let module = name.split('-').next().unwrap();
+            if ["bme", "oracle", "discovery", "node", "tendermint", "tx"].contains(&module) {
+                continue;
+            }
+            let path = state.join(format!("{name}.json"));
+            let answer = read(&path);
+            let height = answer["abci_query_response"]["result"]["response"]["height"].as_str();
+            let height: u64 = height.unwrap().parse().unwrap();
+            found.entry(height).or_default().push(path);
+        }
+    }
+    found
+}

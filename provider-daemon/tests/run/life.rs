@@ -1,0 +1,119 @@
+//! A provider's life on a network that works.
+
+use crate::stage::{ADDRESS, Stage, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::BidState;
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+#[test]
+fn an_order_is_bid_on_leased_and_closed() {
+    let mut stage = Stage::new("life", true);
+    stage.start_node(FAST);
+    let mut provider = stage.provider("provider", &["--output=json"]);
+    provider.says("\"is_ready\":true");
+    assert!(provider.output().contains(ADDRESS), "{}", provider.told());
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &provider);
+    provider.says("\"event\":\"bid_placed\"");
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id.clone() })
+        .unwrap();
+    provider.says("\"event\":\"lease_won\"");
+    assert_eq!(stage.live_leases(), 1);
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    provider.says("\"event\":\"lease_closed\"");
+    let lines = provider.output();
+    let parsed = lines.lines().map(serde_json::from_str::<serde_json::Value>);
+    assert!(
+        parsed
+            .clone()
+            .all(|line| line.is_ok_and(|l| l["event"].is_string())),
+        "{lines}"
+    );
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert!(provider.output().contains("draining"), "{}", provider.told());
+}
+
+#[test]
+fn queries_over_grpc_do_and_blocks_come_over_the_other() {
+    let mut stage = Stage::new("grpc", true);
+    stage.start_node(FAST);
+    let nodes = format!("{},{}", stage.url(), stage.grpc_url());
+    let mut provider = stage.provider("provider", &["--node", &nodes]);
+    provider.says("ready: bidding");
+    let id = stage.order(1);
+    stage.bid(&id, &provider);
+    provider.says("bid placed");
+    let (code, out, err) = stage.ran(&["query", "bids", "--node", &stage.grpc_url(), "-o", "json"]);
+    assert_eq!(code, 0, "{err}");
+    let bids: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(bids["bids"][0]["bid"]["id"]["provider"], ADDRESS);
+    provider.signal(Signal::SIGINT);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+}
+
+/// `kill -9` and a proper end both leave the bids open, and the next start takes them over.
+#[test]
+fn bids_stay_over_every_kind_of_end() {
+    let mut stage = Stage::new("restart", true);
+    stage.start_node(FAST);
+    let mut first = stage.provider("first", &[]);
+    first.says("ready: bidding");
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &first);
+    first.says("bid placed");
+    first.kill();
+    let mut second = stage.provider("second", &[]);
+    second.says("bid adopted");
+    // Two of them with one home would write over each other's state.
+    let mut beside = stage.provider("beside", &[]);
+    assert_eq!(beside.ended(), Some(1));
+    assert!(
+        beside.told().contains("in use by another provider"),
+        "{}",
+        beside.told()
+    );
+    let begun = Instant::now();
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.ended(), Some(0), "{}", second.told());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let third = stage.provider("third", &[]);
+    third.says("bid adopted");
+    let bids = stage.bids(&id);
+    assert_eq!(
+        (bids.len(), bids[0].state, &bids[0].id),
+        (1, BidState::Open, &bid.id)
+    );
+    // The bid that was taken over is good: it wins.
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    third.says("lease won");
+    assert_eq!(stage.live_leases(), 1);
+}
+
+#[test]
+fn a_provider_that_registers_later_bids_then() {
+    let mut stage = Stage::new("later", false);
+    stage.start_node(FAST);
+    let provider = stage.provider("provider", &[]);
+    provider.says("ready: bidding");
+    let id = stage.order(1);
+    provider.says("not registered");
+    assert!(stage.bids(&id).is_empty());
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, "host: https://provider.example.com:8443\nattributes: []\n").unwrap();
+    let (code, _, err) = stage.ran(&["tx", "provider", "create", file.to_str().unwrap(), "--yes"]);
+    assert_eq!(code, 0, "{err}");
+    until(
+        "a bid on one of two orders",
+        || provider.told(),
+        || !stage.bids(&id).is_empty(),
+    );
+}

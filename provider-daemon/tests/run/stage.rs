@@ -1,0 +1,296 @@
+//! A network, a home folder with a key, and programs of ours between them.
+
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::sdl;
+use akash_provider_core::types::{
+    Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, Provider,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use provider_daemon::devnet::{Devnet, DevnetConfig};
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tokio::runtime::Runtime;
+
+pub(crate) const WORDS: &str =
+    "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
+pub(crate) const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
+pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for a condition.
+#[track_caller]
+pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not in time\n{}", told());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A chain, and where its node will listen.
+pub(crate) struct Stage {
+    pub(crate) chain: MemoryChain,
+    runtime: Runtime,
+    devnet: Option<Devnet>,
+    at: SocketAddr,
+    folder: PathBuf,
+}
+
+impl Stage {
+    /// A chain on which the provider has money, and is registered when that is wanted. Its node is down.
+    pub(crate) fn new(name: &str, is_registered: bool) -> Self {
+        let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("words"), WORDS).unwrap();
+        let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+        let chain = MemoryChain::new(MarketConfig::new("devnet", BlockTime(now)));
+        let owner: Address = ADDRESS.parse().unwrap();
+        chain.market(|market| {
+            for denom in ["uact", "uakt"] {
+                let coin = Coin {
+                    denom: denom.into(),
+                    amount: 1_000_000_000_000,
+                };
+                market.fund(&owner, &coin);
+                market.fund(&TENANT.parse().unwrap(), &coin);
+            }
+            if is_registered {
+                let record = Provider {
+                    owner,
+                    host_uri: "https://localhost:8443".to_owned(),
+                    attributes: Vec::new(),
+                    info: Default::default(),
+                };
+                market.execute(&Msg::CreateProvider(record)).unwrap();
+            }
+        });
+        // A port that was free a moment ago, so that the node may come later, and again.
+        let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        Self {
+            chain,
+            runtime,
+            devnet: None,
+            at,
+            folder,
+        }
+    }
+
+    /// The node comes up; `None` makes blocks only when told to.
+    pub(crate) fn start_node(&mut self, block_time: Option<Duration>) {
+        let config = DevnetConfig {
+            block_time,
+            listen_rpc: self.at,
+            ..DevnetConfig::new(self.chain.clone())
+        };
+        self.devnet = Some(self.runtime.block_on(Devnet::start(config)).unwrap());
+    }
+
+    pub(crate) fn stop_node(&mut self) {
+        if let Some(devnet) = self.devnet.take() {
+            self.runtime.block_on(devnet.stop());
+        }
+    }
+
+    pub(crate) fn make_block(&self) {
+        self.devnet.as_ref().unwrap().make_block();
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.at)
+    }
+
+    pub(crate) fn grpc_url(&self) -> String {
+        self.devnet.as_ref().unwrap().grpc_url()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("AP_") || name.starts_with("AKASH_") {
+                command.env_remove(&*name);
+            }
+        }
+        command
+            .args(words)
+            .env("AKASH_HOME", &self.folder)
+            .env("AKASH_NODE", self.url())
+            .env("AKASH_CHAIN_ID", "devnet")
+            .env("AKASH_KEY_FILE", self.folder.join("words"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn ran(&self, words: &[&str]) -> (i32, String, String) {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.command(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// Starts the provider.
+    pub(crate) fn provider(&self, name: &str, more: &[&str]) -> Running {
+        let prices = [
+            "run",
+            "--bid-price-cpu-scale=0.001",
+            "--bid-price-memory-scale=0.0002",
+            "--bid-price-storage-scale=0.00001",
+            "--bid-price-endpoint-scale=0.01",
+        ];
+        let (output, log) = (
+            self.path(&format!("{name}.out")),
+            self.path(&format!("{name}.log")),
+        );
+        let child = self
+            .command(&[&prices[..], more].concat())
+            .stdout(File::create(&output).unwrap())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Running { child, output, log }
+    }
+
+    /// A tenant orders.
+    pub(crate) fn order(&self, dseq: u64) -> DeploymentId {
+        let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
+        let id = DeploymentId {
+            owner: TENANT.parse().unwrap(),
+            dseq,
+        };
+        let deposit = Coin {
+            denom: "uact".into(),
+            amount: 5_000_000,
+        };
+        let created = self.chain.tenant(TenantMsg::CreateDeployment {
+            id: id.clone(),
+            groups: sdl.groups,
+            hash: sdl.hash,
+            deposit,
+            reclamation_min_window: None,
+        });
+        created.unwrap();
+        id
+    }
+
+    pub(crate) fn bids(&self, id: &DeploymentId) -> Vec<Bid> {
+        self.chain.market(|market| {
+            market
+                .bids()
+                .filter(|b| b.id.deployment() == id)
+                .cloned()
+                .collect()
+        })
+    }
+
+    /// Waits for the provider's bid.
+    #[track_caller]
+    pub(crate) fn bid(&self, id: &DeploymentId, provider: &Running) -> Bid {
+        until("a bid", || provider.told(), || !self.bids(id).is_empty());
+        let bids = self.bids(id);
+        assert_eq!((bids.len(), bids[0].state), (1, BidState::Open));
+        bids[0].clone()
+    }
+
+    /// Leases that live.
+    pub(crate) fn live_leases(&self) -> usize {
+        self.chain.market(|market| {
+            let lives = |state| matches!(state, LeaseState::Active | LeaseState::Reclaiming);
+            market.leases().filter(|l| lives(l.lease.state)).count()
+        })
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stop_node();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A provider that runs.
+pub(crate) struct Running {
+    child: Child,
+    output: PathBuf,
+    log: PathBuf,
+}
+
+impl Running {
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap()
+    }
+
+    /// All it has said.
+    pub(crate) fn told(&self) -> String {
+        format!(
+            "{}\n{}",
+            self.output(),
+            std::fs::read_to_string(&self.log).unwrap()
+        )
+    }
+
+    /// Waits until it has said this.
+    #[track_caller]
+    pub(crate) fn says(&self, word: &str) {
+        until(
+            &format!("`{word}`"),
+            || self.told(),
+            || self.output().contains(word),
+        );
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits for its end; the exit code.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut status = None;
+        let (output, log) = (self.output.clone(), self.log.clone());
+        let told = || {
+            let read = |path| std::fs::read_to_string(path).unwrap();
+            format!("{}\n{}", read(&output), read(&log))
+        };
+        until("the end", told, || {
+            status = self.has_ended();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

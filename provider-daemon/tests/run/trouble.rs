@@ -1,0 +1,140 @@
+//! A provider whose network is away, wrong, or silent.
+
+use crate::stage::{Stage, until};
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+#[test]
+fn it_starts_before_its_node_and_recovers_alone() {
+    let mut stage = Stage::new("down", true);
+    let mut provider = stage.provider("provider", &[]);
+    provider.says("waiting for the chain: http://127.0.0.1");
+    provider.says("Connection refused");
+    assert!(provider.has_ended().is_none());
+    stage.start_node(FAST);
+    provider.says("ready: bidding");
+    let first = stage.order(1);
+    stage.bid(&first, &provider);
+    // And again, in the middle of its life.
+    stage.stop_node();
+    let waits = || provider.output().matches("waiting for the chain").count();
+    until("it notices", || provider.told(), || waits() >= 2);
+    let second = stage.order(2);
+    stage.start_node(FAST);
+    stage.bid(&second, &provider);
+    assert_eq!(stage.bids(&first).len(), 1);
+}
+
+#[test]
+fn a_node_of_another_chain_is_named_and_not_believed() {
+    let mut stage = Stage::new("foreign", true);
+    stage.start_node(FAST);
+    let mut provider = stage.provider("provider", &["--chain-id=akashnet-2"]);
+    provider.says("belongs to chain `devnet`, not `akashnet-2`");
+    assert!(!provider.output().contains("ready"), "{}", provider.told());
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+}
+
+#[test]
+fn a_cluster_that_is_away_is_awaited() {
+    let mut stage = Stage::new("cluster", true);
+    stage.start_node(FAST);
+    let kubeconfig = stage.path("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: k\n  cluster:\n    server: \
+                http://127.0.0.1:1\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nusers:\n- name: u\n  \
+                user: {}\n";
+    std::fs::write(&kubeconfig, text).unwrap();
+    let mut provider = stage.provider(
+        "provider",
+        &["--cluster-k8s", "--kubeconfig", kubeconfig.to_str().unwrap()],
+    );
+    provider.says("waiting for the cluster");
+    assert!(provider.has_ended().is_none());
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+}
+
+/// The bid waits in the node for a block that does not come.
+#[test]
+fn a_second_signal_aborts() {
+    let mut stage = Stage::new("abort", true);
+    stage.start_node(None);
+    let mut provider = stage.provider("provider", &["--shutdown-grace=1h"]);
+    provider.says("ready: bidding");
+    stage.order(1);
+    stage.make_block();
+    provider.says("order seen");
+    // The bid needs prices and a simulation before it is sent; the drain begins when it is.
+    std::thread::sleep(Duration::from_secs(2));
+    provider.signal(Signal::SIGTERM);
+    provider.says("draining");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(
+        provider.has_ended().is_none(),
+        "it waits for the bid's outcome\n{}",
+        provider.told()
+    );
+    let begun = Instant::now();
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(1), "{}", provider.told());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(provider.told().contains("aborting"), "{}", provider.told());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_at_once() {
+    let stage = Stage::new("settings", false);
+    for (words, expected) in [
+        (vec!["run"], "at least one bid price"),
+        (
+            vec!["run", "--bid-price-cpu-scale=1", "--chain-id="],
+            "--chain-id is missing",
+        ),
+        (
+            vec!["run", "--bid-price-cpu-scale=1", "--key-file=/nowhere"],
+            "/nowhere",
+        ),
+        (vec!["run", "--bid-price-cpu-scale=1", "--node=ftp://x"], "ftp"),
+        (
+            vec!["run", "--bid-price-cpu-scale=1", "--bid-deposit=much"],
+            "--bid-deposit much",
+        ),
+        (
+            vec![
+                "run",
+                "--bid-price-cpu-scale=1",
+                "--lease-funds-monitor-interval=1s",
+            ],
+            "balance_check_interval",
+        ),
+        (
+            vec![
+                "run",
+                "--bid-price-cpu-scale=1",
+                "--deployment-ingress-static-hosts",
+            ],
+            "--deployment-ingress-domain",
+        ),
+        (
+            vec![
+                "run",
+                "--bid-price-cpu-scale=1",
+                "--provider-config=/nowhere.yaml",
+            ],
+            "/nowhere.yaml",
+        ),
+        (
+            vec!["run", "--bid-price-cpu-scale=1", "--gas-prices=cheap"],
+            "--gas-prices cheap",
+        ),
+    ] {
+        let (code, _, err) = stage.ran(&words);
+        assert!(
+            code == 1 && err.contains("error: ") && err.contains(expected),
+            "{words:?}: {err}"
+        );
+    }
+}

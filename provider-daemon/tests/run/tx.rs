@@ -1,0 +1,174 @@
+//! Transactions that land, and those that do not.
+
+use crate::stage::{ADDRESS, Stage};
+use serde_json::Value;
+use std::time::Duration;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\ninfo:\n  \
+                    email: ops@example.com\n  website: https://example.com\n";
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn a_provider_is_registered_shown_and_changed() {
+    let mut stage = Stage::new("record", false);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS]);
+    assert!(code == 1 && err.contains("no such record"), "{err}");
+    let (code, _, err) = stage.ran(&["tx", "provider", "create", file]);
+    assert!(
+        code == 1 && err.contains("nothing was sent") && err.contains("--yes"),
+        "{err}"
+    );
+    let (code, out, err) = stage.ran(&["tx", "provider", "create", file, "--yes"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    let answer = parsed(&out);
+    let hash = answer["txhash"].as_str().unwrap();
+    assert_eq!(
+        (&answer["code"], hash.len(), &answer["raw_log"]),
+        (&0.into(), 64, &"".into())
+    );
+    assert_ne!(answer["height"], "0");
+    assert!(err.contains(hash) && err.contains("in block"), "{err}");
+    let (code, found, err) = stage.ran(&["query", "tx", hash, "-o", "json"]);
+    assert_eq!((code, &parsed(&found)["height"]), (0, &answer["height"]), "{err}");
+    let (_, out, _) = stage.ran(&["query", "provider", "get", ADDRESS, "-o", "json"]);
+    let record = parsed(&out);
+    assert_eq!(record["info"]["website"], "https://example.com");
+    assert_eq!(record["attributes"][0]["value"], "us-west");
+    let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS, "--height", "1"]);
+    assert!(
+        code == 1 && err.contains("no such record"),
+        "it was not there yet: {err}"
+    );
+    // As a chart compares: what is registered, and what would be.
+    let printed = [
+        "tx",
+        "provider",
+        "update",
+        file,
+        "--offline",
+        "--generate-only",
+        "--from",
+        ADDRESS,
+    ];
+    let mut message = parsed(&stage.ran(&printed).1)["body"]["messages"][0].clone();
+    message.as_object_mut().unwrap().remove("@type");
+    assert_eq!(message, record);
+    std::fs::write(file, FILE.replace("us-west", "us-east")).unwrap();
+    let (code, out, err) = stage.ran(&[
+        "tx",
+        "provider",
+        "update",
+        file,
+        "--yes",
+        "--gas=300000",
+        "--fees=8000uakt",
+    ]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert_eq!(parsed(&out)["gas_wanted"], "300000");
+    let (_, out, _) = stage.ran(&["query", "provider", "get", ADDRESS, "-o", "json"]);
+    assert_eq!(parsed(&out)["attributes"][0]["value"], "us-east");
+}
+
+#[test]
+fn what_the_chain_refuses_is_told_with_its_code() {
+    let mut stage = Stage::new("refused", true);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let create = ["tx", "provider", "create", file.to_str().unwrap(), "--yes"];
+    let of = |more: &[&str]| stage.ran(&[&create[..], more].concat());
+    // The trial says it before anything is paid.
+    let (code, out, err) = of(&[]);
+    assert!(
+        code == 1 && out.is_empty() && err.contains("nothing was sent, the chain would refuse it"),
+        "{out}{err}"
+    );
+    // Without a trial it is paid for.
+    let (code, out, err) = of(&["--gas=300000"]);
+    let answer = parsed(&out);
+    assert!(code == 1 && err.contains("the chain refused"), "{err}");
+    assert!(
+        answer["code"].as_u64().unwrap() > 0 && answer["raw_log"] != "",
+        "{out}"
+    );
+    let (code, out, _) = of(&["--gas=300000", "--fees=1uakt"]);
+    assert_eq!(
+        (code, &parsed(&out)["codespace"], &parsed(&out)["code"]),
+        (1, &"sdk".into(), &13.into()),
+        "{out}"
+    );
+    assert_eq!(parsed(&out)["height"], "0");
+    let (code, _, err) = of(&["--chain-id=another"]);
+    assert!(
+        code == 1 && err.contains("`devnet`") && err.contains("`another`"),
+        "{err}"
+    );
+    let stranger = stage.path("stranger");
+    std::fs::write(&stranger, "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong").unwrap();
+    let (code, _, err) = of(&["--key-file", stranger.to_str().unwrap()]);
+    assert!(code == 1 && err.contains("is not on chain `devnet`"), "{err}");
+}
+
+#[test]
+fn a_certificate_is_made_published_listed_and_revoked() {
+    let mut stage = Stage::new("cert", true);
+    stage.start_node(FAST);
+    let good = |words: &[&str]| {
+        let (code, out, err) = stage.ran(words);
+        assert_eq!(code, 0, "{words:?}\n{out}\n{err}");
+        (out, err)
+    };
+    good(&["tx", "cert", "generate", "server", "provider.example.com"]);
+    good(&["tx", "cert", "publish", "server", "--yes"]);
+    let (_, err) = good(&["tx", "cert", "publish", "server", "--yes"]);
+    assert!(err.contains("published already"), "{err}");
+    let list = [
+        "query", "cert", "list", "--owner", ADDRESS, "--state", "valid", "-o", "json",
+    ];
+    let listed = parsed(&good(&list).0);
+    let serial = listed["certificates"][0]["serial"].as_str().unwrap().to_owned();
+    assert_eq!(listed["certificates"][0]["certificate"]["state"], "valid");
+    good(&["tx", "cert", "revoke", "server", "--yes"]);
+    assert_eq!(parsed(&good(&list).0)["certificates"], serde_json::json!([]));
+    let (_, err) = good(&["tx", "cert", "revoke", "server", "--serial", &serial, "--yes"]);
+    assert!(err.contains("revoked already"), "{err}");
+    let (code, _, err) = stage.ran(&["tx", "cert", "publish", "server", "--yes"]);
+    assert!(code == 1 && err.contains("is revoked, for good"), "{err}");
+    let (code, _, err) = stage.ran(&["tx", "cert", "revoke", "client", "--serial", "77", "--yes"]);
+    assert!(code == 1 && err.contains("no certificate 77"), "{err}");
+}
+
+/// Two transactions of one key at the same time do not get into each other's way.
+#[test]
+fn transactions_of_one_key_need_no_turn() {
+    let mut stage = Stage::new("together", true);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let update = ["tx", "provider", "update", file.to_str().unwrap(), "--yes"];
+    let all: Vec<_> = (0..4)
+        .map(|_| {
+            stage
+                .command(&update)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Messages are shown as the recorded tools show them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what broke and stops"
+)]
+
+use akash_provider_chain::proto::DESCRIPTORS;
+use data_encoding::BASE64;
+use prost_reflect::DescriptorPool;
+use provider_daemon::shown::decoded;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn recordings(part: &str) -> Option<PathBuf> {
+    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
+    let all = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
+    let folder = all.join("chain").join(part);
+    if !folder.is_dir() {
+        println!("skipped: fixtures folder {} is absent", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = all.filter(|p| p.to_string_lossy().ends_with(ending)).collect();
+    files.sort();
+    files
+}
+
+/// The Go tool's own decoding of every recorded transaction is ours, text for text.
+#[test]
+fn transactions_are_shown_as_the_go_tool_shows_them() {
+    let Some(folder) = recordings("tx") else { return };
+    let mut compared = 0;
+    for path in files(&folder, ".decoded.json") {
+        let theirs = std::fs::read_to_string(&path).unwrap();
+        let name = path
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .replace(".decoded.json", ".tx.b64");
+        let Ok(packed) = std::fs::read_to_string(folder.join(&name)) else {
+            continue;
+        };
+        let bytes = BASE64.decode(packed.trim().as_bytes()).unwrap();
+        let ours = decoded("cosmos.tx.v1beta1.Tx", &bytes).unwrap();
+        let ours = serde_json::to_string(&ours).unwrap();
+        // Messages that no provider sends are not known here.
+        let is_known = |m: &Value| {
+            let ours = m["@type"].as_str().unwrap();
+            ours.starts_with("/akash.")
+                && DescriptorPool::decode(DESCRIPTORS)
+                    .unwrap()
+                    .get_message_by_name(&ours[1..])
+                    .is_some()
+        };
+        let parsed: Value = serde_json::from_str(&theirs).unwrap();
+        if !parsed["body"]["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(is_known)
+        {
+            continue;
+        }
+        assert_eq!(ours, theirs.trim(), "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 40, "{compared}");
+}
+
+/// Every recorded answer to a query is shown whole. The recorder does not know that some texts are decimals and
+/// some bytes digits, and leaves out what is empty.
+#[test]
+fn answers_are_shown_with_all_that_was_recorded() {
+    let Some(folder) = recordings("grpc/active-lease") else {
+        return;
+    };
+    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+    let mut compared = 0;
+    for path in files(&folder, ".json") {
+        let recorded: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let Some(answer) = recorded["response_b64"].as_str() else {
+            continue;
+        };
+        let method = recorded["path"].as_str().unwrap();
+        if method.starts_with("/cosmos.base.tendermint.") {
+            // Only parts of what a node says of itself are known here.
+            continue;
+        }
+        let (service, method) = method[1..].split_once('/').unwrap();
+        let Some(service) = pool.get_service_by_name(service) else {
+            continue;
+        };
+        let Some(method) = service.methods().find(|m| m.name() == method) else {
+            continue;
+        };
+        let ours = decoded(
+            method.output().full_name(),
+            &BASE64.decode(answer.as_bytes()).unwrap(),
+        )
+        .unwrap();
+        let ours = serde_json::to_value(&ours).unwrap();
+        holds(&ours, &recorded["response_json_raw"], &path.display().to_string());
+        compared += 1;
+    }
+    assert!(compared >= 25, "{compared}");
+}
+
+fn holds(ours: &Value, recorded: &Value, place: &str) {
+    match (ours, recorded) {
+        (Value::Object(ours), Value::Object(fields)) => {
+            for (name, value) in fields {
+                let own = ours.get(name).unwrap_or_else(|| panic!("{place} has no {name}"));
+                match name.as_str() {
+                    "amount" if own.as_str().unwrap().contains('.') => {
+                        let scaled = own.as_str().unwrap().replace('.', "");
+                        let (scaled, value) = (scaled.trim_start_matches('0'), value.as_str().unwrap());
+                        assert_eq!(scaled, value.trim_start_matches('0'), "{place}.{name}");
+                    }
+                    "val" => {
+                        let digits = BASE64.decode(value.as_str().unwrap().as_bytes()).unwrap();
+                        assert_eq!(own.as_str().unwrap().as_bytes(), digits, "{place}.{name}");
+                    }
+                    _ => holds(own, value, &format!("{place}.{name}")),
+                }
+            }
+        }
+        (Value::Array(ours), Value::Array(items)) => {
+            assert_eq!(ours.len(), items.len(), "{place}");
+            for (ours, item) in ours.iter().zip(items) {
+                holds(ours, item, place);
+            }
+        }
+        _ => assert_eq!(ours, recorded, "{place}"),
+    }
+}
