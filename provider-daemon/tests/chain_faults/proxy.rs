@@ -116,6 +116,18 @@ async fn each_fault_does_what_it_says() {
         "ten answers, each up to 200 ms late"
     );
 
+    net.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_are_switched_from_outside() {
+    let chain = chain();
+    let net = devnet(&chain, None).await;
+    for _ in 0..5 {
+        net.make_block();
+    }
+    let newest = height(&chain);
+    let proxy = Proxy::start(&authority(&net.rpc_url()), 3).await.unwrap();
     let control = Control::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), &[&proxy], &[])
         .await
         .unwrap();
@@ -127,7 +139,10 @@ async fn each_fault_does_what_it_says() {
     };
     let answer = request(control.address(), &put(r#"{"lag": 2}"#)).await;
     assert!(answer.contains(r#""lag":2"#), "{answer}");
-    assert_eq!(number(&status().await, "latest_block_height"), newest - 2);
+    assert_eq!(
+        number(&raw(&proxy, "status", json!({})).await, "latest_block_height"),
+        newest - 2
+    );
     assert!(
         request(control.address(), &put(r#"{"lagg": 2}"#))
             .await

@@ -168,13 +168,43 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
+/// What the client reads of us is what the market has; the number of our bids.
+async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
+    // At one height, which may be the next one when a block is made in between.
+    let mut told = bidder.client.snapshot(&us()).await.unwrap();
+    let mut there = chain.market(|market| market.snapshot(&us()));
+    while told.height != there.height {
+        told = bidder.client.snapshot(&us()).await.unwrap();
+        there = chain.market(|market| market.snapshot(&us()));
+    }
+    told.bids.sort_by(|a, b| a.id.cmp(&b.id));
+    there.bids.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(told.bids, there.bids, "{name}: our bids are the market's");
+    let leases = |snapshot: &akash_provider_core::types::Snapshot| {
+        let mut leases: Vec<String> = snapshot
+            .leases
+            .iter()
+            .map(|lease| format!("{:?}", lease.lease))
+            .collect();
+        leases.sort();
+        leases
+    };
+    assert_eq!(
+        leases(&told),
+        leases(&there),
+        "{name}: our leases are the market's"
+    );
+
+    there.bids.len()
+}
+
 async fn seed(seed: u64) {
     let name = format!("CHAIN_SEED={seed}");
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
     let oracle = Oracle::of(&chain);
     let rpc = authority(&net.rpc_url());
-    let count = if seed % 2 == 0 { 1 } else { 2 };
+    let count = if seed.is_multiple_of(2) { 1 } else { 2 };
     let mut proxies = Vec::new();
     for at in 0..count {
         proxies.push(Proxy::start(&rpc, seed * 10 + at).await.unwrap());
@@ -217,37 +247,13 @@ async fn seed(seed: u64) {
     let judged = judge::blocks(&name, &bidder, &oracle);
     let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
     judge::transactions(&name, &bidder, &landed);
-    // At one height, which may be the next one when a block is made in between.
-    let mut told = bidder.client.snapshot(&us()).await.unwrap();
-    let mut there = chain.market(|market| market.snapshot(&us()));
-    while told.height != there.height {
-        told = bidder.client.snapshot(&us()).await.unwrap();
-        there = chain.market(|market| market.snapshot(&us()));
-    }
-    told.bids.sort_by(|a, b| a.id.cmp(&b.id));
-    there.bids.sort_by(|a, b| a.id.cmp(&b.id));
-    assert_eq!(told.bids, there.bids, "{name}: our bids are the market's");
-    let leases = |snapshot: &akash_provider_core::types::Snapshot| {
-        let mut leases: Vec<String> = snapshot
-            .leases
-            .iter()
-            .map(|lease| format!("{:?}", lease.lease))
-            .collect();
-        leases.sort();
-        leases
-    };
-    assert_eq!(
-        leases(&told),
-        leases(&there),
-        "{name}: our leases are the market's"
-    );
-
+    let bids = same_market(&name, &bidder, &chain).await;
     let status = bidder.client.status().reader.follower;
     println!(
         "{name}: {judged} blocks, {} fetched, {} resyncs, {} bids, calls {:?}, faults {faults:?}",
         status.fetched,
         status.resyncs,
-        there.bids.len(),
+        bids,
         bidder.tally()
     );
     stop.cancel();

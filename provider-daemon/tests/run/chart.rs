@@ -1,6 +1,7 @@
 //! What today's chart does before it runs the provider, as a script of the same words with the same tools.
 
 use crate::stage::{ADDRESS, Stage, WORDS};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,6 +44,77 @@ if [ $fresh = no ] ; then
 fi
 "#;
 
+/// The chart's container: the program under its name, the key's secret, an empty place for the certificate.
+struct Container<'a> {
+    stage: &'a Stage,
+    folder: PathBuf,
+    path: String,
+}
+
+impl<'a> Container<'a> {
+    fn new(stage: &'a Stage) -> Self {
+        let folder = stage.path("");
+        for name in ["bin", "boot", "config"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let program = env!("CARGO_BIN_EXE_provider-daemon");
+        std::os::unix::fs::symlink(program, folder.join("bin/provider-services")).unwrap();
+        let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+        let container = Self { stage, folder, path };
+        container.secret();
+        container
+    }
+
+    /// The exported key and its passphrase.
+    fn secret(&self) {
+        let words = self.folder.join("words-of-the-key");
+        std::fs::write(&words, WORDS).unwrap();
+        let elsewhere = format!("--keyring-dir={}", self.folder.join("elsewhere").display());
+        let source = format!("--source={}", words.display());
+        let add = ["keys", "add", "k", &source, "--keyring-backend=test", &elsewhere];
+        let (code, _, err) = self.stage.ran(&add);
+        assert_eq!(code, 0, "{err}");
+        self.runs(&format!(
+            "echo 'pass of the key' | provider-services keys export k --keyring-backend=test '{elsewhere}' > boot/key.txt"
+        ));
+        std::fs::write(self.folder.join("boot/key-pass.txt"), "pass of the key").unwrap();
+    }
+
+    fn provider_file(&self, region: &str) {
+        let text = format!(
+            "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: {region}\n  - key: \
+             feat\n    value: true\ninfo:\n  email: ops@example.com\n  website: \nowner: {ADDRESS}\n"
+        );
+        std::fs::write(self.folder.join("provider.yaml"), text).unwrap();
+    }
+
+    /// Runs a script as the chart does; what it says.
+    fn runs(&self, script: &str) -> String {
+        let mut bash = Command::new("bash");
+        for (name, value) in self.stage.command(&[]).get_envs() {
+            match value {
+                Some(value) => bash.env(name, value),
+                None => bash.env_remove(name),
+            };
+        }
+        let set = [
+            ("AKASH_FROM", "provider"),
+            ("AKASH_KEYRING_BACKEND", "test"),
+            ("AKASH_YES", "true"),
+            ("AKASH_GAS", "auto"),
+            ("AKASH_GAS_PRICES", "0.025uakt"),
+            ("AKASH_GAS_ADJUSTMENT", "1.5"),
+            ("PATH", &self.path),
+        ];
+        bash.env_remove("AKASH_KEY_FILE").envs(set);
+        bash.env("AKASH_BOOT_KEYS", self.folder.join("boot"));
+        let output = bash.current_dir(&self.folder).args(["-c", script]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
 #[test]
 fn the_steps_of_today_s_chart_work_and_are_taken_once() {
     for tool in ["bash", "bc", "jq", "openssl"] {
@@ -53,90 +125,10 @@ fn the_steps_of_today_s_chart_work_and_are_taken_once() {
     }
     let mut stage = Stage::new("chart", false);
     stage.start_node(Some(Duration::from_millis(250)));
-    let folder = stage.path("");
-    for name in ["bin", "boot", "config"] {
-        std::fs::create_dir_all(folder.join(name)).unwrap();
-    }
-    std::os::unix::fs::symlink(
-        env!("CARGO_BIN_EXE_provider-daemon"),
-        folder.join("bin/provider-services"),
-    )
-    .unwrap();
-    // The exported key and its passphrase, as the chart's secret holds them.
-    let words = folder.join("words-of-the-key");
-    std::fs::write(&words, WORDS).unwrap();
-    let test = "--keyring-backend=test";
-    let elsewhere = format!("--keyring-dir={}", folder.join("elsewhere").display());
-    let source = format!("--source={}", words.display());
-    let (code, _, err) = stage.ran(&["keys", "add", "k", &source, test, &elsewhere]);
-    assert_eq!(code, 0, "{err}");
-    let exported = Command::new("bash")
-        .arg("-c")
-        .arg(format!(
-            "echo 'pass of the key' | provider-services keys export k {test} '{elsewhere}' > boot/key.txt"
-        ))
-        .env(
-            "PATH",
-            format!(
-                "{}:{}",
-                folder.join("bin").display(),
-                std::env::var("PATH").unwrap()
-            ),
-        )
-        .current_dir(&folder)
-        .status();
-    assert!(exported.unwrap().success());
-    std::fs::write(folder.join("boot/key-pass.txt"), "pass of the key").unwrap();
-    let file = |region: &str| {
-        let text = format!(
-            "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: {region}\n  - key: \
-             feat\n    value: true\ninfo:\n  email: ops@example.com\n  website: \nowner: {ADDRESS}\n"
-        );
-        std::fs::write(folder.join("provider.yaml"), text).unwrap();
-    };
-    let script = || {
-        let output = stage
-            .command(&[])
-            .get_envs()
-            .fold(Command::new("bash"), |mut bash, (name, value)| {
-                match value {
-                    Some(value) => bash.env(name, value),
-                    None => bash.env_remove(name),
-                };
-                bash
-            })
-            .env_remove("AKASH_KEY_FILE")
-            .env("AKASH_FROM", "provider")
-            .env("AKASH_KEYRING_BACKEND", "test")
-            .env("AKASH_BOOT_KEYS", folder.join("boot"))
-            .env("AKASH_YES", "true")
-            .env("AKASH_GAS", "auto")
-            .env("AKASH_GAS_PRICES", "0.025uakt")
-            .env("AKASH_GAS_ADJUSTMENT", "1.5")
-            .env(
-                "PATH",
-                format!(
-                    "{}:{}",
-                    folder.join("bin").display(),
-                    std::env::var("PATH").unwrap()
-                ),
-            )
-            .current_dir(&folder)
-            .args(["-c", SCRIPT])
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "{}\n{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    };
-    file("us-west");
-    assert_eq!(script(), "created\ncertified\n");
-    assert_eq!(script(), "", "nothing is left to do");
-    file("us-east");
-    assert_eq!(script(), "updated\n");
+    let container = Container::new(&stage);
+    container.provider_file("us-west");
+    assert_eq!(container.runs(SCRIPT), "created\ncertified\n");
+    assert_eq!(container.runs(SCRIPT), "", "nothing is left to do");
+    container.provider_file("us-east");
+    assert_eq!(container.runs(SCRIPT), "updated\n");
 }
