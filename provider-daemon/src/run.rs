@@ -16,6 +16,7 @@ use crate::commands::chain::addresses;
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
+use crate::gateway::grpc::Screening;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
@@ -67,10 +68,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let nodes = addresses(&args.node)?;
+    let (account, chain_id) = (&config.provider, &config.chain_id);
     printer.note(&format!(
-        "provider {} on chain `{}`, {}",
-        config.provider,
-        config.chain_id,
+        "provider {account} on chain `{chain_id}`, {}",
         nodes.join(", ")
     ));
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
@@ -90,7 +90,10 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let bus = Arc::new(LocalBus::new());
-    let (account, window) = (config.provider.clone(), config.reclamation_window);
+    let screening = Screening {
+        config: config.clone(),
+        pricing: Arc::clone(&pricing),
+    };
     let (provider, handle) = Provider::builder()
         .config(config)
         .cluster(hardware.cluster.clone())
@@ -99,25 +102,21 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         .pricing(pricing)
         .inventory(hardware.inventory)
         .build()?;
-    let keep = move |tripped| {
-        if let Err(error) = breaker.set(tripped) {
-            tracing::error!("the state of the circuit breaker was not kept: {error:#}");
-        }
-    };
+    let keep = move |tripped| breaker.keep(tripped);
     helpers.push(print_facts(&bus, &printer, keep, &background).await?);
-    if let Some(plan) = gateway::Plan::of(args, home, account, key, window) {
-        let ports = gateway::Served {
-            handle: handle.clone(),
-            cluster: hardware.cluster,
-            chain,
-        };
-        let (printer, shutdown) = (Arc::clone(&printer), shutdown.clone());
-        helpers.push(tokio::spawn(gateway::serve(plan, ports, desk, printer, shutdown)));
-    }
+    let served = gateway::Served {
+        handle: handle.clone(),
+        cluster: hardware.cluster,
+        chain,
+    };
+    let plan = gateway::Plan::of(args, home, key, screening);
+    helpers.extend(gateway::start(plan, served, desk, &printer, &shutdown));
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;
     background.cancel();
+    // The gateway ends with it, however it ended.
+    shutdown.cancel();
     for helper in helpers {
         helper.await.context("a part of the provider")?;
     }

@@ -113,6 +113,9 @@ pub struct GatewayArgs {
     /// Where manifests, status, logs and shells are served; `none` for nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = listen)]
     pub gateway_listen_address: Listen,
+    /// Where gRPC is served; `none` for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8444", value_parser = listen)]
+    pub gateway_grpc_listen_address: Listen,
     /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,
@@ -165,13 +168,12 @@ pub struct DeadArgs {
 
 /// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
 /// otherwise be passed over in silence.
-const NOT_HERE: [&str; 26] = [
+const NOT_HERE: [&str; 25] = [
     "broadcast-mode",
     "cached-result-max-age",
     "cert-issuer-enabled",
     "deployment-ingress-expose-lb-hosts",
     "fee-payer",
-    "gateway-grpc-listen-address",
     "gateway-name",
     "gateway-namespace",
     "gateway-provider",

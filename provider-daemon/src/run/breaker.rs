@@ -42,7 +42,14 @@ impl Breaker {
             .with_context(|| format!("looking for {}", self.path.display()))
     }
 
-    pub(super) fn set(&self, tripped: bool) -> anyhow::Result<()> {
+    /// Keeps what the engine says; the engine goes on where that fails.
+    pub(super) fn keep(&self, tripped: bool) {
+        if let Err(error) = self.set(tripped) {
+            tracing::error!("the state of the circuit breaker was not kept: {error:#}");
+        }
+    }
+
+    fn set(&self, tripped: bool) -> anyhow::Result<()> {
         if tripped {
             let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
             fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;

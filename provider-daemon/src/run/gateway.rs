@@ -4,6 +4,7 @@
 use crate::args::RunArgs;
 use crate::dev::Printer;
 use crate::gateway::auth::memory::Volatile;
+use crate::gateway::grpc::Screening;
 use crate::gateway::tls::Tls;
 use crate::gateway::{CertificateFiles, Gateway, Ports, Settings};
 use akash_provider_chain::AkashClient;
@@ -17,6 +18,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Time between two looks for a certificate, or for another one.
@@ -62,16 +64,13 @@ impl Desk {
 
 impl Plan {
     /// `None` where none is wanted.
-    pub(super) fn of(
-        args: &RunArgs,
-        home: &Path,
-        account: Address,
-        key: PrivateKey,
-        reclamation_window: Option<Duration>,
-    ) -> Option<Self> {
+    pub(super) fn of(args: &RunArgs, home: &Path, key: PrivateKey, screening: Screening) -> Option<Self> {
+        let account = screening.config.provider.clone();
         let mut settings = Settings::at(args.gateway.gateway_listen_address.0?);
+        settings.grpc_listen = args.gateway.gateway_grpc_listen_address.0;
+        settings.reclamation_window = screening.config.reclamation_window;
+        settings.screening = Some(screening);
         settings.public_hostname = args.kubernetes.cluster_public_hostname.clone();
-        settings.reclamation_window = reclamation_window;
         let files = args
             .gateway
             .gateway_tls_cert
@@ -108,14 +107,20 @@ impl Plan {
     }
 }
 
-/// Serves until `shutdown`.
-pub(super) async fn serve(
-    plan: Plan,
+/// Starts it, where one is wanted.
+pub(super) fn start(
+    plan: Option<Plan>,
     served: Served,
     desk: Desk,
-    printer: Arc<Printer>,
-    shutdown: CancellationToken,
-) {
+    printer: &Arc<Printer>,
+    shutdown: &CancellationToken,
+) -> Option<JoinHandle<()>> {
+    let serving = serve(plan?, served, desk, Arc::clone(printer), shutdown.clone());
+    Some(tokio::spawn(serving))
+}
+
+/// Serves until `shutdown`.
+async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, shutdown: CancellationToken) {
     let keeping = keep(&plan, served.chain.clone(), &shutdown);
     let serving = async {
         let Some((gateway, stamp)) = begin(&plan, &served, &desk, &shutdown).await else {
@@ -191,10 +196,12 @@ fn tell(gateway: &Gateway, printer: &Printer) {
     let Ok(address) = gateway.address() else {
         return;
     };
+    let grpc = gateway.grpc_address();
     if printer.is_text() {
-        printer.note(&format!("gateway at https://{address}"));
+        let grpc = grpc.map(|grpc| format!(", gRPC at {grpc}")).unwrap_or_default();
+        printer.note(&format!("gateway at https://{address}{grpc}"));
     }
-    printer.object(&json!({ "event": "gateway", "url": format!("https://{address}") }));
+    printer.object(&json!({ "event": "gateway", "url": format!("https://{address}"), "grpc": grpc }));
 }
 
 /// Shows the certificate of the file whenever that changes.

@@ -133,6 +133,7 @@ impl Stage {
             .env("AKASH_NODE", self.url())
             .env("AKASH_CHAIN_ID", "devnet")
             .env("AKASH_GATEWAY_LISTEN_ADDRESS", "none")
+            .env("AKASH_GATEWAY_GRPC_LISTEN_ADDRESS", "127.0.0.1:0")
             .env("AKASH_KEY_FILE", self.folder.join("words"))
             .stdin(Stdio::null());
         command
