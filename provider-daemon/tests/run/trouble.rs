@@ -62,13 +62,19 @@ fn a_cluster_that_is_away_is_awaited() {
 fn a_second_signal_aborts() {
     let mut stage = Stage::new("abort", true);
     stage.start_node(None);
-    let mut provider = stage.provider("provider", &["--shutdown-grace=1h"]);
+    let mut provider = stage.provider(
+        "provider",
+        &[
+            "--shutdown-grace=1h",
+            "--log-level=warn,akash_provider_chain::tx=debug",
+        ],
+    );
     provider.says("ready: bidding");
     stage.order(1);
     stage.make_block();
     provider.says("order seen");
-    // The bid needs prices and a simulation before it is sent; the drain begins when it is.
-    std::thread::sleep(Duration::from_secs(2));
+    let is_sent = || provider.told().contains("transaction is sent");
+    until("the bid is sent", || provider.told(), is_sent);
     provider.signal(Signal::SIGTERM);
     provider.says("draining");
     std::thread::sleep(Duration::from_secs(1));
