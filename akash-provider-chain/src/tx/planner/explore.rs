@@ -3,6 +3,8 @@
 //! A world is the planner, the answers it waits for, and a chain reduced to what decides: what is in the mempool,
 //! what landed, which nonces are used. Time passes with blocks alone, twenty seconds each. Invariants hold in every
 //! state that can be reached; a violation prints the shortest way to it.
+//!
+//! Length: the world, its moves and its rules only make sense together.
 
 use super::*;
 use crate::tx::api::Code;
