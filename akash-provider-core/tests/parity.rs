@@ -16,13 +16,22 @@ fn read_all(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names of all functions under `src` and `tests` of the core and of the Kubernetes backend.
+/// Names of all functions under `src` and `tests` of the crates.
 fn functions() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut text = String::new();
-    for member in ["akash-provider-core", "akash-provider-k8s"] {
-        read_all(&root.join(member).join("src"), &mut text);
-        read_all(&root.join(member).join("tests"), &mut text);
+    let members = [
+        "akash-provider-chain",
+        "akash-provider-core",
+        "akash-provider-k8s",
+        "provider-daemon",
+    ];
+    for member in members {
+        for folder in ["src", "tests"].map(|part| root.join(member).join(part)) {
+            if folder.is_dir() {
+                read_all(&folder, &mut text);
+            }
+        }
     }
     let name = |rest: &str| rest.split(['(', '<']).next().unwrap_or_default().to_owned();
     let after_fn = text
@@ -36,7 +45,10 @@ fn functions() -> BTreeSet<String> {
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {
-        word.matches('_').count() >= 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        // Variables of the environment are in capitals.
+        word.matches('_').count() >= 2
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && word.bytes().any(|b| b.is_ascii_lowercase())
     };
     words.filter(is_name).map(str::to_owned).collect()
 }

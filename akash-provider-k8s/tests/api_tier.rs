@@ -23,6 +23,8 @@ mod faults;
 mod foreign;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/place.rs"]
+mod place;
 #[path = "api_tier/records.rs"]
 mod records;
 #[path = "api_tier/routes.rs"]

@@ -6,3 +6,5 @@
 
 #[path = "api_tier/inventory.rs"]
 mod inventory;
+#[path = "api_tier/place.rs"]
+mod place;

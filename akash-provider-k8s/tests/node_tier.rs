@@ -11,6 +11,8 @@
 
 #[path = "node_tier/access.rs"]
 mod access;
+#[path = "api_tier/place.rs"]
+mod place;
 #[path = "node_tier/suite.rs"]
 mod suite;
 #[path = "node_tier/tenant.rs"]

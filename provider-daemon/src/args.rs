@@ -22,6 +22,7 @@ pub use tx::TxArgs;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
-        let command = run::without_prices(Self::command());
+        let command = run::for_a_real_chain(Self::command());
         let command = environment::read_in(command, |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -111,7 +112,7 @@ pub enum Output {
 }
 
 /// Settings of `dev`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DevArgs {
     /// SDL files to play; without any, a built-in one.
     pub sdl: Vec<PathBuf>,
@@ -146,6 +147,10 @@ pub struct DevArgs {
     /// Remove from the cluster what the embedded chain of this id left there, and stop.
     #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
     pub remove_leftovers_of: Option<String>,
+    /// Where tenants reach the provider; port 0 takes a free one. Without it 127.0.0.1:8443, or a free port when that
+    /// is taken, and with --once nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway_listen_address: Option<SocketAddr>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

@@ -2,6 +2,7 @@
 //! real provider between them.
 
 pub mod backend;
+pub mod gateway;
 pub mod kubernetes;
 pub mod link;
 pub mod load;
@@ -12,6 +13,7 @@ pub mod tenant;
 pub mod world;
 
 pub use backend::Backend;
+pub use gateway::DevGateway;
 pub use kubernetes::Kubernetes;
 pub use link::Link;
 pub use output::Printer;

@@ -16,9 +16,10 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
 use crate::signals::on_signals;
+use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_chain::{AkashClient, ClientSettings, HeightStore};
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
@@ -74,8 +75,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
-    let (chain, writer) =
-        AkashClient::start(client(args, nodes, &config.chain_id, key)?, background.clone())?;
+    let mut settings = client(args, nodes, &config.chain_id, key)?;
+    settings.heights = heights(home, &config.chain_id, &printer)?;
+    let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone());
     let hardware = Hardware::start(args, &mut config, &watch, &shutdown, &background, &mut helpers).await?;
@@ -111,6 +113,19 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The last heights, kept in the home folder; whoever has them open is the one provider of that folder.
+fn heights(home: &Path, chain_id: &str, printer: &Printer) -> anyhow::Result<Arc<dyn HeightStore>> {
+    let Opened { state, moved_aside } = State::open(home)?;
+    if let Some(aside) = moved_aside {
+        let aside = aside.display();
+        printer.note(&format!(
+            "the state was damaged and is kept at {aside}; no lease is lost"
+        ));
+    }
+    let heights = state.heights(chain_id);
+    heights.with_context(|| format!("reading {}", state.path().display()))
 }
 
 fn client(

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: speed and size, in release. Figures inform; no check fails because a machine was busy.
 
+mod chain;
 mod k8s;
 
 use std::time::Instant;
@@ -28,6 +29,8 @@ enum What {
     /// The core by itself.
     #[default]
     Core,
+    /// The chain client, before a development network.
+    Chain,
     /// The Kubernetes backend, on clusters that come up for it.
     K8s,
 }
@@ -71,6 +74,16 @@ const K8S: [(&str, Aim); 10] = [
     ("inventory_rss_mib", Aim::AtMost(150.0)),
 ];
 
+/// The same of the chain client.
+const CHAIN: [(&str, Aim); 6] = [
+    ("burst_100_blocks", Aim::AtMost(1.0)),
+    ("burst_1000_blocks", Aim::AtMost(2.0)),
+    ("catchup_blocks_per_s", Aim::AtLeast(500.0)),
+    ("sign_per_s", Aim::AtLeast(5_000.0)),
+    ("idle_subscriptions", Aim::AtMost(1.0)),
+    ("idle_questions", Aim::AtMost(0.0)),
+];
+
 /// Seeds enough for a steady rate.
 const SIM_SEEDS: u64 = 5_000;
 
@@ -78,6 +91,7 @@ const SIM_SEEDS: u64 = 5_000;
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let (found, wanted) = match args.what {
         What::Core => (core(workspace)?, &CORE[..]),
+        What::Chain => (chain::figures(workspace)?, &CHAIN[..]),
         What::K8s => (k8s::figures(workspace)?, &K8S[..]),
     };
     for figure in &found {
@@ -152,6 +166,7 @@ fn json(figure: &Figure) -> Result<String> {
 fn row(figure: &Figure) -> String {
     let aim = CORE
         .iter()
+        .chain(&CHAIN)
         .chain(&K8S)
         .find(|(name, _)| *name == figure.name)
         .map_or(Aim::Known, |(_, aim)| *aim);

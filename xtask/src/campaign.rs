@@ -20,6 +20,8 @@ pub(crate) struct Args {
 enum Name {
     /// A million simulated histories.
     Sim,
+    /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
+    Chain,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
     K8s,
 }
@@ -34,6 +36,25 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
                 seed: args.seed,
             },
         ),
+        Name::Chain => chain(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
     }
+}
+
+/// The long form of the tests in `chain_faults`.
+fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
+    const LONG: [(&str, &str); 3] = [
+        ("CHAIN_SEEDS", "100"),
+        ("CHAIN_KILLS", "200"),
+        ("CHAIN_CUT_SECONDS", "60"),
+    ];
+    let tests = workspace
+        .cargo(&["test", "--locked", "-p", "provider-daemon"])
+        .args(["--test", "chain_faults", "--no-fail-fast"])
+        .args(["--", "--nocapture", "--test-threads=1"])
+        .env("CHAIN_SEED", seed.to_string());
+    let tests = LONG
+        .iter()
+        .fold(tests, |tests, (name, value)| tests.env(name, value));
+    tests.follow().map(drop)
 }

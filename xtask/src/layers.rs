@@ -7,8 +7,9 @@
 //!         │            ╲      │       ╱
 //!         └────────► akash-provider-core
 //! ```
-//! The examples share the tenant and the market of `example-embedded`. `testbed` depends on none of them; `xtask`
-//! runs it, and tests may find a cluster through it.
+//! The examples share the tenant and the market of `example-embedded`. `testbed` and `fault-proxy`, which stands
+//! before a node and breaks the link to it, depend on none of them; `xtask`
+//! runs the first, and tests may find a cluster through it.
 
 use std::collections::BTreeSet;
 

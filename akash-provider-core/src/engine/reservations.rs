@@ -35,6 +35,8 @@ pub struct Reservations {
     /// Orders of which a replica is nowhere.
     homeless: BTreeSet<OrderId>,
     pools: Pools,
+    /// Orders whose addresses the pool's last count has, and which were not given back since.
+    counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::Shared,
 }
 
@@ -78,6 +80,7 @@ impl Reservations {
             known: None,
             held: HashMap::default(),
             homeless: BTreeSet::new(),
+            counted: HashSet::default(),
             shared: params::Shared::default(),
         }
     }
@@ -94,8 +97,10 @@ impl Reservations {
     pub fn update(&mut self, update: InventoryUpdate) {
         let usage = update.leased_ips.as_ref();
         self.pools.recount(usage);
-        let confirmed: Option<HashSet<&OrderId, FxBuildHasher>> =
-            usage.map(|u| u.confirmed.iter().map(|lease| &lease.order).collect());
+        if let Some(usage) = usage {
+            let confirmed = usage.confirmed.iter();
+            self.counted = confirmed.map(|lease| lease.order.clone()).collect();
+        }
         let pods: HashMap<&OrderId, &[Place], FxBuildHasher> = update
             .placements
             .iter()
@@ -113,8 +118,8 @@ impl Reservations {
                 places.retain(on_known);
                 held.places = places.into();
             }
-            if let Some(confirmed) = &confirmed {
-                held.claim.confirmed = confirmed.contains(order);
+            if usage.is_some() {
+                held.claim.confirmed = self.counted.contains(order);
             }
             self.pools.take(held.claim);
             left.restore(&held.allocation());
@@ -218,8 +223,12 @@ impl Reservations {
         } else {
             offer.to_vec()
         };
+        let claim = Claim {
+            confirmed: self.counted.contains(order),
+            ..claim(&units)
+        };
         let held = Held {
-            claim: claim(&units),
+            claim,
             params: self.shared.intern(params::promised(&units)),
             units: Arc::new(units),
             places: Box::default(),
@@ -276,6 +285,7 @@ impl Reservations {
             return false;
         };
         self.homeless.remove(order);
+        self.counted.remove(order);
         self.pools.give_back(held.claim);
         if let Some(known) = &mut self.known {
             known.left.release(&held.allocation());

@@ -1,5 +1,6 @@
 //! One test's corner of a shared cluster.
 
+use crate::place::Place;
 use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
@@ -63,22 +64,24 @@ pub(crate) struct World {
 
 /// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
-    let Some(place) = place() else { return };
-    // Nobody breaks parts of the cluster meanwhile.
-    let _shared = place.testbed.as_ref().map(|testbed| testbed.shared().unwrap());
+    let Some(place) = Place::find(Tier::Api) else {
+        return;
+    };
+    let _shared = place.shared();
     in_world(&place.kubeconfig, name, test);
 }
 
 /// The same with the cluster to itself, to break parts of it; the test mends them.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
-    let Some(place) = place() else { return };
+    let Some(place) = Place::find(Tier::Api) else {
+        return;
+    };
     let Some(testbed) = place.testbed else {
         println!("skipped: AKASH_TEST_KUBECONFIG names a cluster whose parts are not ours to break");
         return;
     };
     let _alone = testbed.exclusive().unwrap();
-    let testbed = Arc::new(testbed);
-    in_world(&place.kubeconfig, name, |world| test(world, testbed));
+    in_world(&place.kubeconfig, name, |world| test(world, Arc::clone(&testbed)));
 }
 
 fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
@@ -102,28 +105,6 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
             resume_unwind(panic);
         }
     });
-}
-
-/// Where the tests run.
-struct Place {
-    kubeconfig: PathBuf,
-    /// `None` for a cluster that is not the testbed's.
-    testbed: Option<Testbed>,
-}
-
-/// `None` where there is no cluster, which is said.
-fn place() -> Option<Place> {
-    if let Some(named) = std::env::var_os("AKASH_TEST_KUBECONFIG") {
-        return Some(Place {
-            kubeconfig: named.into(),
-            testbed: None,
-        });
-    }
-    let testbed = Testbed::from_env(Tier::Api).unwrap()?;
-    Some(Place {
-        kubeconfig: testbed.kubeconfig(),
-        testbed: Some(testbed),
-    })
 }
 
 /// A number that no other test has.
@@ -419,12 +400,7 @@ fn resource(kind: &str) -> ApiResource {
 fn own(document: &mut Value, namespace: &str) {
     let is_of_cluster = document["kind"].as_str().unwrap().starts_with("Cluster");
     let name = format!("akash-provider-{namespace}");
-    if is_of_cluster {
-        document["metadata"]["name"] = json!(name);
-        if document.get("roleRef").is_some() {
-            document["roleRef"]["name"] = json!(name);
-        }
-    } else if document["metadata"]["namespace"] == json!(SHARED) {
+    if is_of_cluster || document["metadata"]["namespace"] == json!(SHARED) {
         document["metadata"]["name"] = json!(name);
         if document.get("roleRef").is_some() {
             document["roleRef"]["name"] = json!(name);

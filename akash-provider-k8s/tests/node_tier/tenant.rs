@@ -1,5 +1,6 @@
 //! A tenant's lease on a real node, gone when its test is over.
 
+use crate::place::Place;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, ExecIo, ExecRequest, Health, LogLine, Teardown,
 };
@@ -21,9 +22,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use testbed::Tier;
 use tokio::time::timeout;
 
 /// Longest wait for anything.
@@ -39,16 +41,16 @@ pub(crate) struct Tenant {
 
 /// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.
 pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
-    let Some(path) = kubeconfig() else {
-        println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
+    let Some(place) = Place::find(Tier::Node) else {
         return;
     };
+    let _shared = place.shared();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let tenant = Tenant::new(&path).await;
+        let tenant = Tenant::new(&place.kubeconfig).await;
         let story = async {
             tenant.deploy(script, 1).await;
             test(&tenant).await;
@@ -59,12 +61,6 @@ pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFutu
             resume_unwind(panic);
         }
     });
-}
-
-fn kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
-    let in_testbed = || Some(PathBuf::from(std::env::var_os("AKASH_TESTBED_DIR")?).join("kubeconfig"));
-    named.or_else(in_testbed)
 }
 
 async fn put(client: &Client, object: &Value) {

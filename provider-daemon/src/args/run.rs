@@ -1,7 +1,7 @@
 //! Flags of `run`, named as in today's provider where it has them.
 
 use super::query::NodeArgs;
-use super::tx::GasArgs;
+use super::tx::{Gas, GasArgs};
 use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
 use clap::{ArgAction, Args, Command};
@@ -183,15 +183,23 @@ impl RunArgs {
             .into_iter()
             .filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
         let dead = dead.map(|(flag, _)| format!("--{flag} has no effect, as in today's provider"));
+        let of_one =
+            "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
+        let gas = match self.gas.gas {
+            Gas::Auto => None,
+            Gas::Limit(_) => Some(format!("--gas {of_one}")),
+        };
+        let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
+        let fees = fees.map(|_| format!("--fees {of_one}"));
         let variables = NOT_HERE.into_iter().filter_map(|flag| variable(flag, &look));
         let variables = variables.map(|name| format!("{name} is set and has no effect here"));
-        dead.chain(variables).collect()
+        dead.chain(gas).chain(fees).chain(variables).collect()
     }
 }
 
-/// A provider on a real chain has no prices but those that its operator sets.
+/// What is convenient in a trial is no default on a real chain: there the operator sets prices and public host.
 #[must_use]
-pub fn without_prices(root: Command) -> Command {
+pub fn for_a_real_chain(root: Command) -> Command {
     root.mut_subcommand("run", |run| {
         run.mut_args(|arg| match arg.get_long() {
             Some(
@@ -201,6 +209,7 @@ pub fn without_prices(root: Command) -> Command {
                 | "bid-price-endpoint-scale"
                 | "bid-price-ip-scale",
             ) => arg.default_value("0"),
+            Some("cluster-public-hostname") => arg.default_value(""),
             _ => arg,
         })
     })
@@ -214,7 +223,9 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Box<RunArgs> {
         let all = [&["provider-daemon", "run"][..], words].concat();
-        let matches = without_prices(Cli::command()).try_get_matches_from(all).unwrap();
+        let matches = for_a_real_chain(Cli::command())
+            .try_get_matches_from(all)
+            .unwrap();
         match Cli::from_arg_matches(&matches).unwrap().command {
             Chosen::Run(args) => args,
             other => panic!("{other:?}"),
@@ -239,12 +250,13 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said() {
-        let args = parsed(&["--minimum-balance=1000"]);
+        let args = parsed(&["--minimum-balance=1000", "--fees=1uakt"]);
         let look = |name: &str| (name == "AKASH_METRICS_LISTENER").then(|| "0.0.0.0:9090".to_owned());
         assert_eq!(
             args.notices(look),
             [
                 "--minimum-balance has no effect, as in today's provider",
+                "--fees is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment",
                 "AKASH_METRICS_LISTENER is set and has no effect here",
             ]
         );

@@ -4,7 +4,7 @@ use super::{explain, read_sdl};
 use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::Orders;
-use crate::dev::{Outcome, Printer, Tenant, World, names};
+use crate::dev::{DevGateway, Outcome, Printer, Tenant, World, names};
 use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
@@ -79,6 +79,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         ));
         printer.note("Ctrl-C stops it: once drains, twice aborts.\n");
     }
+    let gateway = DevGateway::start(args, &world, &printer, shutdown.clone()).await?;
     let played = play(args, &sdls, &world, &printer, &shutdown).await?;
     let code = if args.once {
         finish(args, &sdls, &world, &printer, &played).await?
@@ -91,6 +92,9 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         ExitCode::SUCCESS
     };
     shutdown.cancel();
+    if let Some(gateway) = gateway {
+        gateway.stop().await?;
+    }
     let Ok(world) = Arc::try_unwrap(world) else {
         bail!("a tenant still holds on to the market")
     };

@@ -32,7 +32,25 @@ pub fn provider_key() -> anyhow::Result<PrivateKey> {
 /// # Errors
 /// Never, in practice: the number fits.
 pub fn tenant(number: u32) -> anyhow::Result<Address> {
-    Ok(Address::from_bytes(
-        format!("embedded-ten-{number:07}").as_bytes(),
-    )?)
+    Ok(tenant_key(number)?.address().clone())
+}
+
+/// The key of a tenant: anybody can know it, so that anybody can be that tenant.
+///
+/// # Errors
+/// Never, in practice: the bytes are a key.
+pub fn tenant_key(number: u32) -> anyhow::Result<PrivateKey> {
+    let bytes = format!("embedded-tenant-of-dev{number:010}");
+    Ok(PrivateKey::from_bytes(bytes.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tenant_is_somebody_else() {
+        let all: Vec<Address> = [0, 1, u32::MAX].map(|n| tenant(n).unwrap()).into();
+        assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
+    }
 }

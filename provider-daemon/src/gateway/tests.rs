@@ -1,7 +1,8 @@
 //! The gateway as its clients see it: real TLS, real requests, a provider on backends in memory behind it.
 
 mod access;
-mod clients;
+pub(crate) mod clients;
+mod grpc;
 mod hostile;
 mod recorded;
 mod routes;

@@ -2,25 +2,11 @@
 
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
-use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_chain::tx::planner::PlannerConfig;
+use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::conformance::suite;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_over_json_rpc_conforms() {
-    let driver = WireDriver::new().await;
-    let mut settings = ClientSettings::new(vec![driver.devnet.rpc_url()], CHAIN_ID);
-    settings.key = Some(key(2));
-    settings.planner.poll = Duration::from_millis(30);
-    settings.limits.health_age = Duration::from_millis(200);
-    let stop = CancellationToken::new();
-    let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
-    let task = tokio::spawn(task);
-    suite(&client, &driver).await;
-    stop.cancel();
-    task.await.unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_over_grpc_conforms() {
@@ -28,4 +14,44 @@ async fn a_client_over_grpc_conforms() {
     let (rpc, grpc) = (driver.devnet.rpc_url(), driver.devnet.grpc_url());
     let client = WireClient::start(&grpc, &rpc, CHAIN_ID, key(2));
     suite(&client, &driver).await;
+}
+
+/// The client that the daemon runs on, with what it hears told to its writer.
+async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
+    let settings = ClientSettings {
+        key: Some(key(2)),
+        limits: Limits {
+            health_age: Duration::from_millis(200),
+            ..Limits::default()
+        },
+        follower: Settings {
+            poll_interval: Duration::from_millis(50),
+            ..Settings::default()
+        },
+        planner: PlannerConfig {
+            poll: Duration::from_millis(30),
+            ..PlannerConfig::new(CHAIN_ID)
+        },
+        ..ClientSettings::new(nodes, CHAIN_ID)
+    };
+    let stop = CancellationToken::new();
+    let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
+    let task = tokio::spawn(task);
+    suite(&client, driver).await;
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_client_conforms_over_json_rpc() {
+    let driver = WireDriver::new().await;
+    let nodes = vec![driver.devnet.rpc_url()];
+    conforms(&driver, nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_client_conforms_over_both_protocols_together() {
+    let driver = WireDriver::new().await;
+    let nodes = vec![driver.devnet.grpc_url(), driver.devnet.rpc_url()];
+    conforms(&driver, nodes).await;
 }

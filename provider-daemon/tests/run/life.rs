@@ -70,6 +70,14 @@ fn bids_stay_over_every_kind_of_end() {
     first.kill();
     let mut second = stage.provider("second", &[]);
     second.says("bid adopted");
+    // Two of them with one home would write over each other's state.
+    let mut beside = stage.provider("beside", &[]);
+    assert_eq!(beside.ended(), Some(1));
+    assert!(
+        beside.told().contains("in use by another provider"),
+        "{}",
+        beside.told()
+    );
     let begun = Instant::now();
     second.signal(Signal::SIGTERM);
     assert_eq!(second.ended(), Some(0), "{}", second.told());

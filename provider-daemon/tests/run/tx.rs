@@ -42,6 +42,11 @@ fn a_provider_is_registered_shown_and_changed() {
     let record = parsed(&out);
     assert_eq!(record["info"]["website"], "https://example.com");
     assert_eq!(record["attributes"][0]["value"], "us-west");
+    let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS, "--height", "1"]);
+    assert!(
+        code == 1 && err.contains("no such record"),
+        "it was not there yet: {err}"
+    );
     // As a chart compares: what is registered, and what would be.
     let printed = [
         "tx",

@@ -279,6 +279,22 @@ fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() 
 }
 
 #[test]
+fn addresses_of_a_lease_that_is_adopted_after_the_count_are_counted_once() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
+    let taken = |ledger: &Reservations| ledger.status().leased_ips.unwrap().allocated;
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(taken(&ledger), 1);
+    // Given back, and taken over once more before the pool is counted anew.
+    ledger.unreserve(&order(1));
+    assert_eq!(taken(&ledger), 0);
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(taken(&ledger), 1);
+    ledger.unreserve(&order(1));
+    assert_eq!(taken(&ledger), 0);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
 fn leased_ip_status_vectors() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut first = ledger(with_ips(nodes(), 10, 0, &[]));

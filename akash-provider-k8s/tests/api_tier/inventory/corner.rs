@@ -1,5 +1,6 @@
 //! One test's corner of a shared cluster: nodes, namespaces and classes with names of its own.
 
+use crate::place::Place;
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeMetrics};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
@@ -17,9 +18,10 @@ use serde_json::{Value, json};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
+use testbed::Tier;
 
 pub(crate) const GIB: u64 = 1 << 30;
 /// Longest wait for anything.
@@ -37,28 +39,22 @@ pub(crate) struct Corner {
 
 /// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>) {
-    let Some(path) = kubeconfig() else {
-        println!("skipped: neither AKASH_TEST_KUBECONFIG nor AKASH_TESTBED_DIR names a cluster");
+    let Some(place) = Place::find(Tier::Api) else {
         return;
     };
+    let _shared = place.shared();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let corner = Corner::open(&path, name).await;
+        let corner = Corner::open(&place.kubeconfig, name).await;
         let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
         corner.close().await;
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
     });
-}
-
-fn kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("AKASH_TEST_KUBECONFIG").map(PathBuf::from);
-    let in_testbed = || Some(PathBuf::from(std::env::var_os("AKASH_TESTBED_DIR")?).join("kubeconfig"));
-    named.or_else(in_testbed)
 }
 
 fn resource(version: &str, kind: &str) -> ApiResource {

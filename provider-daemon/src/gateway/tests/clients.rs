@@ -24,19 +24,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An answer taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl Reply {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         found.next().map(|(_, v)| v.as_str())
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
@@ -96,61 +96,69 @@ impl ServerCertVerifier for Anybody {
 
 /// A client.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(crate) struct Client {
     server: SocketAddr,
     name: String,
     versions: Vec<&'static SupportedProtocolVersion>,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     headers: Vec<(String, String)>,
+    alpn: Vec<Vec<u8>>,
 }
 
-pub(super) type Connection = TlsStream<TcpStream>;
+pub(crate) type Connection = TlsStream<TcpStream>;
 
 impl Client {
-    pub(super) fn new(server: SocketAddr) -> Self {
+    pub(crate) fn new(server: SocketAddr) -> Self {
         Self {
             server,
             name: "localhost".to_owned(),
             versions: vec![&rustls::version::TLS13],
             certificate: None,
             headers: Vec::new(),
+            alpn: Vec::new(),
         }
     }
 
-    pub(super) fn bearer(self, token: &str) -> Self {
+    pub(crate) fn bearer(self, token: &str) -> Self {
         self.header("Authorization", &format!("Bearer {token}"))
     }
 
-    pub(super) fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(super) fn certificate(mut self, own: &OwnCertificate) -> Self {
+    pub(crate) fn certificate(mut self, own: &OwnCertificate) -> Self {
         let key = own.private_key_der().unwrap().to_vec();
         self.certificate = Some((own.der().to_vec(), key));
         self
     }
 
+    /// The protocols offered.
+    pub(crate) fn alpn(mut self, protocols: &[&str]) -> Self {
+        self.alpn = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        self
+    }
+
     /// The name asked for.
-    pub(super) fn named(mut self, name: &str) -> Self {
+    pub(crate) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    pub(super) fn versions(mut self, versions: &[&'static SupportedProtocolVersion]) -> Self {
+    pub(crate) fn versions(mut self, versions: &[&'static SupportedProtocolVersion]) -> Self {
         self.versions = versions.to_vec();
         self
     }
 
     /// A connection after its handshake.
-    pub(super) async fn connect(&self) -> io::Result<Connection> {
+    pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&self.versions)
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Anybody));
-        let config = match &self.certificate {
+        let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = vec![CertificateDer::from(certificate.clone())];
@@ -164,7 +172,9 @@ impl Client {
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
+        config.alpn_protocols.clone_from(&self.alpn);
         let tcp = TcpStream::connect(self.server).await?;
+        tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone()).unwrap();
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
         timeout(PATIENCE, connecting).await.expect("a handshake")
@@ -179,26 +189,28 @@ impl Client {
     }
 
     /// One request on a connection of its own.
-    pub(super) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
+    pub(crate) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
         let more = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
         let request = self.head(method, path, &more) + body;
         self.try_raw(request.as_bytes()).await
     }
 
-    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {
         self.try_send(method, path, body)
             .await
             .unwrap_or_else(|e| panic!("{method} {path}: {e}"))
     }
 
-    pub(super) async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, "").await
     }
 
     /// Bytes on a connection of their own, and what comes back until it ends.
-    pub(super) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
+    pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
-        connection.write_all(bytes).await?;
+        // What does not fit the socket waits in the session; a server that has heard enough may be gone by then.
+        drop(connection.write_all(bytes).await);
+        drop(connection.flush().await);
         let mut answer = Vec::new();
         let reading = connection.read_to_end(&mut answer);
         match timeout(PATIENCE, reading).await.expect("an answer") {
@@ -211,12 +223,13 @@ impl Client {
     }
 
     /// Opens a websocket, or gives the refusal.
-    pub(super) async fn open(&self, path: &str) -> Result<Channel, Reply> {
+    pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
         let mut connection = self.connect().await.unwrap();
         let request = self.head("GET", path, more);
         connection.write_all(request.as_bytes()).await.unwrap();
+        connection.flush().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let byte = timeout(PATIENCE, connection.read_u8()).await.expect("a head");
@@ -241,17 +254,17 @@ impl Client {
 }
 
 /// A websocket.
-pub(super) struct Channel(pub(super) WebSocketStream<Connection>);
+pub(crate) struct Channel(pub(crate) WebSocketStream<Connection>);
 
 impl Channel {
     /// The next message; `None` at the end of the connection.
-    pub(super) async fn next(&mut self) -> Option<Message> {
+    pub(crate) async fn next(&mut self) -> Option<Message> {
         let next = timeout(PATIENCE, self.0.next()).await.expect("a message");
         next.and_then(Result::ok)
     }
 
     /// The next message that is no ping.
-    pub(super) async fn data(&mut self) -> Option<Message> {
+    pub(crate) async fn data(&mut self) -> Option<Message> {
         loop {
             match self.next().await {
                 Some(Message::Ping(_) | Message::Pong(_)) => {}
@@ -261,7 +274,7 @@ impl Channel {
     }
 
     /// Everything up to the end: the messages, and the code and reason of the close frame if there is one.
-    pub(super) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
+    pub(crate) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
         let mut all = Vec::new();
         while let Some(message) = self.data().await {
             if let Message::Close(frame) = message {
@@ -273,7 +286,7 @@ impl Channel {
         (all, None)
     }
 
-    pub(super) async fn send(&mut self, message: Message) {
+    pub(crate) async fn send(&mut self, message: Message) {
         self.0.send(message).await.unwrap();
     }
 }

@@ -1,0 +1,35 @@
+//! Where the tests run: the cluster that `AKASH_TEST_KUBECONFIG` names, or one of the testbed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use testbed::{Cluster, Hold, Tier};
+
+/// A cluster.
+pub(crate) struct Place {
+    pub(crate) kubeconfig: PathBuf,
+    /// `None` for a cluster that is not the testbed's.
+    pub(crate) testbed: Option<Arc<Cluster>>,
+}
+
+impl Place {
+    /// `None` where there is none with all that a tier has, which is said.
+    pub(crate) fn find(tier: Tier) -> Option<Self> {
+        if let Some(named) = std::env::var_os("AKASH_TEST_KUBECONFIG") {
+            return Some(Self {
+                kubeconfig: named.into(),
+                testbed: None,
+            });
+        }
+        let testbed = Cluster::from_env(tier).unwrap()?;
+        Some(Self {
+            kubeconfig: testbed.kubeconfig(),
+            testbed: Some(Arc::new(testbed)),
+        })
+    }
+
+    /// As long as the answer lives nobody breaks parts of the cluster.
+    pub(crate) fn shared(&self) -> Option<Hold> {
+        let testbed = self.testbed.as_ref()?;
+        Some(testbed.shared().unwrap())
+    }
+}

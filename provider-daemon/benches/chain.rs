@@ -1,0 +1,318 @@
+//! How fast the chain client is against a development network, inclusion verified. Figures go to the standard
+//! output, one JSON object a line.
+//!
+//! `cargo bench -p provider-daemon --bench chain`
+
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height,
+    Memory, Msg, OrderId, PlacementRequirements, Provider, ResourceUnit, Resources, Storage,
+};
+use anyhow::{Context, ensure};
+use fault_proxy::{Faults, Proxy};
+use futures::StreamExt;
+use provider_daemon::devnet::{Devnet, DevnetConfig};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const CHAIN: &str = "bench";
+const BLOCK: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Blocks that are caught up on; below the gap at which the present is told instead.
+const MISSED: Height = 1_500;
+/// How long an idle client is watched.
+const IDLE: Duration = Duration::from_secs(20);
+
+fn main() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        burst(100).await?;
+        burst(1000).await?;
+        catch_up().await?;
+        idle().await
+    })
+}
+
+fn figure(name: &str, value: f64, unit: &str) {
+    println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}"}}"#);
+}
+
+fn key() -> anyhow::Result<PrivateKey> {
+    Ok(PrivateKey::from_bytes(&[7; 32])?)
+}
+
+fn chain(us: &Address, tenant: &Address) -> anyhow::Result<MemoryChain> {
+    let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
+    let coin = |denom: &str| Coin {
+        denom: denom.into(),
+        amount: u128::from(u64::MAX),
+    };
+    chain.market(|market| {
+        market.fund(tenant, &coin("uact"));
+        market.fund(us, &coin("uact"));
+        market.fund(us, &coin("uakt"));
+        market.execute(&Msg::CreateProvider(Provider {
+            owner: us.clone(),
+            host_uri: "https://provider.example:8443".to_owned(),
+            attributes: Vec::new(),
+            info: Default::default(),
+        }))
+    })?;
+    chain.advance(BLOCK);
+    Ok(chain)
+}
+
+fn price(units: i64) -> DecCoin {
+    DecCoin::new(&"uact".into(), Dec::from_int(units))
+}
+
+fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
+    let id = DeploymentId {
+        owner: tenant.clone(),
+        dseq,
+    };
+    let resources = Resources {
+        id: 1,
+        cpu: Cpu {
+            units: 100,
+            ..Cpu::default()
+        },
+        memory: Memory {
+            bytes: 1 << 27,
+            ..Memory::default()
+        },
+        storage: vec![Storage {
+            name: "default".to_owned(),
+            bytes: 1 << 27,
+            ..Storage::default()
+        }],
+        ..Resources::default()
+    };
+    let group = GroupSpec {
+        name: "web".to_owned(),
+        requirements: PlacementRequirements::default(),
+        resources: vec![ResourceUnit {
+            resources,
+            count: 1,
+            price: price(100),
+        }],
+    };
+    let msg = TenantMsg::CreateDeployment {
+        id: id.clone(),
+        groups: vec![group],
+        hash: [1; 32],
+        deposit: Coin {
+            denom: "uact".into(),
+            amount: 5_000_000,
+        },
+        reclamation_min_window: None,
+    };
+    let group = GroupId {
+        deployment: id,
+        gseq: 1,
+    };
+    (msg, OrderId { group, oseq: 1 })
+}
+
+/// A network with a client that listens to it.
+struct Scene {
+    chain: MemoryChain,
+    net: Devnet,
+    us: Address,
+    tenant: Address,
+    stop: CancellationToken,
+}
+
+impl Scene {
+    async fn new(block_time: Option<Duration>) -> anyhow::Result<Self> {
+        let (us, tenant) = (key()?.address().clone(), Address::from_bytes(&[1; 20])?);
+        let chain = chain(&us, &tenant)?;
+        let net = Devnet::start(DevnetConfig {
+            block_time,
+            ..DevnetConfig::new(chain.clone())
+        })
+        .await?;
+        Ok(Self {
+            chain,
+            net,
+            us,
+            tenant,
+            stop: CancellationToken::new(),
+        })
+    }
+
+    fn client(&self, node: String) -> anyhow::Result<AkashClient> {
+        let settings = ClientSettings {
+            key: Some(key()?),
+            ..ClientSettings::new(vec![node], CHAIN)
+        };
+        let (client, task) = AkashClient::start(settings, self.stop.clone())?;
+        tokio::spawn(task);
+        Ok(client)
+    }
+
+    fn bid_id(&self, order: &OrderId) -> BidId {
+        BidId {
+            order: order.clone(),
+            provider: self.us.clone(),
+        }
+    }
+
+    fn bid(&self, order: &OrderId) -> Msg {
+        Msg::CreateBid {
+            id: self.bid_id(order),
+            price: price(40),
+            deposit: Coin {
+                denom: "uact".into(),
+                amount: 500_000,
+            },
+            resources_offer: Vec::new(),
+            reclamation_window: None,
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.net.stop().await;
+    }
+}
+
+/// Blocks from the one with all orders to the one with the last bid.
+async fn burst(count: u64) -> anyhow::Result<()> {
+    let scene = Scene::new(Some(BLOCK)).await?;
+    let client = scene.client(scene.net.rpc_url())?;
+    let mut events = client.subscribe(&scene.us);
+    let first = events.next().await.context("a Resync")??;
+    ensure!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
+    // One bid before: the fee and the account are known, as they are to a provider that has been up for a while.
+    let (mut orders, mut calls) = (Vec::new(), tokio::task::JoinSet::new());
+    let (before, warm) = create(&scene.tenant, 1_000_000);
+    scene.chain.tenant(before)?;
+    client.broadcast_msgs(vec![scene.bid(&warm)]).await?;
+    // Just after a block, so that all orders are in the next one.
+    wait_for_block(&mut events).await?;
+    for dseq in 1..=count {
+        let (create, order) = create(&scene.tenant, dseq);
+        scene.chain.tenant(create)?;
+        orders.push(order);
+    }
+    let mut asked = 0;
+    let mut orders_at = 0;
+    while asked < count || orders_at == 0 {
+        match events.next().await.context("an event")?? {
+            ChainEvent::OrderCreated { id } if id != warm => {
+                let (client, bid) = (client.clone(), scene.bid(&id));
+                calls.spawn(async move { client.broadcast_msgs(vec![bid]).await });
+                asked += 1;
+            }
+            ChainEvent::Block { height, .. } if asked == count => orders_at = height,
+            _ => {}
+        }
+    }
+    let done = tokio::time::timeout(PATIENCE, async {
+        while let Some(call) = calls.join_next().await {
+            call??;
+        }
+        anyhow::Ok(())
+    });
+    done.await.context("all bids are answered")??;
+    let heights: Option<Vec<Height>> = scene.chain.market(|market| {
+        let bid = |order| market.bid(&scene.bid_id(order)).map(|bid| bid.created_at);
+        orders.iter().map(bid).collect()
+    });
+    let last = heights
+        .context("every bid is on the chain")?
+        .into_iter()
+        .max()
+        .unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "a handful of blocks")]
+    figure(
+        &format!("burst_{count}_blocks"),
+        (last - orders_at) as f64,
+        "blocks",
+    );
+    scene.end().await;
+    Ok(())
+}
+
+async fn wait_for_block(
+    events: &mut (impl StreamExt<Item = Result<ChainEvent, akash_provider_core::Error>> + Unpin),
+) -> anyhow::Result<Height> {
+    loop {
+        if let ChainEvent::Block { height, .. } = events.next().await.context("a block")?? {
+            return Ok(height);
+        }
+    }
+}
+
+/// Blocks a second after a link was cut, asked for one by one through a proxy on loopback, each with an order in it.
+async fn catch_up() -> anyhow::Result<()> {
+    let scene = Scene::new(None).await?;
+    let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
+    let client = scene.client(proxy.url())?;
+    let mut events = client.subscribe(&scene.us);
+    let first = events.next().await.context("a Resync")??;
+    ensure!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
+    let from = scene.net.make_block();
+    while wait_for_block(&mut events).await? < from {}
+    proxy.set(Faults {
+        down: true,
+        ..Faults::default()
+    });
+    let mut last = 0;
+    for dseq in 1..=MISSED {
+        let (create, _) = create(&scene.tenant, dseq);
+        scene.chain.tenant(create)?;
+        last = scene.net.make_block();
+    }
+    proxy.set(Faults::default());
+    // From the first block after the link is back: how soon that is, is another question.
+    let mut height = wait_for_block(&mut events).await?;
+    let began = Instant::now();
+    let count = last - height;
+    while height < last {
+        height = wait_for_block(&mut events).await?;
+    }
+    let took = began.elapsed();
+    let status = client.status().reader.follower;
+    ensure!(status.resyncs == 1 && status.fetched >= count, "{status:?}");
+    #[expect(clippy::cast_precision_loss, reason = "some thousand blocks")]
+    figure("catchup_blocks_per_s", count as f64 / took.as_secs_f64(), "1/s");
+    scene.end().await;
+    Ok(())
+}
+
+/// What a client asks while nothing is to be done.
+async fn idle() -> anyhow::Result<()> {
+    let scene = Scene::new(Some(BLOCK)).await?;
+    let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
+    let client = scene.client(proxy.url())?;
+    let mut events = client.subscribe(&scene.us);
+    events.next().await.context("a Resync")??;
+    for _ in 0..3 {
+        wait_for_block(&mut events).await?;
+    }
+    let before = proxy.stats();
+    let until = Instant::now() + IDLE;
+    while Instant::now() < until {
+        wait_for_block(&mut events).await?;
+    }
+    let after = proxy.stats();
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
+    {
+        figure("idle_subscriptions", after.subscriptions as f64, "subscriptions");
+        figure(
+            "idle_questions",
+            (after.questions - before.questions) as f64,
+            "questions",
+        );
+    }
+    scene.end().await;
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The gateway of the embedded market: a certificate made for this run, and a tenant whose key everybody knows.
+
+use super::{Printer, World, names};
+use crate::args::DevArgs;
+use crate::gateway::auth::memory::Volatile;
+use crate::gateway::auth::token::{self, Algorithm};
+use crate::gateway::{Gateway, GatewayError, Ports, Settings};
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_core::chain::ChainQuery;
+use anyhow::Context;
+use serde_json::json;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Today's port.
+const PORT: u16 = 8443;
+/// How long the printed token is good for: a day's work.
+const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Account of the SDLs that were given.
+const GIVEN: u32 = 0;
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct DevGateway {
+    address: SocketAddr,
+    token: String,
+    serving: JoinHandle<()>,
+}
+
+impl DevGateway {
+    /// Starts it and says how to reach it; `None` where nobody asked for it.
+    ///
+    /// # Errors
+    /// The address that was asked for cannot be had.
+    pub async fn start(
+        args: &DevArgs,
+        world: &World,
+        printer: &Printer,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<Option<Self>> {
+        let (address, fall_back) = match args.gateway_listen_address {
+            Some(address) => (address, false),
+            None if args.once => return Ok(None),
+            None => (SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), true),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let own = certificate(world, now)?;
+        let gateway = match bind(world, address, &own).await {
+            Err(error) if fall_back && is_taken(&error) => {
+                printer.note(&format!("{address} is taken; the gateway takes a free port"));
+                bind(world, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &own).await
+            }
+            bound => bound,
+        };
+        let gateway = gateway.context("the gateway")?;
+        let address = gateway.address().context("the gateway's address")?;
+        let token = tenants_token(world, now)?;
+        let serving = tokio::spawn(gateway.serve(shutdown));
+        let started = Self {
+            address,
+            token,
+            serving,
+        };
+        started.tell(printer)?;
+        Ok(Some(started))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A token for everything that the tenant of the given SDLs has.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Waits for its end, after the shutdown.
+    ///
+    /// # Errors
+    /// It ended badly.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.serving.await.context("the gateway")
+    }
+
+    fn tell(&self, printer: &Printer) -> anyhow::Result<()> {
+        let (address, token) = (self.address, &self.token);
+        let tenant = names::tenant(GIVEN)?;
+        printer.object(&json!({
+            "event": "gateway", "url": format!("https://{address}"), "token": token, "tenant": tenant.as_str(),
+        }));
+        if printer.is_text() {
+            printer.note(&format!("gateway at https://{address}, for example:"));
+            printer.note(&format!("  curl -sk https://{address}/status"));
+            printer.note(&format!(
+                "  curl -sk https://{address}/lease/1/1/1/status -H 'Authorization: Bearer {token}'\n"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A certificate that is published and used until the end of this run.
+fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
+    let usage = Usage::Server {
+        domains: vec!["localhost".to_owned()],
+    };
+    // A moment ago: clocks of clients on the same machine may be a little behind.
+    let made = now.saturating_sub(Duration::from_secs(60));
+    let own = OwnCertificate::make(&names::provider()?, &usage, made)?;
+    world
+        .chain
+        .market(|market| market.execute(&own.publish()))
+        .map_err(|e| anyhow::anyhow!("publishing the gateway's certificate: {e}"))?;
+    Ok(own)
+}
+
+async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+    let ports = Ports {
+        handle: world.handle.clone(),
+        cluster: Arc::clone(&world.cluster),
+        chain: Arc::new(world.chain.clone()) as Arc<dyn ChainQuery>,
+        memory: Arc::new(Volatile::default()),
+    };
+    let mut settings = Settings::at(address);
+    settings.public_hostname = "localhost".to_owned();
+    Ok(Gateway::bind(names::provider()?, ports, own, settings).await?)
+}
+
+fn is_taken(error: &anyhow::Error) -> bool {
+    let listen = error.downcast_ref::<GatewayError>();
+    matches!(listen, Some(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse)
+}
+
+/// A token of the tenant of the given SDLs, whose key the chain knows from then on.
+fn tenants_token(world: &World, now: Duration) -> anyhow::Result<String> {
+    let key = names::tenant_key(GIVEN)?;
+    let public = key.public().as_bytes().to_vec();
+    world
+        .chain
+        .market(|market| market.set_pubkey(key.address(), public));
+    let (from, to) = (now.as_secs(), (now + TOKEN_FOR).as_secs());
+    let claims = json!({
+        "iss": key.address().as_str(), "iat": from, "nbf": from, "exp": to, "version": "v1",
+        "leases": { "access": "full" },
+    });
+    Ok(token::encode(Algorithm::Es256k, key.address(), &claims, |text| {
+        key.sign(text)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command, Output};
+    use crate::dev::Tenant;
+    use crate::gateway::tests::clients::Client;
+    use akash_provider_core::sdl;
+    use clap::Parser;
+
+    #[tokio::test]
+    async fn the_first_request_works_out_of_the_box() {
+        let line = [
+            "x",
+            "dev",
+            "--gateway-listen-address",
+            "127.0.0.1:0",
+            "--block-time",
+            "10ms",
+        ];
+        let Command::Dev(args) = Cli::parse_from(line).command else {
+            panic!()
+        };
+        let printer = Arc::new(Printer::new(Output::Json));
+        let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+        let sdl = ("sample".to_owned(), sdl::parse(names::SAMPLE).unwrap());
+        let sdls = [sdl.clone()];
+        let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort)
+            .await
+            .unwrap();
+        let world = Arc::new(world);
+        let gateway = DevGateway::start(&args, &world, &printer, shutdown.clone())
+            .await
+            .unwrap();
+        let gateway = gateway.unwrap();
+        let tenant = Tenant::new(&world, &printer, GIVEN, 1, sdl).unwrap();
+        assert_eq!(tenant.play(false).await.problem, None);
+        let client = Client::new(gateway.address()).bearer(gateway.token());
+        let status = client.get("/lease/1/1/1/status").await;
+        assert_eq!(status.status, 200, "{}", status.body);
+        assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+
+        // A second one finds the port taken; it was asked for, so that is an error.
+        let mut again = args.clone();
+        again.gateway_listen_address = Some(gateway.address());
+        let taken = DevGateway::start(&again, &world, &printer, shutdown.clone()).await;
+        assert!(format!("{:#}", taken.unwrap_err()).contains("in use"));
+        // One that was not asked for is looked for elsewhere.
+        let own = certificate(&world, Duration::from_secs(9)).unwrap();
+        let busy = bind(&world, gateway.address(), &own);
+        assert!(is_taken(&busy.await.unwrap_err()));
+        shutdown.cancel();
+        gateway.stop().await.unwrap();
+        let Ok(world) = Arc::try_unwrap(world) else {
+            panic!()
+        };
+        world.stop().await.unwrap();
+    }
+}

@@ -1,0 +1,277 @@
+//! Any fault at any moment, from a seed.
+
+use crate::bidder::Bidder;
+use crate::judge::{self, Oracle};
+use crate::setting;
+use crate::world::{authority, bid_id, chain, devnet, height, impatient, order, start, until, us};
+use akash_provider_core::chain::{ChainQuery, MemoryChain};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidId, BidState, CloseReason, Msg, OrderState};
+use fault_proxy::{Faults, Pipe, Proxy};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const BLOCK: Duration = Duration::from_millis(200);
+/// How long a seed's faults go on.
+const STORM: Duration = Duration::from_secs(12);
+
+/// Splitmix64.
+struct Dice(u64);
+
+impl Dice {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below.max(1)
+    }
+}
+
+/// One of them, with its name.
+fn fault(dice: &mut Dice) -> (&'static str, Faults) {
+    let none = Faults::default();
+    let some = dice.draw(3) + 1;
+    match dice.draw(11) {
+        0 => ("down", Faults { down: true, ..none }),
+        1 => ("frozen", Faults { frozen: true, ..none }),
+        2 => (
+            "refused",
+            Faults {
+                refused: true,
+                ..none
+            },
+        ),
+        3 => ("lag", Faults { lag: some, ..none }),
+        4 => ("scatter", Faults { scatter: 3, ..none }),
+        5 => (
+            "delay",
+            Faults {
+                delay_ms: 100 * some,
+                ..none
+            },
+        ),
+        6 => (
+            "lost events",
+            Faults {
+                lose_events: 30 * some,
+                ..none
+            },
+        ),
+        7 => (
+            "doubled events",
+            Faults {
+                repeat_events: 30 * some,
+                ..none
+            },
+        ),
+        8 => (
+            "pruned",
+            Faults {
+                keep_blocks: some,
+                lose_events: 60,
+                ..none
+            },
+        ),
+        9 => (
+            "broken answers",
+            Faults {
+                truncate: 15 * some,
+                ..none
+            },
+        ),
+        _ => (
+            "swallowed answers",
+            Faults {
+                swallow: 15 * some,
+                ..none
+            },
+        ),
+    }
+}
+
+/// Switches faults, and cuts, until the time is over. The last of each kind is gone at the end.
+async fn storm(seed: u64, proxies: &[Proxy], pipe: Option<&Pipe>) -> Vec<&'static str> {
+    let mut dice = Dice(seed);
+    let mut names = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < STORM {
+        for proxy in proxies {
+            let (name, faults) = fault(&mut dice);
+            names.push(name);
+            proxy.set(faults);
+            if dice.draw(4) == 0 {
+                proxy.cut();
+            }
+        }
+        if let Some(pipe) = pipe {
+            pipe.set(fault(&mut dice).1);
+        }
+        tokio::time::sleep(Duration::from_millis(200 + dice.draw(1500))).await;
+        if dice.draw(2) == 0 {
+            proxies.iter().for_each(|proxy| proxy.set(Faults::default()));
+            tokio::time::sleep(Duration::from_millis(dice.draw(600))).await;
+        }
+    }
+    proxies.iter().for_each(|proxy| proxy.set(Faults::default()));
+    if let Some(pipe) = pipe {
+        pipe.set(Faults::default());
+    }
+    names
+}
+
+/// Tenants come, take bids, and go; now and then we close or are paid.
+async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
+    let mut dice = Dice(seed ^ 0xabcd);
+    let began = Instant::now();
+    let mut dseq = 0;
+    while began.elapsed() < STORM {
+        for _ in 0..=dice.draw(4) {
+            dseq += 1;
+            order(chain, dseq);
+        }
+        let bids: Vec<(BidId, BidState)> =
+            chain.market(|market| market.bids().map(|bid| (bid.id.clone(), bid.state)).collect());
+        let of = |state: BidState, dice: &mut Dice| {
+            let some: Vec<&BidId> = bids
+                .iter()
+                .filter(|(_, s)| *s == state)
+                .map(|(id, _)| id)
+                .collect();
+            let at = usize::try_from(dice.draw(some.len() as u64)).unwrap();
+            some.get(at).map(|id| (*id).clone())
+        };
+        // What the chain refuses does nothing.
+        if let Some(bid) = of(BidState::Open, &mut dice) {
+            drop(chain.tenant(TenantMsg::CreateLease { bid }));
+        }
+        if let Some(id) = of(BidState::Active, &mut dice) {
+            let msg = match dice.draw(4) {
+                0 => Some(Msg::CloseBid {
+                    id,
+                    reason: CloseReason::Unspecified,
+                }),
+                1 => Some(Msg::WithdrawLease { id }),
+                2 => {
+                    let id = id.deployment().clone();
+                    drop(chain.tenant(TenantMsg::CloseDeployment { id }));
+                    None
+                }
+                _ => None,
+            };
+            if let Some(msg) = msg {
+                let bidder = bidder.clone();
+                tokio::spawn(async move { bidder.send(msg).await });
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100 + dice.draw(500))).await;
+    }
+}
+
+/// What the client reads of us is what the market has; the number of our bids.
+async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
+    // At one height, which may be the next one when a block is made in between.
+    let mut told = bidder.client.snapshot(&us()).await.unwrap();
+    let mut there = chain.market(|market| market.snapshot(&us()));
+    while told.height != there.height {
+        told = bidder.client.snapshot(&us()).await.unwrap();
+        there = chain.market(|market| market.snapshot(&us()));
+    }
+    told.bids.sort_by(|a, b| a.id.cmp(&b.id));
+    there.bids.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(told.bids, there.bids, "{name}: our bids are the market's");
+    let leases = |snapshot: &akash_provider_core::types::Snapshot| {
+        let mut leases: Vec<String> = snapshot
+            .leases
+            .iter()
+            .map(|lease| format!("{:?}", lease.lease))
+            .collect();
+        leases.sort();
+        leases
+    };
+    assert_eq!(
+        leases(&told),
+        leases(&there),
+        "{name}: our leases are the market's"
+    );
+
+    there.bids.len()
+}
+
+async fn seed(seed: u64) {
+    let name = format!("CHAIN_SEED={seed}");
+    let chain = chain();
+    let net = devnet(&chain, Some(BLOCK)).await;
+    let oracle = Oracle::of(&chain);
+    let rpc = authority(&net.rpc_url());
+    let count = if seed.is_multiple_of(2) { 1 } else { 2 };
+    let mut proxies = Vec::new();
+    for at in 0..count {
+        proxies.push(Proxy::start(&rpc, seed * 10 + at).await.unwrap());
+    }
+    let pipe = match seed % 3 {
+        0 => Some(Pipe::start(&authority(&net.grpc_url()), seed).await.unwrap()),
+        _ => None,
+    };
+    let mut nodes: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    nodes.extend(pipe.iter().map(|pipe| format!("grpc://{}", pipe.address())));
+    let stop = CancellationToken::new();
+    let bidder = Bidder::new(start(impatient(nodes), &stop));
+    let listening = tokio::spawn(bidder.clone().run());
+    let (faults, ()) = tokio::join!(storm(seed, &proxies, pipe.as_ref()), life(seed, &chain, &bidder));
+
+    let settled = |bidder: &Bidder| {
+        let goal = chain.market(|market| {
+            let open = market.orders().filter(|order| order.state == OrderState::Open);
+            open.map(|order| bid_id(&order.id)).collect::<Vec<_>>()
+        });
+        let all = chain.market(|market| goal.iter().all(|id| market.bid(id).is_some()));
+        all && bidder.book().under_way == 0
+    };
+    let began = Instant::now();
+    while !settled(&bidder) {
+        let status = bidder.client.status();
+        assert!(
+            began.elapsed() < Duration::from_secs(150),
+            "{name}: not settled: {:?} under way, {status:#?}",
+            bidder.book().under_way
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let goal = height(&chain) + 2;
+    until(&format!("{name}: the follower is there"), || {
+        bidder.told() >= goal
+    })
+    .await;
+
+    let judged = judge::blocks(&name, &bidder, &oracle);
+    let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
+    judge::transactions(&name, &bidder, &landed);
+    let bids = same_market(&name, &bidder, &chain).await;
+    let status = bidder.client.status().reader.follower;
+    println!(
+        "{name}: {judged} blocks, {} fetched, {} resyncs, {} bids, calls {:?}, faults {faults:?}",
+        status.fetched,
+        status.resyncs,
+        bids,
+        bidder.tally()
+    );
+    stop.cancel();
+    listening.abort();
+    net.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_fails_every_block_is_told_once_and_every_bid_is_sent_once() {
+    let (first, count) = (setting("CHAIN_SEED", 1), setting("CHAIN_SEEDS", 6));
+    let together = setting("CHAIN_TOGETHER", 3).max(1);
+    let mut next = first;
+    while next < first + count {
+        let until = (next + together).min(first + count);
+        let seeds: Vec<_> = (next..until).map(|s| tokio::spawn(seed(s))).collect();
+        for task in seeds {
+            task.await.unwrap();
+        }
+        next = until;
+    }
+}

@@ -1,0 +1,194 @@
+//! A development network with tenants and the account of a provider.
+
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::tx::planner::PlannerConfig;
+use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
+    Msg, OrderId, PlacementRequirements, Provider, ResourceUnit, Resources, Storage,
+};
+use provider_daemon::devnet::{Devnet, DevnetConfig};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const CHAIN: &str = "faulty";
+/// How long anything may take that must come about.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn key() -> PrivateKey {
+    PrivateKey::from_bytes(&[7; 32]).unwrap()
+}
+
+pub(crate) fn us() -> Address {
+    key().address().clone()
+}
+
+fn tenant() -> Address {
+    Address::from_bytes(&[1; 20]).unwrap()
+}
+
+fn coin(amount: u128, denom: &str) -> Coin {
+    Coin {
+        denom: denom.into(),
+        amount,
+    }
+}
+
+pub(crate) fn price() -> DecCoin {
+    DecCoin::new(&"uact".into(), Dec::from_int(10))
+}
+
+/// A chain on which we are a provider.
+pub(crate) fn chain() -> MemoryChain {
+    let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
+    chain.set_queue_limit(1_000_000);
+    chain.market(|market| {
+        market.fund(&tenant(), &coin(u128::from(u64::MAX), "uact"));
+        for denom in ["uact", "uakt"] {
+            market.fund(&us(), &coin(u128::from(u64::MAX), denom));
+        }
+        let record = Provider {
+            owner: us(),
+            host_uri: "https://provider.example:8443".to_owned(),
+            attributes: Vec::new(),
+            info: Default::default(),
+        };
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+    });
+    chain.advance(Duration::from_secs(1));
+    chain
+}
+
+pub(crate) async fn devnet(chain: &MemoryChain, block_time: Option<Duration>) -> Devnet {
+    let config = DevnetConfig {
+        block_time,
+        ..DevnetConfig::new(chain.clone())
+    };
+    Devnet::start(config).await.unwrap()
+}
+
+/// `host:port` of an address.
+pub(crate) fn authority(url: &str) -> String {
+    url.split_once("://").unwrap().1.to_owned()
+}
+
+/// A tenant asks for something small; the order.
+pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
+    let id = DeploymentId {
+        owner: tenant(),
+        dseq,
+    };
+    let unit = ResourceUnit {
+        resources: Resources {
+            id: 1,
+            cpu: Cpu {
+                units: 100,
+                ..Cpu::default()
+            },
+            memory: Memory {
+                bytes: 1 << 27,
+                ..Memory::default()
+            },
+            storage: vec![Storage {
+                name: "default".to_owned(),
+                bytes: 1 << 27,
+                ..Storage::default()
+            }],
+            ..Resources::default()
+        },
+        count: 1,
+        price: DecCoin::new(&"uact".into(), Dec::from_int(100)),
+    };
+    let group = GroupSpec {
+        name: "web".to_owned(),
+        requirements: PlacementRequirements::default(),
+        resources: vec![unit],
+    };
+    let create = TenantMsg::CreateDeployment {
+        id: id.clone(),
+        groups: vec![group],
+        hash: [1; 32],
+        deposit: coin(5_000_000, "uact"),
+        reclamation_min_window: None,
+    };
+    chain.tenant(create).unwrap();
+    OrderId {
+        group: GroupId {
+            deployment: id,
+            gseq: 1,
+        },
+        oseq: 1,
+    }
+}
+
+pub(crate) fn bid_id(order: &OrderId) -> BidId {
+    BidId {
+        order: order.clone(),
+        provider: us(),
+    }
+}
+
+pub(crate) fn bid(order: &OrderId) -> Msg {
+    Msg::CreateBid {
+        id: bid_id(order),
+        price: price(),
+        deposit: coin(500_000, "uact"),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }
+}
+
+/// A client that is as impatient as blocks of a fifth of a second want it.
+pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
+    ClientSettings {
+        key: Some(key()),
+        limits: Limits {
+            answer_time: Duration::from_millis(1500),
+            connect_time: Duration::from_millis(500),
+            health_age: Duration::from_millis(500),
+            attempts: 4,
+            ..Limits::default()
+        },
+        follower: Settings {
+            ping_interval: Duration::from_millis(200),
+            read_deadline: Duration::from_millis(1000),
+            poll_interval: Duration::from_millis(100),
+            poll_for: Duration::from_secs(1),
+            silence: Duration::from_secs(2),
+            outage: Duration::from_secs(5),
+            gap_max: 500,
+            malformed_pause: Duration::from_secs(1),
+            parallel: 8,
+            wait_min: Duration::from_millis(20),
+            wait_max: Duration::from_millis(300),
+        },
+        planner: PlannerConfig {
+            poll: Duration::from_millis(300),
+            told_poll: Duration::from_secs(2),
+            ..PlannerConfig::new(CHAIN)
+        },
+        ..ClientSettings::new(nodes, CHAIN)
+    }
+}
+
+/// A client, its task under way.
+pub(crate) fn start(settings: ClientSettings, stop: &CancellationToken) -> AkashClient {
+    let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
+    tokio::spawn(task);
+    client
+}
+
+pub(crate) fn height(chain: &MemoryChain) -> Height {
+    chain.market(|market| market.height())
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "{what}: it did not come about");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! One connection that speaks HTTP: questions in bodies, or a websocket.
+
+use crate::faults::Shared;
+use crate::rpc;
+use crate::websocket;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Largest question or answer that passes.
+const BYTES_MAX: usize = 64 << 20;
+
+const FLUSH: Duration = Duration::from_millis(20);
+
+type Body = BoxBody<Bytes, io::Error>;
+pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
+
+fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed()
+}
+
+/// Serves until the client, or a fault, ends it.
+pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
+    let http: Http = Client::builder(TokioExecutor::new()).build_http();
+    let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
+    let serving = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // A client that goes away is no fault of the proxy's.
+    drop(serving.await);
+}
+
+async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    shared.thaw().await;
+    if shared.faults().refused {
+        shared.count(|stats| stats.faults += 1);
+        let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
+        let mut response = Response::new(whole(page));
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        return Ok(response);
+    }
+    if request.headers().contains_key(header::UPGRADE) {
+        let response = websocket::upgrade(shared, request)?;
+        return Ok(response.map(|()| whole(Bytes::new())));
+    }
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BYTES_MAX).collect().await;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    let answer = rpc::answer(&shared, &http, &head, body).await?;
+    shared.thaw().await;
+    shared.delay().await;
+    if shared.strikes(shared.faults().swallow) {
+        return Err(io::Error::other("swallowed"));
+    }
+    let (head, body) = answer.into_parts();
+    if shared.strikes(shared.faults().truncate) {
+        let half = body.slice(..body.len() / 2);
+        let mut response = Response::from_parts(head, cut(half));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, body.len().into());
+        return Ok(response);
+    }
+    Ok(Response::from_parts(head, whole(body)))
+}
+
+/// The beginning of a body, and then the connection ends.
+fn cut(beginning: Bytes) -> Body {
+    let frame = stream::iter([Ok(Frame::data(beginning))]);
+    let end = stream::once(async {
+        // What is written before the end must be on its way.
+        tokio::time::sleep(FLUSH).await;
+        Err(io::Error::other("cut"))
+    });
+    BodyExt::boxed(StreamBody::new(frame.chain(end)))
+}

@@ -1,0 +1,60 @@
+//! `fault-proxy --rpc LISTEN=NODE --grpc LISTEN=NODE --control LISTEN`: before any node.
+
+use clap::Parser;
+use fault_proxy::{Control, Pipe, Proxy};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+/// A proxy before a chain node that behaves badly on request.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// Where to listen for JSON-RPC, and the node behind it: 127.0.0.1:36657=127.0.0.1:26657.
+    #[arg(long, value_parser = pair)]
+    rpc: Vec<(SocketAddr, String)>,
+    /// The same for gRPC, whose bytes pass as they are.
+    #[arg(long, value_parser = pair)]
+    grpc: Vec<(SocketAddr, String)>,
+    /// Where faults are switched: `curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults`.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    control: SocketAddr,
+    /// What is drawn by lot is drawn from this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn pair(text: &str) -> Result<(SocketAddr, String), String> {
+    let (listen, node) = text
+        .split_once('=')
+        .ok_or_else(|| "write it as 127.0.0.1:36657=127.0.0.1:26657".to_owned())?;
+    let listen = listen.parse().map_err(|e| format!("`{listen}`: {e}"))?;
+    Ok((listen, node.to_owned()))
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fault-proxy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: &Cli) -> std::io::Result<()> {
+    let (mut proxies, mut pipes) = (Vec::new(), Vec::new());
+    for (listen, node) in &cli.rpc {
+        let proxy = Proxy::start_at(*listen, node, cli.seed).await?;
+        println!("rpc {} before {node}", proxy.address());
+        proxies.push(proxy);
+    }
+    for (listen, node) in &cli.grpc {
+        let pipe = Pipe::start_at(*listen, node, cli.seed).await?;
+        println!("grpc {} before {node}", pipe.address());
+        pipes.push(pipe);
+    }
+    let (all, every): (Vec<_>, Vec<_>) = (proxies.iter().collect(), pipes.iter().collect());
+    let control = Control::start_at(cli.control, &all, &every).await?;
+    println!("control {}", control.address());
+    tokio::signal::ctrl_c().await
+}

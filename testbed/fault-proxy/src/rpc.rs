@@ -1,0 +1,179 @@
+//! Questions in JSON-RPC, and what nodes that are behind, or have thrown blocks away, answer to them.
+
+use crate::faults::Shared;
+use crate::http::Http;
+use bytes::Bytes;
+use http::{Method, Request, Response, header, request};
+use http_body_util::{BodyExt, Full, Limited};
+use serde_json::{Value, json};
+use std::io;
+
+/// Largest answer that passes.
+const BYTES_MAX: usize = 64 << 20;
+/// The services whose state has no height that can be asked for.
+const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
+
+/// Answers a question as the node that it lands on would.
+pub(crate) async fn answer(
+    shared: &Shared,
+    http: &Http,
+    head: &request::Parts,
+    body: Bytes,
+) -> io::Result<Response<Bytes>> {
+    shared.count(|stats| stats.questions += 1);
+    let call = serde_json::from_slice::<Value>(&body)
+        .ok()
+        .filter(Value::is_object);
+    let Some(mut call) = call else {
+        // Questions in the address, and whatever else there is: passed as they are.
+        return forward(shared, http, head, body).await;
+    };
+    let method = call["method"].as_str().unwrap_or_default().to_owned();
+    match method.as_str() {
+        "broadcast_tx_sync" => {
+            let answer = forward(shared, http, head, body).await;
+            shared.count(|stats| stats.broadcasts += 1);
+            return answer;
+        }
+        "status" | "block" | "block_results" | "header" => shared.count(|stats| stats.polls += 1),
+        _ => {}
+    }
+    let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
+    if behind == 0 && keep == 0 {
+        return forward(shared, http, head, body).await;
+    }
+    shared.count(|stats| stats.faults += 1);
+    let newest = ask(shared, http, "status", json!({})).await?;
+    let newest = number(&newest["sync_info"]["latest_block_height"]);
+    let view = View {
+        shown: newest.saturating_sub(behind).max(1),
+        oldest: if keep > 0 { newest.saturating_sub(keep) } else { 0 },
+    };
+    match view.change(&method, &mut call) {
+        Some(refusal) => {
+            let mut answer = refusal;
+            answer["jsonrpc"] = "2.0".into();
+            answer["id"] = call["id"].clone();
+            Ok(Response::new(answer.to_string().into()))
+        }
+        None if method == "status" => older_status(shared, http, &call["id"], view.shown).await,
+        None => forward(shared, http, head, call.to_string().into()).await,
+    }
+}
+
+/// What the node that a question lands on has.
+struct View {
+    /// Its newest block.
+    shown: u64,
+    /// It has thrown away what is below.
+    oldest: u64,
+}
+
+impl View {
+    /// Changes a question so that the answer is that node's; `Some` when it refuses.
+    fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
+        let asked = number(&call["params"]["height"]);
+        let error = |text: String| {
+            let error = json!({"code": -32603, "message": "Internal error", "data": text});
+            Some(json!({"error": error}))
+        };
+        match method {
+            "block" | "block_results" | "header" if asked > self.shown => error(format!(
+                "height {asked} must be less than or equal to the current blockchain height {}",
+                self.shown
+            )),
+            "block" | "block_results" if asked > 0 && asked < self.oldest => error(format!(
+                "height {asked} is not available, lowest height is {}",
+                self.oldest
+            )),
+            "block" | "block_results" | "header" if asked == 0 => {
+                call["params"]["height"] = self.shown.to_string().into();
+                None
+            }
+            "abci_query" => self.change_query(call, asked),
+            _ => None,
+        }
+    }
+
+    fn change_query(&self, call: &mut Value, asked: u64) -> Option<Value> {
+        let path = call["params"]["path"].as_str().unwrap_or_default();
+        if WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service)) {
+            return None;
+        }
+        let refused = |code: u32, log: &str| {
+            let height = asked.to_string();
+            let response =
+                json!({"code": code, "codespace": "sdk", "log": log, "value": null, "height": height});
+            Some(json!({"result": {"response": response}}))
+        };
+        if asked > self.shown {
+            let log = "cannot query with height in the future; please provide a valid height: invalid height";
+            return refused(26, log);
+        }
+        if asked > 0 && asked < self.oldest {
+            let log = format!("failed to load state at height {asked}; version does not exist: not found");
+            return refused(38, &log);
+        }
+        if asked == 0 {
+            call["params"]["height"] = self.shown.to_string().into();
+        }
+        None
+    }
+}
+
+/// What the node said of itself when that was its newest block.
+async fn older_status(shared: &Shared, http: &Http, id: &Value, shown: u64) -> io::Result<Response<Bytes>> {
+    let mut status = ask(shared, http, "status", json!({})).await?;
+    let header = ask(shared, http, "header", json!({"height": shown.to_string()})).await?;
+    status["sync_info"]["latest_block_height"] = shown.to_string().into();
+    status["sync_info"]["latest_block_time"] = header["header"]["time"].clone();
+    let answer = json!({"jsonrpc": "2.0", "id": id, "result": status});
+    Ok(Response::new(answer.to_string().into()))
+}
+
+/// Asks the node on the proxy's own behalf.
+async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("http://{}/", shared.upstream))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(io::Error::other)?;
+    let answer = http.request(request).await.map_err(io::Error::other)?;
+    let body = Limited::new(answer.into_body(), BYTES_MAX).collect().await;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    let mut answer: Value = serde_json::from_slice(&body)?;
+    Ok(answer["result"].take())
+}
+
+async fn forward(
+    shared: &Shared,
+    http: &Http,
+    head: &request::Parts,
+    body: Bytes,
+) -> io::Result<Response<Bytes>> {
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = Request::builder()
+        .method(head.method.clone())
+        .uri(format!("http://{}{path}", shared.upstream));
+    if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
+        request = request.header(header::CONTENT_TYPE, kind);
+    }
+    let request = request.body(Full::new(body)).map_err(io::Error::other)?;
+    let answer = http.request(request).await.map_err(io::Error::other)?;
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, BYTES_MAX).collect().await;
+    let mut response = Response::new(body.map_err(io::Error::other)?.to_bytes());
+    *response.status_mut() = head.status;
+    if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
+    }
+    Ok(response)
+}
+
+/// A number as JSON-RPC writes it; 0 where there is none.
+fn number(value: &Value) -> u64 {
+    let text = value.as_str().and_then(|text| text.parse().ok());
+    text.or_else(|| value.as_u64()).unwrap_or_default()
+}
