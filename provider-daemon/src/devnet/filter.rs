@@ -72,7 +72,7 @@ impl Condition {
         match self.operator {
             Operator::Exists => true,
             Operator::Contains => values.iter().any(|v| v.contains(&self.value)),
-            Operator::Equal => values.iter().any(|v| *v == self.value),
+            Operator::Equal => values.contains(&self.value),
             Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
                 values.iter().any(|v| self.compares(v))
             }
