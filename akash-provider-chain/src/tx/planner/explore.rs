@@ -3,6 +3,8 @@
 //! A world is the planner, the answers it waits for, and a chain reduced to what decides: what is in the mempool,
 //! what landed, which nonces are used. Time passes with blocks alone, twenty seconds each. Invariants hold in every
 //! state that can be reached; a violation prints the shortest way to it.
+//!
+//! Length: one world with its choices and its invariants; they are read together.
 
 use super::*;
 use crate::tx::api::Code;
