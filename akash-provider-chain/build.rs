@@ -13,6 +13,10 @@ struct Queries;
 
 impl ServiceGenerator for Queries {
     fn generate(&mut self, service: Service, out: &mut String) {
+        // Served by providers, not asked of the chain.
+        if service.package.starts_with("akash.provider.") && service.proto_name.ends_with("RPC") {
+            return;
+        }
         for method in &service.methods {
             let path = format!(
                 "/{}.{}/{}",

@@ -18,6 +18,7 @@ mod tests;
 pub use ids::{address, bid_id, deployment_id, group_id, lease_id, order_id};
 pub use messages::{from_any, to_any};
 pub(crate) use money::dec_coin_from_text;
+pub use money::wire_dec_coin;
 pub use records::{
     account, audited, bid, block_header, certificate, coin_balance, deployment, group, lease, lease_record,
     market_params, order, provider,
@@ -27,7 +28,7 @@ pub use requests::{
     all_leases_of, auditor_request, balance_request, bid_request, bids_request, certificates_request,
     deployment_request, group_request, lease_request, leases_request, order_request, orders_request,
 };
-pub use resources::wire_group_spec;
+pub use resources::{group_spec, wire_group_spec};
 pub use tenants::{tenant_from_any, tenant_to_any};
 
 /// A message that the network would not send.

@@ -121,6 +121,8 @@ pub struct NodeMetrics {
     pub memory: Pair,
     /// Bytes.
     pub storage_ephemeral: Pair,
+    /// Classes of persistent storage that it can mount.
+    pub storage_classes: Vec<String>,
 }
 
 /// Capacity of the cluster, for status and metrics.

@@ -346,10 +346,7 @@ impl Market {
 
     fn create_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
         if self.providers.contains_key(&record.owner) {
-            return Err(Rejection::other(
-                "provider",
-                format!("provider {} exists", record.owner),
-            ));
+            return Err(Rejection::other("provider/4", "invalid provider: already exists"));
         }
         self.put_provider(record)
     }
@@ -357,8 +354,8 @@ impl Market {
     fn update_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
         if !self.providers.contains_key(&record.owner) {
             return Err(Rejection::other(
-                "provider",
-                format!("provider {} is unknown", record.owner),
+                "provider/3",
+                "invalid provider: address not found",
             ));
         }
         self.put_provider(record)
@@ -366,8 +363,9 @@ impl Market {
 
     fn put_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
         if !record.host_uri.starts_with("https://") {
-            let log = format!("host uri `{}` must start with https://", record.host_uri);
-            return Err(Rejection::other("provider", log));
+            let uri = &record.host_uri;
+            let log = format!("`{uri}` does not start with https://: invalid provider: invalid host uri");
+            return Err(Rejection::other("provider/1", log));
         }
         self.providers.insert(record.owner.clone(), record.clone());
         Ok(vec![ChainEvent::ProviderUpdated {

@@ -141,6 +141,9 @@ pub struct DevArgs {
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Between provider and market stands a development network: the provider asks, hears and signs over the wire.
+    #[arg(long)]
+    pub wire: bool,
     /// Remove from the cluster what the embedded chain of this id left there, and stop.
     #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
     pub remove_leftovers_of: Option<String>,

@@ -4,6 +4,7 @@
 pub mod backend;
 pub mod gateway;
 pub mod kubernetes;
+pub mod link;
 pub mod load;
 pub mod names;
 pub mod output;
@@ -14,6 +15,7 @@ pub mod world;
 pub use backend::Backend;
 pub use gateway::DevGateway;
 pub use kubernetes::Kubernetes;
+pub use link::Link;
 pub use output::Printer;
 pub use state::StateFile;
 pub use tenant::{Outcome, Tenant};

@@ -198,3 +198,8 @@ async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToke
         last = now;
     }
 }
+
+/// The guide is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/devnet.md")]
+pub struct DevnetGuide;

@@ -28,6 +28,7 @@
 pub mod auth;
 #[cfg(test)]
 mod fixtures;
+pub mod grpc;
 mod listen;
 mod rest;
 mod settings;
@@ -44,9 +45,10 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
-use auth::Authenticator;
 use auth::memory::Memory;
-use listen::Door;
+use auth::{Authenticator, Clock};
+use grpc::Screening;
+use listen::{Door, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;
 use std::future::Future;
@@ -57,12 +59,18 @@ use std::time::{Duration, SystemTime};
 use stream::Seats;
 use tls::{Tls, TlsError};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// How often the files of the public certificate are looked at.
 const LOOK_AT_FILES: Duration = Duration::from_secs(30);
+
+/// Screenings at once: each asks the chain some questions and calculates a price.
+const SCREENINGS: usize = 4;
+/// Streams of the status at once: indexers keep one each.
+const STATUS_STREAMS: usize = 1024;
 
 /// What the gateway works with.
 #[derive(Debug, Clone)]
@@ -104,6 +112,13 @@ struct App {
     seats: Seats,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    chain: Arc<dyn ChainQuery>,
+    clock: Clock,
+    screening: Option<Screening>,
+    /// Screenings at once.
+    screenings: Semaphore,
+    /// Streams of the status at once.
+    status_streams: Arc<Semaphore>,
 }
 
 impl fmt::Debug for App {
@@ -142,6 +157,7 @@ pub struct Gateway {
     app: Arc<App>,
     tls: Arc<Tls>,
     listener: TcpListener,
+    grpc: Option<TcpListener>,
     settings: Settings,
 }
 
@@ -156,17 +172,18 @@ impl Gateway {
         own: &OwnCertificate,
         settings: Settings,
     ) -> Result<Self, GatewayError> {
-        let tls = Tls::new(own, settings.clock.clone(), &[])?;
+        let tls = Tls::new(own, settings.clock.clone())?;
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
-        let address = settings.listen;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| GatewayError::Listen { address, source })?;
+        let listener = listen(settings.listen).await?;
+        let grpc = match settings.grpc_listen {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
         let auth = Authenticator::new(
             provider.clone(),
-            ports.chain,
+            Arc::clone(&ports.chain),
             ports.memory,
             settings.token_lifetime_max,
             settings.clock.clone(),
@@ -185,13 +202,25 @@ impl Gateway {
             seats: Seats::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+            chain: ports.chain,
+            clock: settings.clock.clone(),
+            screening: settings.screening.clone(),
+            screenings: Semaphore::new(SCREENINGS),
+            status_streams: Arc::new(Semaphore::new(STATUS_STREAMS)),
         };
         Ok(Self {
             app: Arc::new(app),
             tls: Arc::new(tls),
             listener,
+            grpc,
             settings,
         })
+    }
+
+    /// Where gRPC is served; `None` where it is not.
+    #[must_use]
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref()?.local_addr().ok()
     }
 
     /// Where REST and websockets are served.
@@ -202,7 +231,7 @@ impl Gateway {
         self.listener.local_addr()
     }
 
-    /// What it shows; certificates can be replaced while it serves.
+    /// What it shows, for REST and for gRPC; certificates can be replaced while it serves.
     #[must_use]
     pub fn tls(&self) -> Arc<Tls> {
         Arc::clone(&self.tls)
@@ -211,27 +240,40 @@ impl Gateway {
     /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
     pub async fn serve(self, shutdown: CancellationToken) {
         let app = self.app;
-        let door = Arc::new(Door {
-            tls: Arc::clone(&self.tls),
-            auth: Arc::clone(&app.auth),
-            limits: app.limits.clone(),
-            shutdown: app.shutdown.clone(),
-        });
-        let files = follow_files(&self.tls, &self.settings);
-        let serving = door.serve(self.listener, rest::router(&app));
+        let door = |protocol| {
+            Arc::new(Door {
+                tls: Arc::clone(&self.tls),
+                auth: Arc::clone(&app.auth),
+                limits: app.limits.clone(),
+                shutdown: app.shutdown.clone(),
+                protocol,
+            })
+        };
+        let rest = door(Protocol::Http1).serve(self.listener, rest::router(&app));
+        let grpc = async {
+            if let Some(listener) = self.grpc {
+                door(Protocol::Http2).serve(listener, grpc::router(&app)).await;
+            }
+        };
         let stopping = async {
             shutdown.cancelled().await;
             app.shutdown.cancel();
         };
         tokio::select! {
-            ((), ()) = async { tokio::join!(serving, stopping) } => {}
-            () = files => {}
+            ((), (), ()) = async { tokio::join!(rest, grpc, stopping) } => {}
+            () = follow_files(&self.tls, &self.settings) => {}
         }
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
             tracing::warn!("{} streams were cut at the end", app.tasks.len());
         }
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| GatewayError::Listen { address, source })
 }
 
 /// Shows the public certificate anew whenever its files change. Never ends.

@@ -1,6 +1,6 @@
 //! The daemon: command line, wiring of the default backends, and an embedded market to develop against.
 //!
-//! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run`].
+//! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run()`].
 
 pub mod args;
 pub mod commands;

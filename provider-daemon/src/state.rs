@@ -3,6 +3,7 @@
 //! | room | what it keeps | lost, it costs |
 //! |---|---|---|
 //! | [`heights`] | the last block that was told, for each chain | nothing: the present is told anew |
+//! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |
 //!
 //! Each kind of record has a room of its own: its table, its key and value, and the trait of the port it serves. All
 //! of them share the one file `state.redb`, so that a write of several kinds is one transaction. Nothing here is
@@ -11,6 +12,7 @@
 //! another process has it) ends the start with an error instead.
 
 pub mod heights;
+pub mod tenants;
 
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::fs;

@@ -5,6 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+#[path = "api_tier/on_a_chain.rs"]
+mod on_a_chain;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "run/stage.rs"]
+mod stage;
+
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -68,7 +68,9 @@ pub(super) fn timestamp(part: &str, time: Option<prost_types::Timestamp>) -> Res
     ))
 }
 
-pub(super) fn wire_dec_coin(coin: &DecCoin) -> wire::DecCoin {
+/// A price on the wire.
+#[must_use]
+pub fn wire_dec_coin(coin: &DecCoin) -> wire::DecCoin {
     wire::DecCoin {
         denom: coin.denom.to_string(),
         amount: coin.amount.scaled().to_string(),

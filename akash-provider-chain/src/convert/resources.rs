@@ -113,7 +113,11 @@ pub(super) fn wire_resources(resources: &Resources) -> wire::Resources {
     }
 }
 
-pub(super) fn group_spec(spec: Option<deployment::GroupSpec>) -> Result<GroupSpec, Malformed> {
+/// What an order would ask for, as a tenant sends it.
+///
+/// # Errors
+/// What makes it none.
+pub fn group_spec(spec: Option<deployment::GroupSpec>) -> Result<GroupSpec, Malformed> {
     let spec = required("spec", spec)?;
     let requirements = spec.requirements.unwrap_or_default();
     let signed_by = requirements.signed_by.unwrap_or_default();

@@ -75,6 +75,13 @@ pub(super) struct Class {
 }
 
 impl Layout {
+    /// Names of the storage classes that a node can mount.
+    pub(super) fn class_names(&self, node: &Node) -> Vec<String> {
+        let classes = self.classes.iter().enumerate();
+        let mounted = classes.filter(|(bit, _)| node.classes & (1 << bit) != 0);
+        mounted.map(|(_, class)| class.name.clone()).collect()
+    }
+
     pub(super) fn new(spec: &ClusterSpec) -> Self {
         let mut layout = Self {
             nodes: Vec::with_capacity(spec.nodes.len()),

@@ -103,12 +103,10 @@ impl Market {
         cert: &[u8],
         pubkey: &[u8],
     ) -> Result<Vec<ChainEvent>, Rejection> {
-        let serial = serial(cert)
-            .ok_or_else(|| Rejection::other("cert", "the certificate is not a PEM X.509 certificate"))?;
+        let serial = serial(cert).ok_or_else(|| Rejection::other("cert/6", "invalid certificate value"))?;
         let of_owner = self.certificates.entry(owner.clone()).or_default();
         if of_owner.iter().any(|c| c.serial == serial) {
-            let log = format!("certificate {serial} of {owner} exists");
-            return Err(Rejection::other("cert", log));
+            return Err(Rejection::other("cert/3", "certificate exists"));
         }
         of_owner.push(CertificateRecord {
             serial,
@@ -125,11 +123,11 @@ impl Market {
         serial: &str,
     ) -> Result<Vec<ChainEvent>, Rejection> {
         let of_owner = self.certificates.get_mut(owner).into_iter().flatten();
-        let mut live = of_owner.filter(|c| c.serial == serial && c.valid);
-        let certificate = live.next().ok_or_else(|| {
-            let log = format!("{owner} has no valid certificate {serial}");
-            Rejection::other("cert", log)
-        })?;
+        let certificate = of_owner.filter(|c| c.serial == serial).last();
+        let certificate = certificate.ok_or_else(|| Rejection::other("cert/1", "certificate not found"))?;
+        if !certificate.valid {
+            return Err(Rejection::other("cert/4", "certificate already revoked"));
+        }
         certificate.valid = false;
         Ok(Vec::new())
     }

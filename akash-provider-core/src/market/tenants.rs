@@ -15,18 +15,36 @@ use std::time::Duration;
 /// Groups of a deployment, as the network limits them.
 const GROUPS_MAX: usize = 20;
 
-fn no_deployment(id: &DeploymentId) -> Rejection {
-    Rejection::other("deployment/4", format!("deployment {id} not found"))
+fn no_deployment() -> Rejection {
+    refuse(4, "Deployment not found")
 }
 
-fn refuse(log: String) -> Rejection {
-    Rejection::other("deployment", log)
+/// A refusal by the number of the network's module `deployment`.
+fn refuse(code: u32, log: impl Into<String>) -> Rejection {
+    Rejection::other(&format!("deployment/{code}"), log)
+}
+
+fn invalid_groups(why: String) -> Rejection {
+    refuse(7, format!("{why}: Invalid groups"))
+}
+
+fn invalid_deposit(why: String) -> Rejection {
+    refuse(20, format!("{why}: Deposit invalid"))
+}
+
+/// A group is in a state that this cannot be done in.
+fn wrong_state(state: GroupState) -> Rejection {
+    match state {
+        GroupState::Open => refuse(16, "Group open"),
+        GroupState::Paused => refuse(17, "Group paused"),
+        GroupState::InsufficientFunds | GroupState::Closed => refuse(15, "Group already closed"),
+    }
 }
 
 fn check_groups(groups: &[GroupSpec]) -> Result<(), Rejection> {
     if groups.is_empty() || groups.len() > GROUPS_MAX {
         let n = groups.len();
-        return Err(refuse(format!(
+        return Err(invalid_groups(format!(
             "a deployment has 1 to {GROUPS_MAX} groups, not {n}"
         )));
     }
@@ -34,16 +52,16 @@ fn check_groups(groups: &[GroupSpec]) -> Result<(), Rejection> {
     for group in groups {
         let name = &group.name;
         if !names.insert(name) {
-            return Err(refuse(format!("two groups are named `{name}`")));
+            return Err(invalid_groups(format!("two groups are named `{name}`")));
         }
         if group.max_price().is_none_or(|p| p.amount <= Dec::ZERO) {
-            return Err(refuse(format!(
+            return Err(invalid_groups(format!(
                 "group `{name}` needs units with one price denomination"
             )));
         }
         let mut ids = BTreeSet::new();
         if let Some(unit) = group.resources.iter().find(|u| !ids.insert(u.resources.id)) {
-            return Err(refuse(format!(
+            return Err(invalid_groups(format!(
                 "group `{name}` has unit {} twice",
                 unit.resources.id
             )));
@@ -55,7 +73,9 @@ fn check_groups(groups: &[GroupSpec]) -> Result<(), Rejection> {
 impl Market {
     fn check_tenant_pays(&self, owner: &Address, coin: &Coin) -> Result<(), Rejection> {
         if to_dec(coin.amount).is_none() {
-            return Err(refuse(format!("{coin} is more than an account can hold")));
+            return Err(invalid_deposit(format!(
+                "{coin} is more than an account can hold"
+            )));
         }
         if self.ledger.can_pay(owner, coin) {
             return Ok(());
@@ -69,9 +89,9 @@ impl Market {
 
     /// An active deployment.
     fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, Cx<'_>), Rejection> {
-        let (book, cx) = self.open(id).ok_or_else(|| no_deployment(id))?;
+        let (book, cx) = self.open(id).ok_or_else(no_deployment)?;
         if !book.record.active {
-            return Err(refuse(format!("deployment {id} is closed")));
+            return Err(refuse(5, "Deployment closed"));
         }
         Ok((book, cx))
     }
@@ -86,10 +106,10 @@ impl Market {
     ) -> Result<Vec<ChainEvent>, Rejection> {
         check_groups(&groups)?;
         if self.deployments.contains_key(&id) {
-            return Err(refuse(format!("deployment {id} exists")));
+            return Err(refuse(3, "Deployment exists"));
         }
         if deposit.amount < MIN_DEPLOYMENT_DEPOSIT {
-            return Err(refuse(format!(
+            return Err(invalid_deposit(format!(
                 "deposit {deposit} is below {MIN_DEPLOYMENT_DEPOSIT}"
             )));
         }
@@ -98,7 +118,9 @@ impl Market {
         let height = self.building();
         let mut escrow = Escrow::new(height);
         if !escrow.add(height, deposit) {
-            return Err(refuse(format!("{deposit} is more than an account can hold")));
+            return Err(invalid_deposit(format!(
+                "{deposit} is more than an account can hold"
+            )));
         }
         self.ledger.debit(&id.owner, deposit);
         let record = Deployment {
@@ -143,7 +165,7 @@ impl Market {
     ) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
         if book.record.hash == hash {
-            return Err(refuse(format!("deployment {id} has this hash already")));
+            return Err(refuse(10, "Invalid: deployment hash"));
         }
         book.record.hash = hash;
         cx.events
@@ -165,17 +187,14 @@ impl Market {
     fn open_group(&mut self, id: &GroupId) -> Result<(&mut DeploymentBook, Cx<'_>, GroupState), Rejection> {
         let (book, cx) = self.open_active(&id.deployment)?;
         let group = book.group(id);
-        let state = group
-            .ok_or_else(|| refuse(format!("group {id} not found")))?
-            .group
-            .state;
+        let state = group.ok_or_else(|| refuse(14, "Group not found"))?.group.state;
         Ok((book, cx, state))
     }
 
     pub(super) fn pause_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx, state) = self.open_group(id)?;
         if state != GroupState::Open {
-            return Err(refuse(format!("group {id} is not open")));
+            return Err(wrong_state(state));
         }
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
@@ -192,7 +211,7 @@ impl Market {
     pub(super) fn start_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx, state) = self.open_group(id)?;
         if state != GroupState::Paused {
-            return Err(refuse(format!("group {id} is not paused")));
+            return Err(wrong_state(state));
         }
         let record = book.record.clone();
         if let Some(group) = book.group_mut(id) {
@@ -206,7 +225,7 @@ impl Market {
     pub(super) fn close_group(&mut self, id: &GroupId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx, state) = self.open_group(id)?;
         if matches!(state, GroupState::Closed | GroupState::InsufficientFunds) {
-            return Err(refuse(format!("group {id} is closed")));
+            return Err(wrong_state(state));
         }
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
@@ -290,7 +309,9 @@ impl Market {
         self.check_tenant_pays(&id.owner, coin)?;
         let (book, mut cx) = self.open_active(id)?;
         if !book.escrow.add(cx.height, coin) {
-            return Err(refuse(format!("{coin} is more than an account can hold")));
+            return Err(invalid_deposit(format!(
+                "{coin} is more than an account can hold"
+            )));
         }
         cx.ledger.debit(&id.owner, coin);
         if book.settle(cx.height) {
@@ -306,7 +327,7 @@ impl Market {
         attributes: Vec<Attribute>,
     ) -> Result<Vec<ChainEvent>, Rejection> {
         if !self.providers.contains_key(&owner) {
-            return Err(Rejection::other("audit", format!("provider {owner} is unknown")));
+            return Err(Rejection::other("audit/1", "invalid provider: address not found"));
         }
         let key = (owner.clone(), auditor.to_string());
         self.audits.insert(key, attributes);
@@ -322,8 +343,8 @@ impl Market {
     pub(super) fn unsign(&mut self, auditor: Address, owner: Address) -> Result<Vec<ChainEvent>, Rejection> {
         let key = (owner.clone(), auditor.to_string());
         if self.audits.remove(&key).is_none() {
-            let log = format!("{auditor} has signed nothing about {owner}");
-            return Err(Rejection::other("audit", log));
+            let log = "invalid provider: address not found";
+            return Err(Rejection::other("audit/1", log));
         }
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }

@@ -40,21 +40,13 @@ pub struct ServeArgs {
     /// Money for an account, out of nothing; may be given several times.
     #[arg(long, value_name = "ADDRESS=COIN", value_parser = fund)]
     pub fund: Vec<(Address, Coin)>,
-    /// Where the keys are.
-    #[command(flatten)]
-    pub keys: KeysArgs,
-    /// How to print.
-    #[arg(long, value_enum, default_value = "text")]
-    pub output: Output,
-}
-
-/// Where the throw-away keys of a development network are.
-#[derive(Debug, Clone, Args)]
-pub struct KeysArgs {
     /// Folder of the keyring (backend `test`); keys that are not there are made. By default
     /// `akash-provider/devnet` in the user's cache.
     #[arg(long, value_name = "DIR")]
-    pub home: Option<PathBuf>,
+    pub keys: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub output: Output,
 }
 
 /// Who acts.
@@ -86,7 +78,7 @@ pub struct TenantArgs {
     pub from: String,
     /// Folder of the keyring (backend `test`).
     #[arg(long, global = true, value_name = "DIR")]
-    pub home: Option<PathBuf>,
+    pub keys: Option<PathBuf>,
     /// How to print.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub output: Output,

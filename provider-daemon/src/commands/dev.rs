@@ -74,7 +74,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         let block = humantime::format_duration(args.block_time);
         printer.note(&format!(
             "provider {} on chain `{}`, a block every {block}",
-            names::provider()?,
+            world.provider,
             world.chain.market(|m| m.chain_id().to_owned())
         ));
         printer.note("Ctrl-C stops it: once drains, twice aborts.\n");

@@ -60,7 +60,7 @@ fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
 }
 
 async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
-    let keys = Keys::open(args.keys.home.as_deref())?;
+    let keys = Keys::open(args.keys.as_deref())?;
     let accounts = keys.accounts()?;
     let chain = chain(args)?;
     chain.market(|market| {
@@ -85,12 +85,12 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     })
     .await?;
     let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
-    let (rpc, grpc, home) = (devnet.rpc_url(), devnet.grpc_url(), keys.home());
+    let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder());
     let block = humantime::format_duration(args.block_time).to_string();
     let mut text = format!(
         "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
          keyring   {} (backend test: anybody can read it)\n",
-        home.display()
+        folder.display()
     );
     for (name, address) in &accounts {
         text.push_str(&format!("{name:<9} {address}\n"));
@@ -100,7 +100,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         .map(|(name, address)| (name.clone(), json!(address.as_str())));
     let object = json!({
         "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc,
-        "home": home.display().to_string(), "accounts": Value::Object(named.collect()),
+        "keys": folder.display().to_string(), "accounts": Value::Object(named.collect()),
     });
     print(args.output, &text, &object);
     tokio::select! {
@@ -126,7 +126,7 @@ struct Tenant<'a> {
 }
 
 async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
-    let key = Keys::open(args.home.as_deref())?.private_key(&args.from)?;
+    let key = Keys::open(args.keys.as_deref())?.private_key(&args.from)?;
     let reader = Reader::new(Endpoints::new(&[&args.node], &args.chain_id, Limits::default())?);
     let wallet = Wallet::new(Arc::new(reader.clone()), key);
     let tenant = Tenant { args, reader, wallet };

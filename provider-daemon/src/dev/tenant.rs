@@ -139,6 +139,7 @@ impl Tenant {
         prices.extend(bids.iter().map(|b| b.price.clone()));
         outcome.prices = prices;
         leases.extend(self.take(bids)?);
+        self.world.settled().await;
         Ok(leases)
     }
 
@@ -304,6 +305,7 @@ impl Tenant {
             let id = self.id.clone();
             let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });
             updated.map_err(|e| anyhow!("the chain refuses the update: {e}"))?;
+            self.world.settled().await;
             let what = "one more environment variable in every service";
             self.printer.tenant(&self.id, "updated", what);
         }

@@ -1,7 +1,7 @@
 //! The embedded market with the provider in it.
 
 use super::output::print_facts;
-use super::{Backend, Kubernetes, Printer, StateFile, names};
+use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
 use akash_provider_core::bidding;
 use akash_provider_core::bus::LocalBus;
@@ -13,7 +13,7 @@ use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
+    Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
 };
 use akash_provider_core::{Config, Error};
 use akash_provider_k8s::inventory::{Options, StorageOptions};
@@ -32,12 +32,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub struct World {
     /// The market.
     pub chain: MemoryChain,
+    /// The provider's account.
+    pub provider: Address,
     /// The cluster.
     pub cluster: Arc<dyn Cluster>,
     /// The provider.
     pub handle: ProviderHandle,
     /// Time between blocks.
     pub block_time: Duration,
+    link: Link,
     backend: Arc<Backend>,
     status: watch::Receiver<Arc<Status>>,
     running: JoinHandle<Result<(), Error>>,
@@ -79,18 +82,19 @@ impl World {
             config.breaker_tripped = state.breaker_tripped();
             state.follow(&chain);
         }
+        let (background, account) = (CancellationToken::new(), config.provider.clone());
+        let link = Link::open(args, &chain, &background).await?;
         let backend = Arc::new(backend(args, &hardware, &config).await?);
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
         let (provider, handle) = Provider::builder()
             .config(config)
             .cluster(Arc::clone(&cluster))
-            .chain(Arc::new(chain.clone()))
+            .chain(link.client())
             .bus(bus.clone())
             .pricing(args.pricing.strategy(args.seed)?)
             .inventory(backend.inventory())
             .build()?;
-        let background = CancellationToken::new();
         let keep = move |tripped| {
             if let Some(state) = &state {
                 state.set_breaker(tripped);
@@ -104,6 +108,8 @@ impl World {
         let block_time = args.block_time;
         let world = Self {
             chain,
+            provider: account,
+            link,
             cluster,
             handle,
             block_time,
@@ -121,6 +127,15 @@ impl World {
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()
+    }
+
+    /// Returns when the provider can see what was done to the market: over the wire, with the next block.
+    pub async fn settled(&self) {
+        let height = || self.chain.market(|m| m.height());
+        let before = height();
+        while self.link.is_wire() && height() == before {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The capacity of the cluster, as it changes.
@@ -179,12 +194,13 @@ impl World {
         for helper in self.helpers {
             helper.await.context("a part of the embedded market")?;
         }
+        self.link.close().await?;
         Ok(result.context("the provider")??)
     }
 }
 
 fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
-    let mut config = Config::new(names::provider()?, names::CHAIN_ID);
+    let mut config = Config::new(link::account(args)?, names::CHAIN_ID);
     config.external_ports = args.cluster.cluster_node_port_quantity;
     let kubernetes = &args.kubernetes;
     // Addresses are handed out by the operators of a real cluster, and none runs here.

@@ -6,18 +6,12 @@ use super::gas;
 use super::money::Before;
 use super::refusal::Refusal;
 use super::tx::{Act, Step, Tx};
-use akash_provider_chain::proto::akash::provider::v1beta4::Info;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxMsgData;
 use akash_provider_core::market::{Market, TenantMsg};
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Coin, Height, Msg};
 use data_encoding::BASE64;
 use prost::Message;
 use prost_types::Any;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// E-mail address and website of providers, which the market does not know.
-pub(super) type Infos = BTreeMap<Address, Info>;
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +45,6 @@ impl TxResult {
 pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a mut Market,
-    pub(super) infos: &'a mut Arc<Infos>,
     pub(super) nonces: &'a mut Nonces,
     /// Of the block that is made.
     pub(super) height: Height,
@@ -92,7 +85,7 @@ impl Ledger<'_> {
             [step] => certain_gas(step).is_some_and(|gas| passed.gas + gas <= gas_limit),
             _ => false,
         };
-        let before = (!certain).then(|| (self.market.clone(), Arc::clone(self.infos)));
+        let before = (!certain).then(|| self.market.clone());
         let mut done = Done {
             gas: passed.gas,
             ..Done::default()
@@ -114,9 +107,8 @@ impl Ledger<'_> {
             failure
         };
         if let Some(refusal) = failure {
-            if let Some((market, infos)) = before {
+            if let Some(market) = before {
                 *self.market = market;
-                *self.infos = infos;
             }
             self.market.account_mut(&tx.signer).sequence = sequence;
             let mut result = TxResult::refused(refusal, tx.fee.gas_limit, done.gas);
@@ -159,13 +151,7 @@ impl Ledger<'_> {
         let before = Before::of(self.market, &step.act);
         let of_market = |r: &akash_provider_core::market::Rejection| Refusal::of_message(index, r);
         let facts = match &step.act {
-            Act::Provider(msg, info) => {
-                let facts = self.market.execute(msg).map_err(|r| of_market(&r))?;
-                if let (Some(info), Msg::CreateProvider(record) | Msg::UpdateProvider(record)) = (info, msg) {
-                    Arc::make_mut(self.infos).insert(record.owner.clone(), info.clone());
-                }
-                facts
-            }
+            Act::Provider(msg) => self.market.execute(msg).map_err(|r| of_market(&r))?,
             Act::Tenant(msg) => self.market.tenant(msg.clone()).map_err(|r| of_market(&r))?,
             Act::Send { from, to, coins } => {
                 self.send(from, to, coins).map_err(|r| r.in_message(index))?;
@@ -214,14 +200,13 @@ impl Ledger<'_> {
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
     let certain = match &step.act {
-        Act::Provider(Msg::CreateBid { .. }, _) => 45_000 + gas::TRANSFER,
+        Act::Provider(Msg::CreateBid { .. }) => 45_000 + gas::TRANSFER,
         Act::Provider(
             Msg::CreateProvider(_)
             | Msg::UpdateProvider(_)
             | Msg::CreateCertificate { .. }
             | Msg::RevokeCertificate { .. }
             | Msg::StartReclaim { .. },
-            _,
         ) => 0,
         Act::Tenant(TenantMsg::CreateDeployment { groups, .. }) => {
             10_000 + 55_000 * groups.len() as u64 + gas::TRANSFER

@@ -14,7 +14,7 @@ pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
 /// A keyring with a key for each name.
 #[derive(Debug)]
 pub struct Keys {
-    home: PathBuf,
+    folder: PathBuf,
     keyring: Keyring,
 }
 
@@ -23,10 +23,10 @@ impl Keys {
     ///
     /// # Errors
     /// The folder cannot be read or written, or nobody says where the user's cache is.
-    pub fn open(home: Option<&Path>) -> anyhow::Result<Self> {
-        let home = home.map_or_else(default_home, |home| Ok(home.to_owned()))?;
-        std::fs::create_dir_all(&home).with_context(|| format!("making {}", home.display()))?;
-        let keyring = Keyring::open(Backend::Test, &home, None)?;
+    pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
+        let folder = folder.map_or_else(default_folder, |folder| Ok(folder.to_owned()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let keyring = Keyring::open(Backend::Test, &folder, None)?;
         for name in NAMES {
             if keyring.show(name).is_ok() {
                 continue;
@@ -38,13 +38,13 @@ impl Keys {
                 Err(error) => return Err(error).context("making the keys of the development network"),
             }
         }
-        Ok(Self { home, keyring })
+        Ok(Self { folder, keyring })
     }
 
     /// The folder.
     #[must_use]
-    pub fn home(&self) -> &Path {
-        &self.home
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The accounts, by name.
@@ -62,14 +62,14 @@ impl Keys {
     /// There is none, or it cannot be read.
     pub fn private_key(&self, name_or_address: &str) -> anyhow::Result<PrivateKey> {
         let key = self.keyring.private_key(name_or_address);
-        key.with_context(|| format!("a key of {}", self.home.display()))
+        key.with_context(|| format!("a key of {}", self.folder.display()))
     }
 }
 
-fn default_home() -> anyhow::Result<PathBuf> {
+fn default_folder() -> anyhow::Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-    let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set: give --home")?;
+    let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set: give --keys")?;
     Ok(cache.join("akash-provider").join("devnet"))
 }

@@ -28,8 +28,8 @@ pub(super) struct Before {
 impl Before {
     pub(super) fn of(market: &Market, act: &Act) -> Self {
         let is_new = match act {
-            Act::Provider(Msg::CreateProvider(record), _) => market.provider(&record.owner).is_none(),
-            Act::Provider(..) | Act::Tenant(_) | Act::Send { .. } => false,
+            Act::Provider(Msg::CreateProvider(record)) => market.provider(&record.owner).is_none(),
+            Act::Provider(_) | Act::Tenant(_) | Act::Send { .. } => false,
         };
         let mut before = Self {
             is_new,
@@ -37,7 +37,7 @@ impl Before {
             ..Self::default()
         };
         // A bid moves nothing but its own deposit.
-        let of_bid = matches!(act, Act::Provider(Msg::CreateBid { .. }, _));
+        let of_bid = matches!(act, Act::Provider(Msg::CreateBid { .. }));
         let id = before.deployment.as_ref().filter(|_| !of_bid);
         if let Some(record) = id.and_then(|id| market.deployment(id)) {
             let withdrawn = record.leases.iter().map(|lease| {
@@ -164,7 +164,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
 /// What the signer paid.
 fn paid(act: &Act) -> Vec<Event> {
     match act {
-        Act::Provider(Msg::CreateBid { id, deposit, .. }, _) => {
+        Act::Provider(Msg::CreateBid { id, deposit, .. }) => {
             transfer(id.provider.as_str(), ESCROW, deposit).to_vec()
         }
         Act::Tenant(TenantMsg::CreateDeployment { id, deposit, .. }) => {
@@ -179,6 +179,6 @@ fn paid(act: &Act) -> Vec<Event> {
                 .flat_map(|coin| transfer(from.as_str(), to.as_str(), coin));
             moved.collect()
         }
-        Act::Provider(..) | Act::Tenant(_) => Vec::new(),
+        Act::Provider(_) | Act::Tenant(_) => Vec::new(),
     }
 }

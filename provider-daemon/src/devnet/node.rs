@@ -10,7 +10,7 @@
 
 use super::ante::{Nonces, Rules, Stage, Taken, View};
 use super::block::{Block, Landed};
-use super::deliver::{Infos, Ledger, TxResult};
+use super::deliver::{Ledger, TxResult};
 use super::event::{Context, typed};
 use super::refusal::Refusal;
 use super::tx::Tx;
@@ -44,7 +44,6 @@ const SUBSCRIBER_BLOCKS: usize = 200;
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) market: Arc<Market>,
-    pub(super) infos: Arc<Infos>,
 }
 
 /// A node. A clone is the same one.
@@ -81,7 +80,6 @@ pub(super) struct Inner {
     states: VecDeque<(Height, State)>,
     current: State,
     index: HashMap<TxHash, (Height, usize)>,
-    infos: Arc<Infos>,
     nonces: Nonces,
     waiting: Vec<Tx>,
     taken: Taken,
@@ -115,10 +113,8 @@ impl Node {
     pub(super) fn new(rules: Rules, market: &Market) -> Self {
         let (height, time) = (market.height(), market.time());
         let block = Block::new(&rules.chain_id, height, time, Vec::new(), None);
-        let infos = Arc::<Infos>::default();
         let state = State {
             market: Arc::new(market.clone()),
-            infos: Arc::clone(&infos),
         };
         let inner = Inner {
             rules,
@@ -126,7 +122,6 @@ impl Node {
             states: VecDeque::from([(height, state.clone())]),
             current: state,
             index: HashMap::new(),
-            infos,
             nonces: Nonces::default(),
             waiting: Vec::new(),
             taken: Taken::default(),
@@ -177,13 +172,12 @@ impl Node {
                 passed.map_err(|refusal| (refusal, super::gas::ANTE))?,
             )
         };
-        let (mut market, mut infos) = (Market::clone(&state.market), state.infos);
+        let mut market = Market::clone(&state.market);
         let mut ledger = Ledger {
             rules: &rules,
             height: market.height() + 1,
             time: market.time(),
             market: &mut market,
-            infos: &mut infos,
             nonces: &mut Nonces::default(),
         };
         let result = ledger.execute(&tx, &passed, u64::MAX);
@@ -288,7 +282,6 @@ impl Inner {
             let mut ledger = Ledger {
                 rules: &self.rules,
                 market,
-                infos: &mut self.infos,
                 nonces: &mut self.nonces,
                 height,
                 time,
@@ -325,7 +318,6 @@ impl Inner {
         if changed {
             let state = State {
                 market: Arc::new(market.clone()),
-                infos: Arc::clone(&self.infos),
             };
             self.current = state.clone();
             self.states.push_back((height, state));

@@ -30,9 +30,8 @@ impl Refusal {
     /// The refusal of a message by the market, as it stands in the result of the transaction.
     pub(super) fn of_message(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
-        let code = number
-            .parse()
-            .unwrap_or_else(|_| unnumbered(space, &rejection.log));
+        // Every refusal of the market has a number; 1 is the one for what has none of its own.
+        let code = number.parse().unwrap_or(1);
         let text = network_text(space, code).map_or_else(|| rejection.log.clone(), str::to_owned);
         if code == PANIC {
             return Self::new(space, code, format!("recovered: {text}\nstack:\n"));
@@ -48,15 +47,6 @@ impl Refusal {
     pub(super) fn in_message(self, index: usize) -> Self {
         let log = format!("failed to execute message; message index: {index}: {}", self.log);
         Self { log, ..self }
-    }
-}
-
-/// The number of a refusal that the market knows only by its module.
-fn unnumbered(space: &str, log: &str) -> u32 {
-    match space {
-        "provider" if log.contains("unknown") => 3,
-        "provider" if log.contains("exists") => 4,
-        _ => 1,
     }
 }
 

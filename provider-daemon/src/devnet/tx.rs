@@ -2,7 +2,6 @@
 
 use super::refusal::Refusal;
 use akash_provider_chain::convert::{self, Malformed};
-use akash_provider_chain::proto::akash::provider::v1beta4 as prov;
 use akash_provider_chain::proto::cosmos::bank::v1beta1::MsgSend;
 use akash_provider_chain::proto::cosmos::crypto::secp256k1::PubKey;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, SignerInfo, TxBody, TxRaw};
@@ -22,8 +21,8 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// What a message does.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
-    /// What a provider does; with its contact details where it publishes its record.
-    Provider(Msg, Option<prov::Info>),
+    /// What a provider does.
+    Provider(Msg),
     /// What a tenant or an auditor does.
     Tenant(TenantMsg),
     /// Money from one account to another.
@@ -147,7 +146,7 @@ fn malformed(error: &Malformed) -> Refusal {
 fn step(any: &Any) -> Result<Step, Refusal> {
     let act = act(any)?;
     let act = act.ok_or_else(|| parse_error(&format!("unable to resolve type URL {}", any.type_url)))?;
-    if let Act::Provider(msg, _) = &act {
+    if let Act::Provider(msg) = &act {
         check_message(msg)?;
     }
     Ok(Step {
@@ -158,12 +157,7 @@ fn step(any: &Any) -> Result<Step, Refusal> {
 
 fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     if let Some(msg) = convert::from_any(any).map_err(|e| malformed(&e))? {
-        let info = match &msg {
-            Msg::CreateProvider(_) => decode::<prov::MsgCreateProvider>(&any.value)?.info,
-            Msg::UpdateProvider(_) => decode::<prov::MsgUpdateProvider>(&any.value)?.info,
-            _ => None,
-        };
-        return Ok(Some(Act::Provider(msg, info)));
+        return Ok(Some(Act::Provider(msg)));
     }
     if let Some(msg) = convert::tenant_from_any(any).map_err(|e| malformed(&e))? {
         return Ok(Some(Act::Tenant(msg)));
@@ -213,7 +207,7 @@ fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
 /// Whose signature a message needs.
 pub(super) const fn signer(act: &Act) -> &Address {
     match act {
-        Act::Provider(msg, _) => match msg {
+        Act::Provider(msg) => match msg {
             Msg::CreateBid { id, .. }
             | Msg::CloseBid { id, .. }
             | Msg::StartReclaim { id, .. }
@@ -246,14 +240,12 @@ pub(super) fn deployment(act: &Act) -> Option<&akash_provider_core::types::Deplo
             | Msg::CloseBid { id, .. }
             | Msg::StartReclaim { id, .. }
             | Msg::WithdrawLease { id },
-            _,
         ) => Some(id.deployment()),
         Act::Provider(
             Msg::CreateProvider(_)
             | Msg::UpdateProvider(_)
             | Msg::CreateCertificate { .. }
             | Msg::RevokeCertificate { .. },
-            _,
         )
         | Act::Send { .. } => None,
         Act::Tenant(msg) => match msg {

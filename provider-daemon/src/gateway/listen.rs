@@ -13,13 +13,13 @@ use axum::Router;
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::Acceptor;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +33,9 @@ use tower::Service;
 
 /// Pause after the system refused a connection, such as for want of file descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Calls of one connection at once.
+const CALLS_MAX: u32 = 100;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -48,6 +51,16 @@ pub(crate) struct Door {
     pub(crate) auth: Arc<Authenticator>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) protocol: Protocol,
+}
+
+/// What is spoken on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// One request after the other, and websockets.
+    Http1,
+    /// gRPC.
+    Http2,
 }
 
 impl Door {
@@ -119,7 +132,7 @@ impl Door {
 
     async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
-        let config = self.tls.config_for(&hello.client_hello());
+        let config = self.tls.config_for(&hello.client_hello(), self.protocol);
         hello.into_stream(config).await
     }
 
@@ -129,18 +142,40 @@ impl Door {
             let mut router = router.clone();
             async move { router.call(request.map(Body::new)).await }
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.idle)
-            .max_buf_size(self.limits.head_bytes)
-            .serve_connection(TokioIo::new(tls), service)
-            .with_upgrades();
+        match self.protocol {
+            Protocol::Http1 => {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(self.limits.idle)
+                    .max_buf_size(self.limits.head_bytes)
+                    .serve_connection(TokioIo::new(tls), service)
+                    .with_upgrades();
+                self.until_over(connection, |c| c.graceful_shutdown()).await
+            }
+            Protocol::Http2 => {
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .keep_alive_interval(self.limits.idle)
+                    .max_concurrent_streams(CALLS_MAX)
+                    .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
+                    .serve_connection(TokioIo::new(tls), service);
+                self.until_over(connection, |c| c.graceful_shutdown()).await
+            }
+        }
+    }
+
+    /// Serves a connection to its end; from the shutdown on only what is under way.
+    async fn until_over<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        connection: C,
+        end: impl FnOnce(Pin<&mut C>),
+    ) -> io::Result<()> {
         let mut connection = pin!(connection);
         let served = tokio::select! {
             biased;
             served = connection.as_mut() => served,
             () = self.shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
+                end(connection.as_mut());
                 connection.await
             }
         };

@@ -1,6 +1,7 @@
 //! Settings of the gateway, and its limits.
 
 use super::auth::Clock;
+use super::grpc::Screening;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Settings {
     pub public_certificate: Option<CertificateFiles>,
     /// A token valid for longer than this is refused; `None` for no limit.
     pub token_lifetime_max: Option<Duration>,
+    /// What bids follow from, for whoever asks whether there would be one; without it nobody is told.
+    pub screening: Option<Screening>,
     /// Limits.
     pub limits: Limits,
     /// The time of day.
@@ -37,6 +40,7 @@ impl Settings {
             reclamation_window: None,
             public_certificate: None,
             token_lifetime_max: None,
+            screening: None,
             limits: Limits::default(),
             clock: Clock::default(),
         }

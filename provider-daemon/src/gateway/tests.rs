@@ -2,6 +2,7 @@
 
 mod access;
 pub(crate) mod clients;
+mod grpc;
 mod hostile;
 mod recorded;
 mod routes;

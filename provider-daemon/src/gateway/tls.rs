@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::auth::Clock;
+use super::listen::Protocol;
 
 /// Largest file of a certificate or key that is read.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -44,37 +45,52 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
-/// What the gateway shows.
+/// What the gateway shows, whichever protocol is spoken.
 #[derive(Debug)]
 pub struct Tls {
     clock: Clock,
-    alpn: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
     shown: RwLock<Shown>,
 }
 
 #[derive(Debug, Clone)]
 struct Shown {
-    own: Arc<ServerConfig>,
-    public: Option<(Arc<str>, Arc<ServerConfig>)>,
+    own: Config,
+    public: Option<(Arc<str>, Config)>,
+}
+
+/// One certificate for each protocol.
+#[derive(Debug, Clone)]
+struct Config {
+    /// Offers no protocol, so that no client takes it for HTTP/2.
+    http1: Arc<ServerConfig>,
+    http2: Arc<ServerConfig>,
+}
+
+impl From<ServerConfig> for Config {
+    fn from(http1: ServerConfig) -> Self {
+        let mut http2 = http1.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        Self {
+            http1: Arc::new(http1),
+            http2: Arc::new(http2),
+        }
+    }
 }
 
 impl Tls {
-    /// Shows the provider's own certificate; `alpn` are the protocols offered.
+    /// Shows the provider's own certificate.
     ///
     /// # Errors
     /// The certificate cannot be used.
-    pub fn new(own: &OwnCertificate, clock: Clock, alpn: &[&str]) -> Result<Self, TlsError> {
+    pub fn new(own: &OwnCertificate, clock: Clock) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let alpn: Vec<Vec<u8>> = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let config = own_config(&provider, own, &clock, &alpn)?;
         let shown = Shown {
-            own: config,
+            own: own_config(&provider, own, &clock)?,
             public: None,
         };
         Ok(Self {
             clock,
-            alpn,
             provider,
             shown: RwLock::new(shown),
         })
@@ -85,7 +101,7 @@ impl Tls {
     /// # Errors
     /// It cannot be used; the one before stays.
     pub fn set_own(&self, own: &OwnCertificate) -> Result<(), TlsError> {
-        let config = own_config(&self.provider, own, &self.clock, &self.alpn)?;
+        let config = own_config(&self.provider, own, &self.clock)?;
         self.change(|shown| shown.own = config);
         Ok(())
     }
@@ -99,20 +115,22 @@ impl Tls {
         check_size(key)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|e| file_error(key, e))?;
         let config = builder(&self.provider)?.with_no_client_auth();
-        let mut config = config.with_single_cert(chain, private)?;
-        config.alpn_protocols.clone_from(&self.alpn);
+        let config = Config::from(config.with_single_cert(chain, private)?);
         let name: Arc<str> = name.to_ascii_lowercase().into();
-        self.change(|shown| shown.public = Some((name, Arc::new(config))));
+        self.change(|shown| shown.public = Some((name, config)));
         Ok(())
     }
 
     /// What a client is shown that asks for a name, or for none.
-    #[must_use]
-    pub fn config_for(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+    pub(super) fn config_for(&self, hello: &ClientHello<'_>, protocol: Protocol) -> Arc<ServerConfig> {
         let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-        match (&shown.public, hello.server_name()) {
-            (Some((public, config)), Some(name)) if name.eq_ignore_ascii_case(public) => Arc::clone(config),
-            _ => Arc::clone(&shown.own),
+        let config = match (&shown.public, hello.server_name()) {
+            (Some((public, config)), Some(name)) if name.eq_ignore_ascii_case(public) => config,
+            _ => &shown.own,
+        };
+        match protocol {
+            Protocol::Http1 => Arc::clone(&config.http1),
+            Protocol::Http2 => Arc::clone(&config.http2),
         }
     }
 
@@ -129,8 +147,7 @@ fn own_config(
     provider: &Arc<CryptoProvider>,
     own: &OwnCertificate,
     clock: &Clock,
-    alpn: &[Vec<u8>],
-) -> Result<Arc<ServerConfig>, TlsError> {
+) -> Result<Config, TlsError> {
     let private = own.private_key_der()?;
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(private.to_vec()));
     let key = provider.key_provider.load_private_key(private)?;
@@ -143,8 +160,7 @@ fn own_config(
     // A resumed session would show no certificate, so a revoked one would go on.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    config.alpn_protocols = alpn.to_vec();
-    Ok(Arc::new(config))
+    Ok(config.into())
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -1,4 +1,4 @@
-//! Reader and writer as one client of a node.
+//! A client that speaks gRPC alone, but for blocks, which gRPC does not carry.
 
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::private_key::PrivateKey;

@@ -6,7 +6,7 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
 use akash_provider_core::types::{
-    BidId, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, Provider,
+    BidId, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, Provider, ProviderInfo,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -43,7 +43,7 @@ impl Served {
                 "--listen-grpc",
                 "127.0.0.1:0",
             ])
-            .args(["--block-time", "100ms", "--output", "json", "--home"])
+            .args(["--block-time", "100ms", "--output", "json", "--keys"])
             .arg(home)
             .arg("--state")
             .arg(state)
@@ -73,7 +73,7 @@ impl Served {
         let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args(["devnet", "tenant"])
             .args(args)
-            .args(["--output", "json", "--node", self.rpc(), "--home"])
+            .args(["--output", "json", "--node", self.rpc(), "--keys"])
             .arg(home)
             .output()
             .unwrap();
@@ -110,7 +110,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
         owner: provider.address().clone(),
         host_uri: "https://provider.example:8443".to_owned(),
         attributes: Vec::new(),
-        info: akash_provider_core::types::ProviderInfo::default(),
+        info: ProviderInfo::default(),
     };
     provider
         .send(vec![to_any(&Msg::CreateProvider(record))])
@@ -177,6 +177,33 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
     let live = reader.leases(&filter, PageRequest::default()).await.unwrap();
     assert_eq!(live.items, []);
     let (success, why) = served.try_tenant(&home, &["close", "7"]);
-    assert!(!success && why.contains("closed"), "{why}");
+    assert!(!success && why.contains("Deployment closed"), "{why}");
     served.end();
+}
+
+#[test]
+fn the_embedded_market_is_the_same_over_the_wire() {
+    let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+        .args([
+            "dev",
+            "--once",
+            "--accept-any",
+            "--wire",
+            "--block-time",
+            "300ms",
+            "--output",
+            "json",
+            SDL,
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}\n{errors}");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let summary = lines.into_iter().find(|line| line["event"] == "summary").unwrap();
+    assert_eq!(summary["problem"], Value::Null, "{summary}");
+    assert_ne!(summary["to_run_ms"], Value::Null, "{summary}");
 }

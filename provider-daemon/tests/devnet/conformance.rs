@@ -9,14 +9,6 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_over_json_rpc_conforms() {
-    let driver = WireDriver::new().await;
-    let rpc = driver.devnet.rpc_url();
-    let client = WireClient::start(&rpc, &rpc, CHAIN_ID, key(2));
-    suite(&client, &driver).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_client_over_grpc_conforms() {
     let driver = WireDriver::new().await;
     let (rpc, grpc) = (driver.devnet.rpc_url(), driver.devnet.grpc_url());

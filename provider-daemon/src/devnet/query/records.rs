@@ -182,7 +182,7 @@ fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         ask::<dep::QueryGroupRequest>(path, data, |request| {
             let id = convert::group_id(request.id)?;
             let group = market.group(&id);
-            let group = group.ok_or_else(|| not_found("deployment", 9, "Group not found"))?;
+            let group = group.ok_or_else(|| not_found("deployment", 14, "Group not found"))?;
             let created = market.deployment(&id.deployment).map(|d| d.deployment.created_at);
             let mut group = answers::group(group);
             group.created_at = i64::try_from(created.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -228,13 +228,6 @@ fn deployments(
     })
 }
 
-fn wire_provider(state: At<'_>, provider: &Provider) -> prov::Provider {
-    prov::Provider {
-        info: Some(state.infos.get(&provider.owner).cloned().unwrap_or_default()),
-        ..answers::provider(provider)
-    }
-}
-
 fn wire_audit(owner: &Address, auditor: &str, attributes: &[Attribute]) -> audit::AuditedProvider {
     let wire = |a: &Attribute| WireAttribute {
         key: a.key.clone(),
@@ -253,7 +246,7 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     ask::<prov::QueryProviderRequest>(path, data, |request| {
         let owner = convert::address("owner", &request.owner)?;
         let provider = market.provider(&owner).ok_or_else(|| unknown("provider", 3))?;
-        let provider = Some(wire_provider(state, provider));
+        let provider = Some(answers::provider(provider));
         Ok(prov::QueryProviderResponse { provider })
     })
     .or_else(|| {
@@ -261,7 +254,7 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
             // In the order of the accounts' bytes, which is not the order of their texts.
             let mut all: Vec<&Provider> = market.providers().collect();
             all.sort_by_cached_key(|p| p.owner.to_bytes());
-            let wire = |p: &&Provider| wire_provider(state, p);
+            let wire = |p: &&Provider| answers::provider(p);
             let (providers, pagination) = page(
                 all.into_iter(),
                 |p| HEXLOWER.encode(&p.owner.to_bytes()),

@@ -414,7 +414,7 @@ async fn a_token_for_one_deployment_takes_no_name_from_another() {
 }
 
 #[tokio::test]
-async fn a_revoked_certificate_is_turned_away_before_anything_is_read() {
+async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;

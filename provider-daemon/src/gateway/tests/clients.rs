@@ -102,6 +102,7 @@ pub(crate) struct Client {
     versions: Vec<&'static SupportedProtocolVersion>,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     headers: Vec<(String, String)>,
+    alpn: Vec<Vec<u8>>,
 }
 
 pub(crate) type Connection = TlsStream<TcpStream>;
@@ -114,6 +115,7 @@ impl Client {
             versions: vec![&rustls::version::TLS13],
             certificate: None,
             headers: Vec::new(),
+            alpn: Vec::new(),
         }
     }
 
@@ -129,6 +131,12 @@ impl Client {
     pub(crate) fn certificate(mut self, own: &OwnCertificate) -> Self {
         let key = own.private_key_der().unwrap().to_vec();
         self.certificate = Some((own.der().to_vec(), key));
+        self
+    }
+
+    /// The protocols offered.
+    pub(crate) fn alpn(mut self, protocols: &[&str]) -> Self {
+        self.alpn = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
         self
     }
 
@@ -150,7 +158,7 @@ impl Client {
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Anybody));
-        let config = match &self.certificate {
+        let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = vec![CertificateDer::from(certificate.clone())];
@@ -164,6 +172,7 @@ impl Client {
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
+        config.alpn_protocols.clone_from(&self.alpn);
         let tcp = TcpStream::connect(self.server).await?;
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone()).unwrap();
@@ -199,7 +208,9 @@ impl Client {
     /// Bytes on a connection of their own, and what comes back until it ends.
     pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
-        connection.write_all(bytes).await?;
+        // What does not fit the socket waits in the session; a server that has heard enough may be gone by then.
+        drop(connection.write_all(bytes).await);
+        drop(connection.flush().await);
         let mut answer = Vec::new();
         let reading = connection.read_to_end(&mut answer);
         match timeout(PATIENCE, reading).await.expect("an answer") {
@@ -218,6 +229,7 @@ impl Client {
         let mut connection = self.connect().await.unwrap();
         let request = self.head("GET", path, more);
         connection.write_all(request.as_bytes()).await.unwrap();
+        connection.flush().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let byte = timeout(PATIENCE, connection.read_u8()).await.expect("a head");

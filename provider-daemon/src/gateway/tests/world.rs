@@ -4,6 +4,7 @@ use super::clients::{Client, Reply};
 use crate::gateway::auth::Clock;
 use crate::gateway::auth::memory::Volatile;
 use crate::gateway::auth::token::{self, Algorithm};
+use crate::gateway::grpc::Screening;
 use crate::gateway::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
@@ -81,6 +82,7 @@ pub(super) struct World {
     pub(super) handle: ProviderHandle,
     pub(super) address: SocketAddr,
     pub(super) tls: Arc<crate::gateway::tls::Tls>,
+    pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
@@ -134,6 +136,27 @@ fn prices() -> Scale {
     Scale::new(config).unwrap()
 }
 
+fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>) {
+    let record = Record {
+        owner: provider.clone(),
+        host_uri: "https://localhost:8443".into(),
+        attributes,
+        info: akash_provider_core::types::ProviderInfo::default(),
+    };
+    chain.market(|market| {
+        market.fund(provider, &coin());
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+    });
+}
+
+/// The provider's own, a minute old.
+fn certificate_of(provider: &Address) -> OwnCertificate {
+    let usage = Usage::Server {
+        domains: vec!["localhost".to_owned()],
+    };
+    OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
+}
+
 /// Waits for a condition; only something that is wrong takes long.
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
@@ -164,23 +187,14 @@ impl World {
         chain.set_inclusion(Inclusion::Immediate {
             block_time: Duration::from_secs(1),
         });
-        let record = Record {
-            owner: provider.clone(),
-            host_uri: "https://localhost:8443".into(),
-            attributes,
-            info: akash_provider_core::types::ProviderInfo::default(),
-        };
-        chain.market(|market| {
-            market.fund(&provider, &coin());
-            market.execute(&Msg::CreateProvider(record)).unwrap();
-        });
+        register(&chain, &provider, attributes);
         let cluster = MemoryCluster::new(Facets::default());
         let mut config = Config::new(provider.clone(), "local");
         config.static_hosts_domain = Some("ingress.localhost".to_owned());
         let source = MemoryInventorySource::new();
         source.push(hardware());
         let (provider_run, handle) = Provider::builder()
-            .config(config)
+            .config(config.clone())
             .chain(Arc::new(chain.clone()))
             .cluster(Arc::new(cluster.clone()))
             .inventory(Arc::new(source))
@@ -199,11 +213,13 @@ impl World {
         settings.clock = Clock::new(move || Duration::from_secs(hand.load(Ordering::SeqCst)));
         settings.public_hostname = "provider.localhost".to_owned();
         settings.limits.status_age = Duration::ZERO;
+        settings.grpc_listen = Some("127.0.0.1:0".parse().unwrap());
+        settings.screening = Some(Screening {
+            config: config.clone(),
+            pricing: Arc::new(prices()),
+        });
         change(&mut settings);
-        let usage = Usage::Server {
-            domains: vec!["localhost".to_owned()],
-        };
-        let own = OwnCertificate::make(&provider, &usage, Duration::from_secs(NOW - 60)).unwrap();
+        let own = certificate_of(&provider);
         let ports = Ports {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
@@ -212,6 +228,7 @@ impl World {
         };
         let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
         let (address, tls) = (gateway.address().unwrap(), gateway.tls());
+        let grpc = gateway.grpc_address().unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(gateway.serve(stop.clone()));
         Self {
@@ -220,6 +237,7 @@ impl World {
             handle,
             address,
             tls,
+            grpc,
             own,
             clock,
             stop,

@@ -1,0 +1,160 @@
+//! gRPC: the status as consoles and indexers read it, and whether a group would get a bid.
+//!
+//! Anybody may ask; nothing here changes anything. Who asks without speaking gRPC is told so in the form that
+//! liveness checks look for.
+
+mod screening;
+mod status;
+
+pub use screening::Screening;
+
+use super::App;
+use akash_provider_chain::proto::DESCRIPTORS;
+use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::server::{Grpc, NamedService};
+use tonic::service::Routes;
+use tonic_prost::ProstCodec;
+use tower::{Service, service_fn};
+
+/// A group of a deployment is some kilobytes.
+const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+/// The provider's service.
+#[derive(Debug, Clone)]
+struct ProviderRpc {
+    app: Arc<App>,
+}
+
+impl NamedService for ProviderRpc {
+    const NAME: &'static str = "akash.provider.v1.ProviderRPC";
+}
+
+/// A call as it comes.
+type Call = http::Request<tonic::body::Body>;
+/// Statuses, one after the other.
+type Streamed = BoxStream<'static, Result<Status, tonic::Status>>;
+
+impl ProviderRpc {
+    fn get_status(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+        let app = Arc::clone(&self.app);
+        let method = service_fn(move |_: tonic::Request<()>| {
+            let app = Arc::clone(&app);
+            async move { Ok(tonic::Response::new(status::now(&app).await)) }
+        });
+        let codec = ProstCodec::<Status, ()>::default();
+        Box::pin(async move { Grpc::new(codec).unary(method, request).await })
+    }
+
+    fn stream_status(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+        let method = StreamStatus(Arc::clone(&self.app));
+        let codec = ProstCodec::<Status, ()>::default();
+        Box::pin(async move { Grpc::new(codec).server_streaming(method, request).await })
+    }
+
+    fn screen(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+        let app = Arc::clone(&self.app);
+        let method = service_fn(move |asked: tonic::Request<BidScreeningRequest>| {
+            let app = Arc::clone(&app);
+            async move {
+                let answer = screening::screen(&app, asked.into_inner()).await;
+                answer.map(tonic::Response::new)
+            }
+        });
+        let codec = ProstCodec::<BidScreeningResponse, BidScreeningRequest>::default();
+        let mut grpc = Grpc::new(codec).max_decoding_message_size(REQUEST_BYTES_MAX);
+        Box::pin(async move { grpc.unary(method, request).await })
+    }
+}
+
+/// The method that answers with a stream.
+struct StreamStatus(Arc<App>);
+
+impl tonic::server::ServerStreamingService<()> for StreamStatus {
+    type Response = Status;
+    type ResponseStream = Streamed;
+    type Future = Ready<Result<tonic::Response<Streamed>, tonic::Status>>;
+
+    fn call(&mut self, _: tonic::Request<()>) -> Self::Future {
+        ready(status::changes(Arc::clone(&self.0)).map(tonic::Response::new))
+    }
+}
+
+impl Service<Call> for ProviderRpc {
+    type Response = Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Call) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let answer = match method {
+            "GetStatus" => self.get_status(request),
+            "StreamStatus" => self.stream_status(request),
+            "BidScreening" => self.screen(request),
+            _ => Box::pin(async { tonic::Status::unimplemented("unknown method").into_http() }),
+        };
+        Box::pin(async move { Ok(answer.await) })
+    }
+}
+
+/// All services: the provider's, health, and what they are.
+pub(super) fn router(app: &Arc<App>) -> Router {
+    let rpc = ProviderRpc { app: Arc::clone(app) };
+    let (health, healthy) = tonic_health::server::health_reporter();
+    app.tasks.spawn(async move {
+        health.set_serving::<ProviderRpc>().await;
+    });
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let mut routes = Routes::new(rpc).add_service(healthy);
+    // Without descriptions everything else still works.
+    match (describe().build_v1(), describe().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
+        (Err(error), _) | (_, Err(error)) => tracing::error!("services cannot be described: {error}"),
+    }
+    routes
+        .prepare()
+        .into_axum_router()
+        .layer(middleware::from_fn(only_grpc))
+}
+
+/// Turns away who does not speak gRPC.
+async fn only_grpc(request: Request, next: Next) -> Response<Body> {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.unwrap_or_default();
+    if kind.starts_with(b"application/grpc") {
+        return next.run(request).await;
+    }
+    let kind: String = String::from_utf8_lossy(kind).chars().take(100).collect();
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(
+        HeaderName::from_static("grpc-status"),
+        HeaderValue::from_static("3"),
+    );
+    let words = format!("invalid gRPC request content-type {kind:?}");
+    if let Ok(words) = HeaderValue::from_str(&words) {
+        headers.insert(HeaderName::from_static("grpc-message"), words);
+    }
+    answer
+}

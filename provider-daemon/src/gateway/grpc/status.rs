@@ -1,0 +1,243 @@
+//! The status on the wire.
+
+use super::Streamed;
+use crate::gateway::App;
+use akash_provider_chain::proto::akash::inventory::v1 as inventory;
+use akash_provider_chain::proto::akash::provider::v1 as wire;
+use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
+use akash_provider_core::engine::Status;
+use akash_provider_core::engine::status::ReservationStatus;
+use akash_provider_core::inventory::{NodeMetrics, Pair};
+use futures::{StreamExt, stream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often a stream looks for news; all of them look at the same page.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The status at this moment.
+pub(super) async fn now(app: &App) -> wire::Status {
+    let shown = app.status.get().await;
+    let mut status = whole(&shown.status, app);
+    let now = app.clock.now();
+    status.timestamp = Some(prost_types::Timestamp {
+        seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(now.subsec_nanos()).unwrap_or(0),
+    });
+    status
+}
+
+/// The status at once, and again whenever something has changed but the time.
+pub(super) fn changes(app: Arc<App>) -> Result<Streamed, tonic::Status> {
+    let seat = Arc::clone(&app.status_streams).try_acquire_owned();
+    let seat = seat.map_err(|_| tonic::Status::resource_exhausted("too many streams are open; try later"))?;
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Watch {
+        app,
+        ticks,
+        told: None,
+    };
+    let news = stream::unfold(watch, |mut watch| async move {
+        let news = watch.next().await?;
+        Some((Ok(news), watch))
+    });
+    // The seat is given back with the stream.
+    Ok(news
+        .inspect(move |_| {
+            let _held = &seat;
+        })
+        .boxed())
+}
+
+struct Watch {
+    app: Arc<App>,
+    ticks: Interval,
+    told: Option<wire::Status>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<wire::Status> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.app.shutdown.cancelled() => return None,
+                _ = self.ticks.tick() => {}
+            }
+            let news = now(&self.app).await;
+            let timeless = wire::Status {
+                timestamp: None,
+                ..news.clone()
+            };
+            if self.told.as_ref() != Some(&timeless) {
+                self.told = Some(timeless);
+                return Some(news);
+            }
+        }
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn whole(status: &Status, app: &App) -> wire::Status {
+    let about = app.status.about();
+    let hostname = Some(about.public_hostname.clone()).filter(|h| !h.is_empty());
+    let window = about.reclamation_window.map(|w| prost_types::Duration {
+        seconds: i64::try_from(w.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(w.subsec_nanos()).unwrap_or(0),
+    });
+    let unknown = (!status.inventory_known).then(|| "capacity is not known yet".to_owned());
+    wire::Status {
+        errors: unknown.into_iter().collect(),
+        cluster: Some(wire::ClusterStatus {
+            leases: Some(wire::Leases {
+                active: count(status.leases.len()),
+            }),
+            inventory: Some(capacity(status)),
+        }),
+        bid_engine: Some(wire::BidEngineStatus {
+            orders: count(status.orders.len()),
+        }),
+        manifest: Some(wire::ManifestStatus {
+            deployments: count(status.deployments.len()),
+        }),
+        public_hostnames: hostname.into_iter().collect(),
+        timestamp: None,
+        reclamation_window: window,
+    }
+}
+
+fn capacity(status: &Status) -> wire::Inventory {
+    let inventory = &status.inventory;
+    let nodes = inventory.available.nodes.iter().map(node);
+    let storage = inventory
+        .available
+        .storage
+        .iter()
+        .map(|(class, amount)| inventory::Storage {
+            quantity: Some(pair(amount, bytes)),
+            info: Some(inventory::StorageInfo {
+                class: class.clone(),
+                iops: String::new(),
+            }),
+        });
+    let ips = inventory.leased_ips.unwrap_or_default();
+    let ips = Pair {
+        allocatable: u64::from(ips.total),
+        available: u64::from(ips.available),
+    };
+    wire::Inventory {
+        cluster: Some(inventory::Cluster {
+            nodes: nodes.collect(),
+            storage: storage.collect(),
+        }),
+        reservations: Some(wire::Reservations {
+            pending: Some(reserved(&inventory.pending)),
+            active: Some(reserved(&inventory.active)),
+        }),
+        leased_ip: Some(pair(&ips, bytes)),
+    }
+}
+
+fn node(node: &NodeMetrics) -> inventory::Node {
+    let none = pair(&Pair::default(), bytes);
+    inventory::Node {
+        name: node.name.clone(),
+        resources: Some(inventory::NodeResources {
+            cpu: Some(inventory::Cpu {
+                quantity: Some(pair(&node.cpu, cores)),
+                info: Vec::new(),
+            }),
+            memory: Some(inventory::Memory {
+                quantity: Some(pair(&node.memory, bytes)),
+                info: Vec::new(),
+            }),
+            gpu: Some(inventory::Gpu {
+                quantity: Some(pair(&node.gpu, bytes)),
+                info: Vec::new(),
+            }),
+            ephemeral_storage: Some(pair(&node.storage_ephemeral, bytes)),
+            volumes_attached: Some(none.clone()),
+            volumes_mounted: Some(none),
+        }),
+        capabilities: Some(inventory::NodeCapabilities {
+            storage_classes: node.storage_classes.clone(),
+        }),
+    }
+}
+
+fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
+    let quantity = |number| {
+        Some(Quantity {
+            string: Some(shown(number)),
+        })
+    };
+    inventory::ResourcePair {
+        allocatable: quantity(amount.allocatable),
+        allocated: quantity(amount.allocatable.saturating_sub(amount.available)),
+        attributes: Vec::new(),
+        // What the machine itself keeps back is not ours to know.
+        capacity: quantity(amount.allocatable),
+    }
+}
+
+/// What the network reads as a signed number.
+fn bytes(number: u64) -> String {
+    number.min(i64::MAX.unsigned_abs()).to_string()
+}
+
+/// Thousandths of a core, or whole ones.
+fn cores(milli: u64) -> String {
+    if milli.is_multiple_of(1000) {
+        (milli / 1000).to_string()
+    } else {
+        format!("{milli}m")
+    }
+}
+
+fn reserved(all: &[ReservationStatus]) -> wire::ReservationsMetric {
+    let sum = |of: fn(&ReservationStatus) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let mut storage: BTreeMap<&String, u64> = BTreeMap::new();
+    for (class, size) in all.iter().flat_map(|r| &r.storage) {
+        let of_class = storage.entry(class).or_default();
+        *of_class = of_class.saturating_add(*size);
+    }
+    let quantity = |text| Quantity { string: Some(text) };
+    let storage = storage.into_iter();
+    wire::ReservationsMetric {
+        count: count(all.len()),
+        resources: Some(wire::ResourcesMetric {
+            cpu: Some(quantity(cores(sum(|r| r.cpu)))),
+            memory: Some(quantity(bytes(sum(|r| r.memory)))),
+            gpu: Some(quantity(bytes(sum(|r| r.gpu)))),
+            ephemeral_storage: Some(quantity(bytes(sum(|r| r.storage_ephemeral)))),
+            storage: storage
+                .map(|(class, size)| (class.clone(), quantity(bytes(size))))
+                .collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_written_as_kubernetes_writes_them() {
+        let shown = pair(
+            &Pair {
+                allocatable: 2000,
+                available: 1760,
+            },
+            cores,
+        );
+        let text = |q: Option<Quantity>| q.unwrap().string.unwrap();
+        assert_eq!(text(shown.allocatable), "2");
+        assert_eq!(text(shown.allocated), "240m");
+        assert_eq!(bytes(u64::MAX), "9223372036854775807");
+    }
+}

@@ -1,0 +1,257 @@
+//! gRPC as a client of another library sees it: HTTP/2 over the same TLS, messages by our own types.
+
+use super::clients::Client;
+use super::world::{SDL, World, until};
+use akash_provider_chain::convert::wire_group_spec;
+use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
+use akash_provider_core::sdl;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const SERVICE: &str = "/akash.provider.v1.ProviderRPC";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Sender = SendRequest<Full<bytes::Bytes>>;
+
+async fn connect(world: &World) -> Sender {
+    let tls = Client::new(world.grpc).alpn(&["h2"]).connect().await.unwrap();
+    assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tls))
+        .await
+        .unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    sender
+}
+
+/// Sends one message; the answer with its body still to come.
+async fn call(
+    sender: &mut Sender,
+    path: &str,
+    kind: &str,
+    metadata: &[(&str, &str)],
+    message: Vec<u8>,
+) -> http::Response<Incoming> {
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend(message);
+    let mut request = http::Request::post(format!("https://localhost{path}"))
+        .header("content-type", kind)
+        .header("te", "trailers");
+    for (name, value) in metadata {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(frame.into())).unwrap();
+    let sent = sender.send_request(request);
+    timeout(PATIENCE, sent).await.expect("an answer").unwrap()
+}
+
+/// The messages of an answer and its `grpc-status`.
+async fn whole(answer: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
+    let of_headers = answer.headers().get("grpc-status").cloned();
+    let body = answer.into_body().collect().await.unwrap();
+    let of_trailers = body.trailers().and_then(|t| t.get("grpc-status")).cloned();
+    let status = of_headers.or(of_trailers).unwrap();
+    let mut rest = body.to_bytes();
+    let mut messages = Vec::new();
+    while rest.len() >= 5 {
+        let length = u32::from_be_bytes(rest[1..5].try_into().unwrap());
+        let frame = rest.split_to(5 + usize::try_from(length).unwrap());
+        messages.push(frame[5..].to_vec());
+    }
+    (messages, status.to_str().unwrap().to_owned())
+}
+
+async fn unary(world: &World, method: &str, message: Vec<u8>) -> (Vec<Vec<u8>>, String) {
+    let mut sender = connect(world).await;
+    let path = format!("{SERVICE}/{method}");
+    whole(call(&mut sender, &path, "application/grpc", &[], message).await).await
+}
+
+async fn status(world: &World) -> Status {
+    let (messages, code) = unary(world, "GetStatus", Vec::new()).await;
+    assert_eq!((messages.len(), code.as_str()), (1, "0"));
+    Status::decode(&messages[0][..]).unwrap()
+}
+
+#[tokio::test]
+async fn the_status_has_what_indexers_read() {
+    let world = World::start().await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let status = status(&world).await;
+    assert_eq!(status.public_hostnames, ["provider.localhost"]);
+    assert!(status.timestamp.is_some() && status.errors.is_empty());
+    let cluster = status.cluster.unwrap();
+    assert_eq!(cluster.leases.unwrap().active, 1);
+    let inventory = cluster.inventory.unwrap();
+    let reserved = inventory.reservations.unwrap().active.unwrap();
+    assert_eq!(reserved.count, 1);
+    let text = |q: Option<
+        akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity,
+    >| { q.unwrap().string.unwrap() };
+    assert_eq!(text(reserved.resources.unwrap().cpu), "300m");
+    let node = inventory.cluster.unwrap().nodes.remove(0);
+    assert_eq!(node.name, "node1");
+    assert_eq!(node.capabilities.unwrap().storage_classes, ["beta2"]);
+    let resources = node.resources.unwrap();
+    let cpu = resources.cpu.unwrap().quantity.unwrap();
+    assert_eq!(
+        (text(cpu.allocatable), text(cpu.allocated)),
+        ("16".to_owned(), "300m".to_owned())
+    );
+    assert_eq!(text(resources.gpu.unwrap().quantity.unwrap().allocatable), "4");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn w26_any_metadata_is_borne() {
+    let world = World::start().await;
+    for authorization in ["Bearer x", "x", "", "a b c", "Bearer"] {
+        let mut sender = connect(&world).await;
+        let path = format!("{SERVICE}/GetStatus");
+        let metadata = [("authorization", authorization)];
+        let answer = call(&mut sender, &path, "application/grpc", &metadata, Vec::new()).await;
+        let (messages, code) = whole(answer).await;
+        assert_eq!((messages.len(), code.as_str()), (1, "0"), "{authorization}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_begins_at_once_tells_changes_and_ends_with_the_gateway() {
+    let world = World::start().await;
+    let key = world.known(1);
+    let mut sender = connect(&world).await;
+    let path = format!("{SERVICE}/StreamStatus");
+    let mut answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+    let next = async |answer: &mut http::Response<Incoming>| {
+        let frame = timeout(PATIENCE, answer.body_mut().frame())
+            .await
+            .expect("a message");
+        let data = frame.unwrap().unwrap().into_data().unwrap();
+        let status = Status::decode(&data[5..]).unwrap();
+        status.cluster.unwrap().leases.unwrap().active
+    };
+    assert_eq!(next(&mut answer).await, 0);
+    world.running(key.address(), 7, SDL).await;
+    // The order may be news of its own before the lease is.
+    while next(&mut answer).await != 1 {}
+    world.stop_gateway();
+    let rest = timeout(PATIENCE, answer.into_body().collect())
+        .await
+        .expect("an end");
+    drop(rest);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_any_more_is_given_up() {
+    let world = World::start().await;
+    let path = format!("{SERVICE}/StreamStatus");
+    // Far more than may be open at once.
+    for _ in 0..1100 / 50 {
+        let mut sender = connect(&world).await;
+        for _ in 0..50 {
+            let answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+            assert_eq!(answer.status(), 200);
+            drop(answer);
+        }
+    }
+    until("a free seat", || async {
+        let mut sender = connect(&world).await;
+        let answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+        // A refusal says so at once.
+        answer.headers().get("grpc-status").is_none()
+    })
+    .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_speak_grpc_is_told_so_as_liveness_checks_expect() {
+    let world = World::start().await;
+    for (path, kind) in [("/", ""), ("/anything", "text/plain")] {
+        let mut sender = connect(&world).await;
+        let answer = call(&mut sender, path, kind, &[], Vec::new()).await;
+        assert_eq!(answer.status(), 415);
+        assert_eq!(answer.headers()["content-type"], "application/grpc");
+        assert_eq!(answer.headers()["grpc-status"], "3");
+        let words = format!("invalid gRPC request content-type {kind:?}");
+        assert_eq!(answer.headers()["grpc-message"], words);
+    }
+    let mut sender = connect(&world).await;
+    for path in [
+        "/akash.provider.v1.ProviderRPC/Nope",
+        "/akash.inventory.v1.ClusterRPC/QueryCluster",
+    ] {
+        let answer = call(&mut sender, path, "application/grpc", &[], Vec::new()).await;
+        assert_eq!(whole(answer).await.1, "12", "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_served_and_so_are_descriptions() {
+    let world = World::start().await;
+    let mut sender = connect(&world).await;
+    let check = b"\x0a\x1dakash.provider.v1.ProviderRPC".to_vec();
+    let health = "/grpc.health.v1.Health/Check";
+    let answer = call(&mut sender, health, "application/grpc", &[], check).await;
+    assert_eq!(whole(answer).await, (vec![vec![8, 1]], "0".to_owned()));
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        // What services are there?
+        let answer = call(&mut sender, &path, "application/grpc", &[], vec![0x3a, 0]).await;
+        let (messages, code) = whole(answer).await;
+        assert_eq!(code, "0");
+        let text = String::from_utf8_lossy(&messages[0]).into_owned();
+        assert!(text.contains("akash.provider.v1.ProviderRPC"), "{text}");
+    }
+    world.stop().await;
+}
+
+async fn screen(world: &World, text: &str, hostnames: &[&str]) -> BidScreeningResponse {
+    let group = &sdl::parse(text).unwrap().groups[0];
+    let request = BidScreeningRequest {
+        group_spec: Some(wire_group_spec(group)),
+        hostnames: hostnames.iter().map(|h| (*h).to_owned()).collect(),
+    };
+    let (messages, code) = unary(world, "BidScreening", request.encode_to_vec()).await;
+    assert_eq!(code, "0");
+    BidScreeningResponse::decode(&messages[0][..]).unwrap()
+}
+
+#[tokio::test]
+async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
+    let world = World::start().await;
+    let passed = screen(&world, SDL, &["new.example.com"]).await;
+    assert!(passed.passed, "{:?}", passed.reasons);
+    assert_eq!(passed.price.unwrap().denom, "uact");
+    let large = SDL.replace("units: 0.1", "units: 200");
+    let cheap = SDL.replace("amount: 50000", "amount: 0.000001");
+    let elsewhere = SDL.replace("here: {pricing", "here: {attributes: {region: mars}, pricing");
+    for (text, word) in [(&large, "node1"), (&cheap, "price"), (&elsewhere, "region=mars")] {
+        let screened = screen(&world, text, &[]).await;
+        assert!(!screened.passed && screened.price.is_none());
+        assert!(
+            screened.reasons.iter().any(|r| r.contains(word)),
+            "{word}: {:?}",
+            screened.reasons
+        );
+    }
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let taken = screen(&world, SDL, &["WEB.example.com"]).await;
+    assert_eq!(taken.reasons, ["hostname not allowed: \"web.example.com\""]);
+    let status = world.handle.status().await;
+    assert_eq!((status.orders.len(), status.leases.len()), (0, 1));
+    assert!(status.inventory.pending.is_empty());
+    let nonsense = unary(&world, "BidScreening", vec![0xff; 20]).await;
+    assert_ne!(nonsense.1, "0");
+    world.stop().await;
+}

@@ -1,0 +1,179 @@
+//! Keys and certificates of tenants that the chain has shown to be true, so that tenants keep their logs and shells
+//! while the chain is away, also over a restart.
+//!
+//! A record is some hundred bytes and comes with a tenant's first request. It is written without waiting for the disk:
+//! the next write of a height takes it along, and what a crash loses is asked of the chain again.
+
+use super::{State, any};
+use crate::gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, REMEMBERED_MAX};
+use akash_provider_core::types::Address;
+use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use std::sync::Arc;
+
+/// Account to key.
+const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
+/// Certificates that were valid when the chain was last asked.
+const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
+
+/// What is known of tenants.
+#[derive(Debug)]
+pub struct Tenants {
+    database: Arc<Database>,
+    max: u64,
+}
+
+impl State {
+    /// What is known of tenants.
+    #[must_use]
+    pub fn tenants(&self) -> Arc<dyn Memory> {
+        Arc::new(Tenants {
+            database: Arc::clone(&self.database),
+            max: REMEMBERED_MAX,
+        })
+    }
+}
+
+impl Tenants {
+    fn read_key(&self, account: &Address) -> Result<Option<PublicKeyBytes>, redb::Error> {
+        let read = self.database.begin_read().map_err(any)?;
+        match read.open_table(KEYS) {
+            Ok(keys) => Ok(keys.get(account.as_str()).map_err(any)?.map(|key| *key.value())),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(any(error)),
+        }
+    }
+
+    fn write_key(&self, account: &Address, key: &PublicKeyBytes) -> Result<(), redb::Error> {
+        self.write(|write| {
+            let mut keys = write.open_table(KEYS).map_err(any)?;
+            if keys.len().map_err(any)? >= self.max {
+                // Any of them: it is asked for again.
+                keys.pop_first().map_err(any)?;
+            }
+            keys.insert(account.as_str(), key).map_err(any)?;
+            Ok(())
+        })
+    }
+
+    fn read_certificate(&self, certificate: &Fingerprint) -> Result<bool, redb::Error> {
+        let read = self.database.begin_read().map_err(any)?;
+        match read.open_table(CERTIFICATES) {
+            Ok(all) => Ok(all.get(certificate).map_err(any)?.is_some()),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(any(error)),
+        }
+    }
+
+    fn write_certificate(&self, certificate: &Fingerprint, is_valid: bool) -> Result<(), redb::Error> {
+        if self.read_certificate(certificate)? == is_valid {
+            return Ok(());
+        }
+        self.write(|write| {
+            let mut all = write.open_table(CERTIFICATES).map_err(any)?;
+            if !is_valid {
+                all.remove(certificate).map_err(any)?;
+                return Ok(());
+            }
+            if all.len().map_err(any)? >= self.max {
+                all.pop_first().map_err(any)?;
+            }
+            all.insert(certificate, ()).map_err(any)?;
+            Ok(())
+        })
+    }
+
+    fn write(
+        &self,
+        change: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), redb::Error> {
+        let mut write = self.database.begin_write().map_err(any)?;
+        write.set_durability(Durability::None).map_err(any)?;
+        change(&write)?;
+        write.commit().map_err(any)
+    }
+}
+
+/// What could not be read or written is asked of the chain again.
+fn told<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
+    result.unwrap_or_else(|error| {
+        tracing::warn!("{what}: {error}");
+        T::default()
+    })
+}
+
+impl Memory for Tenants {
+    fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
+        told("reading a tenant's key", self.read_key(account))
+    }
+    fn keep_key(&self, account: &Address, key: PublicKeyBytes) {
+        told("keeping a tenant's key", self.write_key(account, &key));
+    }
+    fn has_certificate(&self, certificate: &Fingerprint) -> bool {
+        told(
+            "reading a tenant's certificate",
+            self.read_certificate(certificate),
+        )
+    }
+    fn keep_certificate(&self, certificate: Fingerprint) {
+        told(
+            "keeping a tenant's certificate",
+            self.write_certificate(&certificate, true),
+        );
+    }
+    fn forget_certificate(&self, certificate: &Fingerprint) {
+        told(
+            "forgetting a tenant's certificate",
+            self.write_certificate(certificate, false),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(number: u8) -> Address {
+        Address::from_bytes(&[number; 20]).unwrap()
+    }
+
+    #[test]
+    fn what_was_kept_is_there_after_a_restart_and_what_was_forgotten_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        {
+            let state = State::open(home.path()).unwrap().state;
+            let tenants = state.tenants();
+            assert_eq!(tenants.key(&account(1)), None);
+            assert!(!tenants.has_certificate(&[1; 32]));
+            tenants.keep_key(&account(1), [7; 33]);
+            tenants.keep_certificate([1; 32]);
+            tenants.keep_certificate([2; 32]);
+            tenants.forget_certificate(&[2; 32]);
+            tenants.forget_certificate(&[3; 32]);
+        }
+        let state = State::open(home.path()).unwrap().state;
+        let tenants = state.tenants();
+        assert_eq!(tenants.key(&account(1)), Some([7; 33]));
+        assert_eq!(tenants.key(&account(2)), None);
+        let valid = [1, 2, 3].map(|n| tenants.has_certificate(&[n; 32]));
+        assert_eq!(valid, [true, false, false]);
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let state = State::open(home.path()).unwrap().state;
+        let tenants = Tenants {
+            database: Arc::clone(&state.database),
+            max: 3,
+        };
+        for number in 0..10 {
+            tenants.keep_key(&account(number), [number; 33]);
+            tenants.keep_certificate([number; 32]);
+        }
+        let keys = (0..10).filter(|n| tenants.key(&account(*n)).is_some()).count();
+        let certificates = (0..10).filter(|n| tenants.has_certificate(&[*n; 32])).count();
+        assert_eq!((keys, certificates), (3, 3));
+        // The newest is among them.
+        assert_eq!(tenants.key(&account(9)), Some([9; 33]));
+    }
+}

@@ -1,0 +1,86 @@
+//! `run` between a development network and a real API server.
+
+use crate::stage::{Stage, until};
+use akash_provider_core::market::TenantMsg;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::time::Duration;
+use testbed::{Cluster, Component, Tier};
+
+/// A node with room, as long as the test lasts.
+struct Node<'a>(&'a Cluster, &'static str);
+
+impl<'a> Node<'a> {
+    fn new(cluster: &'a Cluster, name: &'static str) -> Self {
+        let node = Self(cluster, name);
+        let object = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"akash.network": "true"}},
+        });
+        cluster
+            .kubectl_input(&["create", "--filename", "-"], &object.to_string())
+            .unwrap();
+        let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
+        let now = "2026-01-01T00:00:00Z";
+        let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Test", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }]}});
+        let patch = status.to_string();
+        let args = [
+            "patch",
+            "node",
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        cluster.kubectl(&args).unwrap();
+        node
+    }
+}
+
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        let _ = self
+            .0
+            .kubectl(&["delete", "node", self.1, "--ignore-not-found", "--wait=false"]);
+    }
+}
+
+#[test]
+fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let mut stage = Stage::new("api-tier", true);
+    stage.start_node(Some(Duration::from_millis(500)));
+    cluster.kill(Component::ApiServer).unwrap();
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let mut provider = stage.provider("provider", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
+    provider.says("waiting for the cluster");
+    let id = stage.order(1);
+    cluster.start(Component::ApiServer).unwrap();
+    let node = Node::new(&cluster, "run-on-a-chain");
+    let bid = stage.bid(&id, &provider);
+    provider.says("bid placed");
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    provider.says("lease won");
+    drop(node);
+    // Its leases stay where they are, with and without it.
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(stage.live_leases(), 1);
+    let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
+    again.says("ready: bidding");
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    again.says("lease closed");
+    until("nothing lives", || again.told(), || stage.live_leases() == 0);
+    again.signal(Signal::SIGTERM);
+    assert_eq!(again.ended(), Some(0), "{}", again.told());
+}
