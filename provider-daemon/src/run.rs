@@ -8,6 +8,7 @@
 
 mod awaited;
 mod breaker;
+mod gateway;
 mod hardware;
 
 use crate::args::RunArgs;
@@ -75,11 +76,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
-    let mut settings = client(args, nodes, &config.chain_id, key)?;
+    let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     settings.heights = heights(home, &config.chain_id, &printer)?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
-    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone());
+    let desk = gateway::Desk::default();
+    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), desk.clone());
     let hardware = Hardware::start(args, &mut config, &watch, &shutdown, &background, &mut helpers).await?;
     let Some(hardware) = hardware else {
         // Stopped before there was anything to stop.
@@ -88,10 +90,11 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let bus = Arc::new(LocalBus::new());
+    let (account, window) = (config.provider.clone(), config.reclamation_window);
     let (provider, handle) = Provider::builder()
         .config(config)
-        .cluster(hardware.cluster)
-        .chain(Arc::new(chain))
+        .cluster(hardware.cluster.clone())
+        .chain(Arc::new(chain.clone()))
         .bus(bus.clone())
         .pricing(pricing)
         .inventory(hardware.inventory)
@@ -102,6 +105,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         }
     };
     helpers.push(print_facts(&bus, &printer, keep, &background).await?);
+    if let Some(plan) = gateway::Plan::of(args, home, account, key, window) {
+        let ports = gateway::Served {
+            handle: handle.clone(),
+            cluster: hardware.cluster,
+            chain,
+        };
+        let (printer, shutdown) = (Arc::clone(&printer), shutdown.clone());
+        helpers.push(tokio::spawn(gateway::serve(plan, ports, desk, printer, shutdown)));
+    }
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;

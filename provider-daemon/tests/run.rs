@@ -6,10 +6,14 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "run/chart.rs"]
+mod chart;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/stage.rs"]
 mod stage;
+#[path = "run/tenant.rs"]
+mod tenant;
 #[path = "run/trouble.rs"]
 mod trouble;
 #[path = "run/tx.rs"]

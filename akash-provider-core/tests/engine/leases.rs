@@ -143,6 +143,17 @@ fn w16_a_deploy_that_fails_is_tried_until_it_succeeds() {
 }
 
 #[test]
+fn the_live_lease_of_a_group_is_found_and_no_other() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let group = group_id(1, 1);
+    assert_eq!(world.engine.lease_of(&group), Some(lease));
+    assert_eq!(world.engine.lease_of(&group_id(1, 2)), None);
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    assert_eq!(world.engine.lease_of(&group), None);
+}
+
+#[test]
 fn w35_an_outage_of_the_cluster_closes_nothing() {
     let mut world = World::new();
     let leases: Vec<_> = (1..=3).map(|dseq| world.running(dseq, &web())).collect();

@@ -25,7 +25,8 @@ struct Mark {
     lines: u32,
 }
 
-/// Takes bytes, gives lines. Every line of the stream begins with its time stamp and a space.
+/// Takes bytes, gives lines. Every line of the stream begins with its time stamp and a space; what does not is not
+/// the container's, and is left out after lines that are.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,
@@ -112,6 +113,10 @@ impl Lines {
             open.again = self.came_before(stamp);
             let part = self.part.take_if(|part| part.stamp == Some(stamp) && !open.again);
             open.pass = part.map_or(0, |part| part.given);
+        } else {
+            // The node speaks, not the container: it writes into the stream what keeps it from reading. Who has
+            // lines of the container already learns nothing by it.
+            open.again = self.mark.is_some();
         }
         self.open = Some(open);
     }

@@ -5,6 +5,7 @@ use super::tx::{Gas, GasArgs};
 use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
 use clap::{ArgAction, Args, Command};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub struct RunArgs {
     /// Leases.
     #[command(flatten)]
     pub leases: LeaseArgs,
+    /// The gateway.
+    #[command(flatten)]
+    pub gateway: GatewayArgs,
     /// Nodes.
     #[command(flatten)]
     pub node: NodeArgs,
@@ -102,6 +106,39 @@ pub struct LeaseArgs {
     pub rpc_query_timeout: Duration,
 }
 
+/// How tenants reach the provider.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Gateway")]
+pub struct GatewayArgs {
+    /// Where manifests, status, logs and shells are served; `none` for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = listen)]
+    pub gateway_listen_address: Listen,
+    /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
+    #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
+    pub gateway_tls_cert: Option<PathBuf>,
+    /// Its private key, as a PEM file.
+    #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
+    pub gateway_tls_key: Option<PathBuf>,
+    /// Keep a certificate for these host names in the home folder and on the chain: make it where there is none,
+    /// renew it before it ends. Without this it is made with `tx cert`.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub certificate_domain: Vec<String>,
+}
+
+/// An address to listen at, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen(pub Option<SocketAddr>);
+
+fn listen(text: &str) -> Result<Listen, String> {
+    if text == "none" {
+        return Ok(Listen(None));
+    }
+    let address = text
+        .parse()
+        .map_err(|e| format!("{e}; write it as 0.0.0.0:8443, or none"))?;
+    Ok(Listen(Some(address)))
+}
+
 /// Flags that today's provider takes and that do nothing there; they do nothing here, and that is said.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Without effect")]
@@ -128,19 +165,16 @@ pub struct DeadArgs {
 
 /// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
 /// otherwise be passed over in silence.
-const NOT_HERE: [&str; 29] = [
+const NOT_HERE: [&str; 26] = [
     "broadcast-mode",
     "cached-result-max-age",
     "cert-issuer-enabled",
     "deployment-ingress-expose-lb-hosts",
     "fee-payer",
     "gateway-grpc-listen-address",
-    "gateway-listen-address",
     "gateway-name",
     "gateway-namespace",
     "gateway-provider",
-    "gateway-tls-cert",
-    "gateway-tls-key",
     "hostname-operator-endpoint",
     "ip-operator",
     "ip-operator-endpoint",

@@ -1,6 +1,7 @@
 //! What a provider waits for before it can bid, told whenever it changes.
 
 use super::breaker::Breaker;
+use super::gateway::Desk;
 use crate::dev::Printer;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
@@ -22,16 +23,18 @@ pub(super) struct Watch {
     chain: AkashClient,
     breaker: Breaker,
     is_breaker_file_seen: bool,
-    told: Mutex<Option<Vec<String>>>,
+    gateway: Desk,
+    told: Mutex<Option<(Vec<String>, Option<String>)>>,
 }
 
 impl Watch {
-    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker) -> Self {
+    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, gateway: Desk) -> Self {
         Self {
             printer,
             chain,
             breaker,
             is_breaker_file_seen: false,
+            gateway,
             told: Mutex::default(),
         }
     }
@@ -39,7 +42,7 @@ impl Watch {
     /// The cluster cannot be connected to yet.
     pub(super) fn cluster_is_away(&self, error: &anyhow::Error) {
         tracing::warn!("the cluster does not answer: {error:#}");
-        self.tell(vec![format!("the cluster: {error:#}")]);
+        self.tell(vec![format!("the cluster: {error:#}")], None);
     }
 
     /// Until the end.
@@ -55,7 +58,8 @@ impl Watch {
                 return;
             }
             self.watch_breaker(handle, status.breaker.tripped).await;
-            self.tell(awaited(&status, &self.chain.status(), &self.breaker));
+            let awaited = awaited(&status, &self.chain.status(), &self.breaker);
+            self.tell(awaited, self.gateway.awaits());
         }
     }
 
@@ -78,22 +82,24 @@ impl Watch {
         }
     }
 
-    fn tell(&self, awaited: Vec<String>) {
+    /// Tells what bidding waits for, and what the gateway does, when either has changed.
+    fn tell(&self, awaited: Vec<String>, gateway: Option<String>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref() == Some(&awaited) {
+        if told.as_ref().is_some_and(|(a, g)| (a, g) == (&awaited, &gateway)) {
             return;
         }
         if self.printer.is_text() {
-            if awaited.is_empty() {
-                self.printer.note("ready: bidding");
-            } else {
-                self.printer.note(&format!("waiting for {}", awaited.join("; ")));
-            }
+            self.printer.note(&match (awaited.is_empty(), &gateway) {
+                (true, None) => "ready: bidding".to_owned(),
+                (true, Some(gateway)) => format!("bidding; waiting for {gateway}"),
+                (false, _) => format!("waiting for {}", awaited.join("; ")),
+            });
         }
         self.printer.object(&json!({
-            "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited,
+            "event": "awaited", "is_ready": awaited.is_empty() && gateway.is_none(),
+            "is_bidding": awaited.is_empty(), "awaited": awaited, "gateway": gateway,
         }));
-        *told = Some(awaited);
+        *told = Some((awaited, gateway));
     }
 }
 

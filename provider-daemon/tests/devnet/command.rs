@@ -96,6 +96,35 @@ impl Served {
     }
 }
 
+async fn register(provider: &Wallet) {
+    let record = Provider {
+        owner: provider.address().clone(),
+        host_uri: "https://provider.example:8443".to_owned(),
+        attributes: Vec::new(),
+        info: ProviderInfo::default(),
+    };
+    let any = to_any(&Msg::CreateProvider(record));
+    provider.send(vec![any]).await.unwrap();
+}
+
+/// Bids what the order pays.
+async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
+    let found = reader.order(order).await.unwrap().unwrap();
+    let id = BidId {
+        order: order.clone(),
+        provider: provider.address().clone(),
+    };
+    let msg = Msg::CreateBid {
+        id: id.clone(),
+        price: found.spec.max_price().unwrap(),
+        deposit: uact(500_000),
+        resources_offer: found.spec.resources.clone(),
+        reclamation_window: None,
+    };
+    provider.send(vec![to_any(&msg)]).await.unwrap();
+    id
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,16 +135,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
     assert_eq!(served.about["accounts"]["provider"], us.address().as_str());
     let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
     let provider = Wallet::new(Arc::new(reader.clone()), us);
-    let record = Provider {
-        owner: provider.address().clone(),
-        host_uri: "https://provider.example:8443".to_owned(),
-        attributes: Vec::new(),
-        info: ProviderInfo::default(),
-    };
-    provider
-        .send(vec![to_any(&Msg::CreateProvider(record))])
-        .await
-        .unwrap();
+    register(&provider).await;
 
     let deployed = served.tenant(&home, &["deploy", SDL, "--dseq", "7"]);
     assert_eq!(deployed["dseq"], 7);
@@ -129,20 +149,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
         },
         oseq: 1,
     };
-    let found = reader.order(&order).await.unwrap().unwrap();
-    let bid = BidId {
-        order: order.clone(),
-        provider: provider.address().clone(),
-    };
-    let price = found.spec.max_price().unwrap();
-    let msg = Msg::CreateBid {
-        id: bid.clone(),
-        price,
-        deposit: uact(500_000),
-        resources_offer: found.spec.resources.clone(),
-        reclamation_window: None,
-    };
-    provider.send(vec![to_any(&msg)]).await.unwrap();
+    let bid = bid_on(&provider, &reader, &order).await;
     let accepted = served.tenant(&home, &["accept", "7"]);
     assert_eq!(accepted["bids"][0], bid.to_string());
     let lease = reader.lease(&bid).await.unwrap().value.unwrap().lease;

@@ -158,13 +158,40 @@ pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     (response, key)
 }
 
+fn deployment(dseq: u64) -> DeploymentId {
+    DeploymentId {
+        owner: TENANT.parse().unwrap(),
+        dseq,
+    }
+}
+
+/// The deployment of a recorded transaction once more, under another number.
+fn same_as(name: &str, dseq: u64) -> TenantMsg {
+    let folder = fixtures().unwrap();
+    let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
+    let bytes = BASE64
+        .decode(recorded["result"]["tx"].as_str().unwrap().as_bytes())
+        .unwrap();
+    let body = TxRaw::decode(&*bytes).unwrap().body_bytes;
+    let any = TxBody::decode(&*body).unwrap().messages.remove(0);
+    let mut msg = convert::tenant_from_any(&any).unwrap().unwrap();
+    if let TenantMsg::CreateDeployment { id, .. } = &mut msg {
+        *id = deployment(dseq);
+    }
+    msg
+}
+
 /// What was done on the recorded chain between the recorded transactions, as far as something recorded shows it.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
-    let tenant: Address = TENANT.parse().unwrap();
-    let deployment = |dseq| DeploymentId {
-        owner: tenant.clone(),
-        dseq,
+    let of_tenant = match height {
+        613 => Some(same_as("deployment-create-two-groups", 1004)),
+        614 => Some(same_as("deployment-create", 1005)),
+        700 => Some(TenantMsg::CloseDeployment { id: deployment(1004) }),
+        _ => None,
     };
+    if let Some(msg) = of_tenant {
+        chain.tenant(msg).unwrap();
+    }
     let bid = |dseq| BidId {
         order: OrderId {
             group: GroupId {
@@ -176,51 +203,6 @@ pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
         provider: PROVIDER.parse().unwrap(),
     };
     let msg = match height {
-        613 => {
-            let folder = fixtures().unwrap();
-            let two = read(&folder.join("tx/deployment-create-two-groups.rpc-tx.json"));
-            let bytes = BASE64
-                .decode(two["result"]["tx"].as_str().unwrap().as_bytes())
-                .unwrap();
-            let body = TxRaw::decode(&*bytes).unwrap().body_bytes;
-            let any = TxBody::decode(&*body).unwrap().messages.remove(0);
-            let Some(TenantMsg::CreateDeployment {
-                groups,
-                hash,
-                deposit,
-                reclamation_min_window,
-                ..
-            }) = convert::tenant_from_any(&any).unwrap()
-            else {
-                unreachable!()
-            };
-            let create = TenantMsg::CreateDeployment {
-                id: deployment(1004),
-                groups,
-                hash,
-                deposit,
-                reclamation_min_window,
-            };
-            chain.tenant(create).unwrap();
-            return;
-        }
-        700 => {
-            let close = TenantMsg::CloseDeployment { id: deployment(1004) };
-            chain.tenant(close).unwrap();
-            return;
-        }
-        614 => {
-            let groups = chain.market(|m| m.deployment(&deployment(1001)).unwrap().groups);
-            let create = TenantMsg::CreateDeployment {
-                id: deployment(1005),
-                groups: groups.iter().map(|g| g.spec.as_ref().clone()).collect(),
-                hash: [5; 32],
-                deposit: "5000000uact".parse().unwrap(),
-                reclamation_min_window: None,
-            };
-            chain.tenant(create).unwrap();
-            return;
-        }
         714 => Msg::WithdrawLease { id: bid(1006) },
         785 => Msg::CreateBid {
             id: bid(1005),

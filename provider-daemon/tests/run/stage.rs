@@ -132,6 +132,7 @@ impl Stage {
             .env("AKASH_HOME", &self.folder)
             .env("AKASH_NODE", self.url())
             .env("AKASH_CHAIN_ID", "devnet")
+            .env("AKASH_GATEWAY_LISTEN_ADDRESS", "none")
             .env("AKASH_KEY_FILE", self.folder.join("words"))
             .stdin(Stdio::null());
         command
@@ -172,9 +173,14 @@ impl Stage {
 
     /// A tenant orders.
     pub(crate) fn order(&self, dseq: u64) -> DeploymentId {
+        self.order_of(&TENANT.parse().unwrap(), dseq)
+    }
+
+    /// This tenant orders.
+    pub(crate) fn order_of(&self, tenant: &Address, dseq: u64) -> DeploymentId {
         let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
         let id = DeploymentId {
-            owner: TENANT.parse().unwrap(),
+            owner: tenant.clone(),
             dseq,
         };
         let deposit = Coin {

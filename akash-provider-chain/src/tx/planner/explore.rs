@@ -4,7 +4,7 @@
 //! what landed, which nonces are used. Time passes with blocks alone, twenty seconds each. Invariants hold in every
 //! state that can be reached; a violation prints the shortest way to it.
 //!
-//! Length: the world, its moves and its rules only make sense together.
+//! Length: one world with its choices and its invariants; they are read together.
 
 use super::*;
 use crate::tx::api::Code;

@@ -144,3 +144,16 @@ proptest! {
         prop_assert_eq!(short(&found), short(&wanted));
     }
 }
+
+#[test]
+fn what_the_node_says_is_no_line_among_the_containers() {
+    let mut lines = Lines::new(100);
+    let mut out = Vec::new();
+    lines.push(b"2026-01-01T00:00:00.000000001Z one\n", &mut out);
+    lines.push(
+        b"unable to retrieve container logs for containerd://abc",
+        &mut out,
+    );
+    lines.end(&mut out);
+    assert_eq!(out, ["one"]);
+}

@@ -1,0 +1,224 @@
+//! The gateway of a provider on a chain: it begins as soon as there is a certificate, and shows a new one as soon as
+//! there is one.
+
+use crate::args::RunArgs;
+use crate::dev::Printer;
+use crate::gateway::auth::memory::Volatile;
+use crate::gateway::tls::Tls;
+use crate::gateway::{CertificateFiles, Gateway, Ports, Settings};
+use akash_provider_chain::AkashClient;
+use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
+use akash_provider_chain::cert::{Rotation, RotationSettings};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::cluster::Cluster;
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::Address;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio_util::sync::CancellationToken;
+
+/// Time between two looks for a certificate, or for another one.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What it is started with.
+#[derive(Debug)]
+pub(super) struct Plan {
+    settings: Settings,
+    home: PathBuf,
+    account: Address,
+    key: Arc<PrivateKey>,
+    /// Names of a certificate that is to be kept valid; empty when somebody else does.
+    domains: Vec<String>,
+}
+
+/// What it serves.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) handle: ProviderHandle,
+    pub(super) cluster: Arc<dyn Cluster>,
+    pub(super) chain: AkashClient,
+}
+
+/// Where it leaves what it waits for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Desk {
+    awaited: Arc<Mutex<Option<String>>>,
+}
+
+impl Desk {
+    pub(super) fn awaits(&self) -> Option<String> {
+        self.awaited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn put(&self, awaited: Option<String>) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
+    }
+}
+
+impl Plan {
+    /// `None` where none is wanted.
+    pub(super) fn of(
+        args: &RunArgs,
+        home: &Path,
+        account: Address,
+        key: PrivateKey,
+        reclamation_window: Option<Duration>,
+    ) -> Option<Self> {
+        let mut settings = Settings::at(args.gateway.gateway_listen_address.0?);
+        settings.public_hostname = args.kubernetes.cluster_public_hostname.clone();
+        settings.reclamation_window = reclamation_window;
+        let files = args
+            .gateway
+            .gateway_tls_cert
+            .clone()
+            .zip(args.gateway.gateway_tls_key.clone());
+        settings.public_certificate = files.map(|(certificate, key)| CertificateFiles { certificate, key });
+        let names = args.gateway.certificate_domain.iter().map(|name| name.trim());
+        Some(Self {
+            settings,
+            home: home.to_owned(),
+            account,
+            key: Arc::new(key),
+            domains: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        })
+    }
+
+    /// The certificate in the home folder; opening it takes a good part of a second.
+    async fn certificate(&self) -> Result<OwnCertificate, String> {
+        let (home, key) = (self.home.clone(), Arc::clone(&self.key));
+        let reading = move || {
+            KeyFiles::new(&home, &key)
+                .read(KeyFile::Current)
+                .map_err(|e| e.to_string())
+        };
+        let read = tokio::task::spawn_blocking(reading).await;
+        read.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Tells one state of the file from another, without opening it.
+    fn stamp(&self) -> Option<(SystemTime, u64)> {
+        let path = KeyFiles::new(&self.home, &self.key).path(KeyFile::Current);
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.modified().ok()?, about.len()))
+    }
+}
+
+/// Serves until `shutdown`.
+pub(super) async fn serve(
+    plan: Plan,
+    served: Served,
+    desk: Desk,
+    printer: Arc<Printer>,
+    shutdown: CancellationToken,
+) {
+    let keeping = keep(&plan, served.chain.clone(), &shutdown);
+    let serving = async {
+        let Some((gateway, stamp)) = begin(&plan, &served, &desk, &shutdown).await else {
+            return;
+        };
+        tell(&gateway, &printer);
+        let tls = gateway.tls();
+        tokio::join!(
+            gateway.serve(shutdown.clone()),
+            follow(&plan, &tls, stamp, &shutdown)
+        );
+    };
+    tokio::join!(keeping, serving);
+}
+
+/// Makes and renews the certificate, where that is wanted.
+async fn keep(plan: &Plan, chain: AkashClient, shutdown: &CancellationToken) {
+    if plan.domains.is_empty() {
+        return;
+    }
+    let usage = Usage::Server {
+        domains: plan.domains.clone(),
+    };
+    let rotation = Rotation::new(
+        Arc::new(chain),
+        plan.home.clone(),
+        Arc::clone(&plan.key),
+        RotationSettings::new(usage),
+    );
+    // The file is looked at whoever wrote it.
+    rotation.run(|_| {}, shutdown.clone()).await;
+}
+
+/// A gateway with its address, and the state of the file that its certificate is from. `None` at the shutdown.
+async fn begin(
+    plan: &Plan,
+    served: &Served,
+    desk: &Desk,
+    shutdown: &CancellationToken,
+) -> Option<(Gateway, Option<(SystemTime, u64)>)> {
+    loop {
+        let stamp = plan.stamp();
+        let why = match plan.certificate().await {
+            Ok(own) => match bind(plan, served, &own).await {
+                Ok(gateway) => {
+                    desk.put(None);
+                    return Some((gateway, stamp));
+                }
+                Err(error) => format!("the gateway, so that tenants reach it: {error:#}"),
+            },
+            Err(why) => format!("a certificate, so that tenants reach it: {why}"),
+        };
+        desk.put(Some(why));
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+async fn bind(plan: &Plan, served: &Served, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+    let ports = Ports {
+        handle: served.handle.clone(),
+        cluster: Arc::clone(&served.cluster),
+        chain: Arc::new(served.chain.clone()),
+        memory: Arc::new(Volatile::default()),
+    };
+    Ok(Gateway::bind(plan.account.clone(), ports, own, plan.settings.clone()).await?)
+}
+
+fn tell(gateway: &Gateway, printer: &Printer) {
+    let Ok(address) = gateway.address() else {
+        return;
+    };
+    if printer.is_text() {
+        printer.note(&format!("gateway at https://{address}"));
+    }
+    printer.object(&json!({ "event": "gateway", "url": format!("https://{address}") }));
+}
+
+/// Shows the certificate of the file whenever that changes.
+async fn follow(plan: &Plan, tls: &Tls, mut shown: Option<(SystemTime, u64)>, shutdown: &CancellationToken) {
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let there = plan.stamp();
+        if there == shown || there.is_none() {
+            continue;
+        }
+        let replaced = match plan.certificate().await {
+            Ok(own) => tls.set_own(&own).map_err(|e| e.to_string()),
+            Err(why) => Err(why),
+        };
+        match replaced {
+            Ok(()) => {
+                tracing::info!("the gateway shows another certificate");
+                shown = there;
+            }
+            Err(why) => tracing::warn!("the certificate cannot be replaced: {why}"),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A tenant's whole way over the wire: order, lease, manifest, status, close.
+
+use crate::stage::{ADDRESS, Running, Stage, until};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, Coin};
+use provider_daemon::gateway::auth::token::{Algorithm, encode};
+use serde_json::{Value, json};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+/// What the gateway answers: status and body. `None`, and a word about it, where there is no curl.
+fn curl(words: &[&str]) -> Option<(u16, String)> {
+    let args = [
+        "--silent",
+        "--insecure",
+        "--max-time",
+        "60",
+        "--write-out",
+        "\n%{http_code}",
+    ];
+    let output = match Command::new("curl").args(args).args(words).output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: curl: {error}");
+            return None;
+        }
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = text.rsplit_once('\n').unwrap();
+    Some((status.parse().unwrap(), body.to_owned()))
+}
+
+fn url(provider: &Running) -> String {
+    provider.says("\"event\":\"gateway\"");
+    let output = provider.output();
+    let line = output
+        .lines()
+        .find(|line| line.contains("\"event\":\"gateway\""))
+        .unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    line["url"].as_str().unwrap().to_owned()
+}
+
+/// A token for everything that this tenant has.
+fn token(key: &PrivateKey) -> String {
+    let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let claims = json!({
+        "iss": key.address().as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + 3600, "version": "v1",
+        "leases": { "access": "full" },
+    });
+    encode(Algorithm::Es256k, key.address(), &claims, |text| key.sign(text))
+}
+
+#[test]
+fn a_tenant_is_served_from_the_order_to_the_close() {
+    let mut stage = Stage::new("tenant", true);
+    let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
+    stage.chain.market(|market| {
+        let coin = Coin {
+            denom: "uact".into(),
+            amount: 1_000_000_000,
+        };
+        market.fund(key.address(), &coin);
+        market.set_pubkey(key.address(), key.public().as_bytes().to_vec());
+    });
+    stage.start_node(FAST);
+    let gateway = [
+        "--gateway-listen-address=127.0.0.1:0",
+        "--certificate-domain=localhost",
+        "--deployment-ingress-static-hosts",
+        "--deployment-ingress-domain=ingress.localhost",
+        "--output=json",
+    ];
+    let provider = stage.provider("provider", &gateway);
+    let url = url(&provider);
+    let account: Address = ADDRESS.parse().unwrap();
+    until(
+        "the certificate is published",
+        || provider.told(),
+        || {
+            stage
+                .chain
+                .market(|market| market.certificates(&account).len() == 1)
+        },
+    );
+    let Some((status, body)) = curl(&[&format!("{url}/status")]) else {
+        return;
+    };
+    assert!(status == 200 && body.contains(ADDRESS), "{status} {body}");
+
+    let id = stage.order_of(key.address(), 9);
+    let bid = stage.bid(&id, &provider);
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    provider.says("\"event\":\"lease_won\"");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let (code, manifest, err) = stage.ran(&["sdl", "manifest", sample]);
+    assert_eq!(code, 0, "{err}");
+    let file = stage.path("manifest.json");
+    std::fs::write(&file, manifest).unwrap();
+    let (bearer, data) = (
+        format!("Authorization: Bearer {}", token(&key)),
+        format!("@{}", file.display()),
+    );
+    let put = format!("{url}/deployment/9/manifest");
+    let (status, body) = curl(&[
+        "--request",
+        "PUT",
+        "--header",
+        &bearer,
+        "--data-binary",
+        &data,
+        &put,
+    ])
+    .unwrap();
+    assert_eq!(status, 200, "{body}\n{}", provider.told());
+    provider.says("\"event\":\"deployed\"");
+    provider.says("\"health\":\"good\"");
+    let lease = format!("{url}/lease/9/1/1/status");
+    let (status, body) = curl(&["--header", &bearer, &lease]).unwrap();
+    assert!(status == 200 && body.contains("\"web\""), "{status} {body}");
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    provider.says("\"event\":\"lease_closed\"");
+}
+
+#[test]
+fn without_a_certificate_the_gateway_waits_and_bids_are_made() {
+    let mut stage = Stage::new("no-certificate", true);
+    stage.start_node(FAST);
+    let provider = stage.provider("provider", &["--gateway-listen-address=127.0.0.1:0"]);
+    provider.says("bidding; waiting for a certificate");
+    let id = stage.order(1);
+    stage.bid(&id, &provider);
+    let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
+    assert_eq!(code, 0, "{err}");
+    provider.says("gateway at https://127.0.0.1:");
+    provider.says("ready: bidding");
+}
