@@ -59,7 +59,11 @@ impl<'a> Container<'a> {
         }
         let program = env!("CARGO_BIN_EXE_provider-daemon");
         std::os::unix::fs::symlink(program, folder.join("bin/provider-services")).unwrap();
-        let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            folder.join("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
         let container = Self { stage, folder, path };
         container.secret();
         container
@@ -108,9 +112,18 @@ impl<'a> Container<'a> {
         ];
         bash.env_remove("AKASH_KEY_FILE").envs(set);
         bash.env("AKASH_BOOT_KEYS", self.folder.join("boot"));
-        let output = bash.current_dir(&self.folder).args(["-c", script]).output().unwrap();
+        let output = bash
+            .current_dir(&self.folder)
+            .args(["-c", script])
+            .output()
+            .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}\n{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 }
