@@ -21,7 +21,7 @@ use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{AkashClient, ClientSettings, HeightStore};
+use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
@@ -77,7 +77,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
-    settings.heights = heights(home, &config.chain_id, &printer)?;
+    let state = state(home, &printer)?;
+    let heights = state.heights(&config.chain_id);
+    settings.heights = heights.with_context(|| format!("reading {}", state.path().display()))?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let desk = gateway::Desk::default();
@@ -108,6 +110,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         handle: handle.clone(),
         cluster: hardware.cluster,
         chain,
+        memory: state.tenants(),
     };
     let plan = gateway::Plan::of(args, home, key, screening);
     helpers.extend(gateway::start(plan, served, desk, &printer, &shutdown));
@@ -126,8 +129,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last heights, kept in the home folder; whoever has them open is the one provider of that folder.
-fn heights(home: &Path, chain_id: &str, printer: &Printer) -> anyhow::Result<Arc<dyn HeightStore>> {
+/// What is kept in the home folder; whoever has it open is the one provider of that folder.
+fn state(home: &Path, printer: &Printer) -> anyhow::Result<State> {
     let Opened { state, moved_aside } = State::open(home)?;
     if let Some(aside) = moved_aside {
         let aside = aside.display();
@@ -135,8 +138,7 @@ fn heights(home: &Path, chain_id: &str, printer: &Printer) -> anyhow::Result<Arc
             "the state was damaged and is kept at {aside}; no lease is lost"
         ));
     }
-    let heights = state.heights(chain_id);
-    heights.with_context(|| format!("reading {}", state.path().display()))
+    Ok(state)
 }
 
 fn client(

@@ -3,7 +3,7 @@
 
 use crate::args::RunArgs;
 use crate::dev::Printer;
-use crate::gateway::auth::memory::Volatile;
+use crate::gateway::auth::memory::Memory;
 use crate::gateway::grpc::Screening;
 use crate::gateway::tls::Tls;
 use crate::gateway::{CertificateFiles, Gateway, Ports, Settings};
@@ -41,6 +41,7 @@ pub(super) struct Served {
     pub(super) handle: ProviderHandle,
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) chain: AkashClient,
+    pub(super) memory: Arc<dyn Memory>,
 }
 
 /// Where it leaves what it waits for.
@@ -187,7 +188,7 @@ async fn bind(plan: &Plan, served: &Served, own: &OwnCertificate) -> anyhow::Res
         handle: served.handle.clone(),
         cluster: Arc::clone(&served.cluster),
         chain: Arc::new(served.chain.clone()),
-        memory: Arc::new(Volatile::default()),
+        memory: Arc::clone(&served.memory),
     };
     Ok(Gateway::bind(plan.account.clone(), ports, own, plan.settings.clone()).await?)
 }
