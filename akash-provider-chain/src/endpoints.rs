@@ -372,7 +372,7 @@ impl Endpoints {
     }
 
     /// Why nobody can be asked.
-    fn nobody(&self, need: Need) -> NodeError {
+    pub(crate) fn nobody(&self, need: Need) -> NodeError {
         let mut able = self.shared.members.iter().filter(|m| is_able(m, need));
         let text = match need {
             Need::Queries => "no endpoint has been reached yet",

@@ -114,15 +114,37 @@ impl Endpoints {
         if !matches!(error.fault, Fault::Pruned(_)) {
             return Err(error);
         }
+        self.search(height).await.unwrap_or(Err(error))
+    }
+
+    /// What a search for a block's transactions finds: `None` when those who could be searched do not have them,
+    /// an error when nobody could be searched, which says nothing.
+    async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
+        let mut unheard = None;
+        let mut is_answered = false;
         for at in self.ready(Need::Blocks) {
-            let endpoint = self.endpoint(at)?;
+            let endpoint = self.endpoint(at).ok()?;
             match block_of_search(&endpoint, height, self.chain_id()).await {
-                Ok(block) => return Ok(block),
-                Err(error) => tracing::debug!(%error, height, "a search does not give the block either"),
+                Ok(block) => return Some(Ok(block)),
+                Err(error) if is_silence(&error.fault) => unheard = Some(error),
+                Err(error) => {
+                    is_answered = true;
+                    tracing::debug!(%error, height, "a search does not give the block either");
+                }
             }
         }
-        Err(error)
+        if is_answered {
+            return None;
+        }
+        Some(Err(unheard.unwrap_or_else(|| self.nobody(Need::Blocks))))
     }
+}
+
+const fn is_silence(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Unreachable(_) | Fault::NotConnected(_) | Fault::Timeout(_)
+    )
 }
 
 async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {

@@ -1,4 +1,6 @@
 //! Every block once and in order, whatever the node does.
+//!
+//! Length: one story for each thing that a node does.
 
 use crate::endpoints::Endpoints;
 use crate::events::{HeightStore, MemoryHeights, Settings, Source};
@@ -331,6 +333,19 @@ async fn a_pruned_gap_is_filled_by_search_or_answered_by_a_resync() {
             .is_some_and(|r| r.contains("cannot be had")),
         "{status:?}"
     );
+}
+
+#[tokio::test]
+async fn a_search_that_is_cut_off_does_not_say_that_a_block_is_gone() {
+    let mut scene = Scene::new(settings()).await;
+    scene.stop_node();
+    scene.block(1);
+    let last = scene.block(2);
+    scene.habits(|h| (h.results_from, h.cut_searches) = (last + 1, 2));
+    scene.start_node().await;
+    scene.told_up_to(last).await;
+    let cut_off = scene.habits.lock().unwrap().cut_searches;
+    assert_eq!((cut_off, scene.reader.status().follower.resyncs), (0, 1));
 }
 
 #[tokio::test]
