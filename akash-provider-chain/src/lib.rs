@@ -44,9 +44,11 @@ mod grpc;
 pub mod keyring;
 mod limits;
 pub mod method;
+mod private_file;
 pub mod private_key;
 pub mod proto;
 mod query;
+mod raw;
 mod reader;
 mod rpc;
 pub mod sequence;
@@ -62,5 +64,6 @@ pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Set
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;
 pub use query::Listing;
+pub use raw::Raw;
 pub use reader::{Reader, ReaderStatus};
 pub use tls::Roots;

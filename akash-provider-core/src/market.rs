@@ -271,7 +271,7 @@ impl Market {
             Msg::CreateCertificate { owner, cert, pubkey } => self.create_certificate(owner, cert, pubkey)?,
             Msg::RevokeCertificate { owner, serial } => self.revoke_certificate(owner, serial)?,
         };
-        self.ledger.count_transaction(signer(msg));
+        self.ledger.count_transaction(msg.signer());
         Ok(events)
     }
 
@@ -394,16 +394,5 @@ impl Market {
 
     fn order_book(&self, id: &OrderId) -> Option<&book::OrderBook> {
         self.deployments.get(id.deployment())?.order(id)
-    }
-}
-
-fn signer(msg: &Msg) -> &Address {
-    match msg {
-        Msg::CreateBid { id, .. }
-        | Msg::CloseBid { id, .. }
-        | Msg::StartReclaim { id, .. }
-        | Msg::WithdrawLease { id } => &id.provider,
-        Msg::CreateProvider(record) | Msg::UpdateProvider(record) => &record.owner,
-        Msg::CreateCertificate { owner, .. } | Msg::RevokeCertificate { owner, .. } => owner,
     }
 }

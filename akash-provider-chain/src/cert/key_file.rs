@@ -6,6 +6,7 @@
 //! signature of the address bytes; they are read.
 
 use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
+use crate::private_file;
 use crate::private_key::PrivateKey;
 use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockModeDecrypt, KeyIvInit};
@@ -16,9 +17,8 @@ use p256::pkcs8::DecodePrivateKey;
 use pem::Pem;
 use pkcs8::pkcs5::pbes2::Parameters;
 use pkcs8::{EncryptedPrivateKeyInfoRef, PrivateKeyInfoRef};
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
@@ -323,16 +323,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder).map_err(io("create the folder of"))?;
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&temporary, path))
-        .and_then(|()| fs::File::open(folder)?.sync_all())
-        .map_err(io("write"))
+    private_file::replace(path, &temporary, bytes).map_err(io("write"))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {

@@ -18,7 +18,9 @@ use prost::{Message, Name};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -168,31 +170,56 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// A client that hears the blocks of a node, and what is needed to end it.
+struct Following {
+    scene: Scene,
+    server: Server,
+    client: AkashClient,
+    _events: BoxStream<'static, Result<ChainEvent, Error>>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Following {
+    async fn start() -> Self {
+        let key = key();
+        let us = key.address().clone();
+        let scene = Scene::new(&key);
+        let serving = scene.clone();
+        let server = Server::start(move |method, params| serving.reply(method, params)).await;
+        let settings = ClientSettings {
+            key: Some(key),
+            ..ClientSettings::new(vec![server.url.clone()], CHAIN)
+        };
+        let stop = CancellationToken::new();
+        let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
+        let task = tokio::spawn(task);
+        let mut events = client.subscribe(&us);
+        let first = events.next().await.unwrap().unwrap();
+        assert!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
+        let subscribed = || server.pushes.subscribed.load(Ordering::Relaxed) > 0;
+        until("a subscription", subscribed).await;
+        Self {
+            scene,
+            server,
+            client,
+            _events: events,
+            stop,
+            task,
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_the_follower_hears_answers_the_writer_without_a_question() {
-    let key = key();
-    let us = key.address().clone();
-    let scene = Scene::new(&key);
-    let serving = scene.clone();
-    let server = Server::start(move |method, params| serving.reply(method, params)).await;
-    let settings = ClientSettings {
-        key: Some(key),
-        ..ClientSettings::new(vec![server.url.clone()], CHAIN)
-    };
-    let stop = CancellationToken::new();
-    let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
-    let task = tokio::spawn(task);
-    let mut events = client.subscribe(&us);
-    let first = events.next().await.unwrap().unwrap();
-    assert!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
-    let subscribed = || {
-        server
-            .pushes
-            .subscribed
-            .load(std::sync::atomic::Ordering::Relaxed)
-            > 0
-    };
-    until("a subscription", subscribed).await;
+    let Following {
+        scene,
+        server,
+        client,
+        _events,
+        stop,
+        task,
+    } = Following::start().await;
 
     let bids: Vec<Msg> = {
         let node = scene.node.lock().unwrap();
@@ -240,28 +267,14 @@ async fn what_the_follower_hears_answers_the_writer_without_a_question() {
 
 #[tokio::test]
 async fn a_block_tells_of_a_failure_as_the_chain_does() {
-    let key = key();
-    let us = key.address().clone();
-    let scene = Scene::new(&key);
-    let serving = scene.clone();
-    let server = Server::start(move |method, params| serving.reply(method, params)).await;
-    let settings = ClientSettings {
-        key: Some(key),
-        ..ClientSettings::new(vec![server.url.clone()], CHAIN)
-    };
-    let stop = CancellationToken::new();
-    let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
-    let task = tokio::spawn(task);
-    let mut events = client.subscribe(&us);
-    events.next().await.unwrap().unwrap();
-    let subscribed = || {
-        server
-            .pushes
-            .subscribed
-            .load(std::sync::atomic::Ordering::Relaxed)
-            > 0
-    };
-    until("a subscription", subscribed).await;
+    let Following {
+        scene,
+        server,
+        client,
+        _events,
+        stop,
+        task,
+    } = Following::start().await;
     let (bid, deployment) = {
         let node = scene.node.lock().unwrap();
         let order = node.order(1);

@@ -4,14 +4,15 @@ use super::error::KeyringError;
 use super::jwe::{self, OpenError};
 use super::record::{self, Stored};
 use super::{PASSPHRASE_BYTES_MAX, check_new_passphrase};
+use crate::private_file;
 use crate::private_key::PrivateKey;
 use akash_provider_core::types::Address;
 use data_encoding::{BASE64, HEXLOWER};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -263,20 +264,7 @@ impl Folder {
             .map_err(io("create the folder of"))?;
         let name = path.file_name().and_then(|f| f.to_str()).unwrap_or_default();
         let temporary = self.dir.join(format!(".{name}.{}", std::process::id()));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, path))
-            .and_then(|()| fs::File::open(&self.dir)?.sync_all());
-        written.map_err(|e| {
-            // The first error is the one to tell.
-            drop(fs::remove_file(&temporary));
-            io("write")(e)
-        })
+        private_file::replace(path, &temporary, bytes).map_err(io("write"))
     }
 }
 

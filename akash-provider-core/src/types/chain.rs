@@ -542,6 +542,19 @@ pub enum Msg {
 }
 
 impl Msg {
+    /// Whose signature it needs.
+    #[must_use]
+    pub const fn signer(&self) -> &Address {
+        match self {
+            Self::CreateBid { id, .. }
+            | Self::CloseBid { id, .. }
+            | Self::StartReclaim { id, .. }
+            | Self::WithdrawLease { id } => &id.provider,
+            Self::CreateProvider(record) | Self::UpdateProvider(record) => &record.owner,
+            Self::CreateCertificate { owner, .. } | Self::RevokeCertificate { owner, .. } => owner,
+        }
+    }
+
     /// Order in which waiting messages are sent; the lowest goes first (close, bid, withdraw, rest).
     #[must_use]
     pub const fn priority(&self) -> u8 {

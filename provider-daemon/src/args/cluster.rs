@@ -3,6 +3,7 @@
 use super::values;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, NodeSpec};
 use akash_provider_core::types::{Attribute, GroupSpec, Storage};
+use akash_provider_k8s::inventory::{Options, StorageOptions};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +42,19 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// How the capacity of a real cluster is read.
+    #[must_use]
+    pub fn inventory_options(&self) -> Options {
+        let storage = StorageOptions {
+            capacity: self.storage_class.iter().cloned().collect(),
+            ..StorageOptions::default()
+        };
+        Options {
+            storage,
+            ..Options::default()
+        }
+    }
+
     /// The cluster as data.
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {

@@ -16,7 +16,6 @@ use akash_provider_core::types::{
     Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
 };
 use akash_provider_core::{Config, Error};
-use akash_provider_k8s::inventory::{Options, StorageOptions};
 use anyhow::{Context, anyhow};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -235,14 +234,7 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
         return Ok(Backend::in_memory(hardware).await);
     };
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
-    let storage = StorageOptions {
-        capacity: args.cluster.storage_class.iter().cloned().collect(),
-        ..StorageOptions::default()
-    };
-    let options = Options {
-        storage,
-        ..Options::default()
-    };
+    let options = args.cluster.inventory_options();
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     Ok(Backend::Kubernetes(Box::new(kubernetes)))
 }

@@ -207,14 +207,7 @@ fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
 /// Whose signature a message needs.
 pub(super) const fn signer(act: &Act) -> &Address {
     match act {
-        Act::Provider(msg) => match msg {
-            Msg::CreateBid { id, .. }
-            | Msg::CloseBid { id, .. }
-            | Msg::StartReclaim { id, .. }
-            | Msg::WithdrawLease { id } => &id.provider,
-            Msg::CreateProvider(record) | Msg::UpdateProvider(record) => &record.owner,
-            Msg::CreateCertificate { owner, .. } | Msg::RevokeCertificate { owner, .. } => owner,
-        },
+        Act::Provider(msg) => msg.signer(),
         Act::Tenant(msg) => match msg {
             TenantMsg::CreateDeployment { id, .. }
             | TenantMsg::UpdateDeployment { id, .. }

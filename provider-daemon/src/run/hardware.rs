@@ -6,7 +6,6 @@ use crate::dev::{Backend, Kubernetes};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
-use akash_provider_k8s::inventory::{Options, StorageOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -73,14 +72,7 @@ async fn connect(
     watch: &Watch,
     shutdown: &CancellationToken,
 ) -> Option<Kubernetes> {
-    let storage = StorageOptions {
-        capacity: args.cluster.storage_class.iter().cloned().collect(),
-        ..StorageOptions::default()
-    };
-    let options = Options {
-        storage,
-        ..Options::default()
-    };
+    let options = args.cluster.inventory_options();
     let mut wait = WAIT_MIN;
     loop {
         let kubeconfig = args.kubernetes.kubeconfig.as_deref();

@@ -1,7 +1,7 @@
 //! A small address to switch faults from outside: `GET` and `PUT /faults`, `POST /cut`, `GET /stats`.
 
 use crate::faults::{Faults, Shared};
-use crate::{Pipe, Proxy, accept};
+use crate::{Pipe, Proxy, serve};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
+use tokio_util::sync::DropGuard;
 
 /// A description of faults has some hundred bytes.
 const BYTES_MAX: usize = 64 << 10;
@@ -30,20 +30,16 @@ impl Control {
     /// # Errors
     /// When it cannot be had.
     pub async fn start_at(listen: SocketAddr, proxies: &[&Proxy], pipes: &[&Pipe]) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(listen).await?;
-        let address = listener.local_addr()?;
         let proxies = proxies.iter().map(|proxy| Arc::clone(&proxy.shared));
         let pipes = pipes.iter().map(|pipe| Arc::clone(&pipe.shared));
         let all: Arc<[Arc<Shared>]> = proxies.chain(pipes).collect();
-        let stop = CancellationToken::new();
         // It has no faults of its own.
         let own = Arc::new(Shared::new("", 0));
-        let serve = move |stream| connection(Arc::clone(&all), stream);
-        tokio::spawn(accept(listener, own, stop.clone(), serve));
-        Ok(Self {
-            address,
-            _ends: stop.drop_guard(),
+        let (address, ends) = serve(listen, &own, move |_, stream| {
+            connection(Arc::clone(&all), stream)
         })
+        .await?;
+        Ok(Self { address, _ends: ends })
     }
 
     /// Where it listens.

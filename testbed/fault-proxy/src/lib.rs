@@ -60,17 +60,12 @@ impl Proxy {
     /// # Errors
     /// When it cannot be had.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(listen).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(upstream, seed));
-        let stop = CancellationToken::new();
-        let serving = Arc::clone(&shared);
-        let serve = move |stream| http::connection(Arc::clone(&serving), stream);
-        tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone(), serve));
+        let (address, ends) = serve(listen, &shared, http::connection).await?;
         Ok(Self {
             shared,
             address,
-            _ends: stop.drop_guard(),
+            _ends: ends,
         })
     }
 
@@ -101,6 +96,24 @@ impl Proxy {
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
+}
+
+/// Listens, and serves each connection until the guard is dropped.
+async fn serve<F>(
+    listen: SocketAddr,
+    shared: &Arc<Shared>,
+    connection: impl Fn(Arc<Shared>, TcpStream) -> F + Send + 'static,
+) -> std::io::Result<(SocketAddr, DropGuard)>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(listen).await?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    let serving = Arc::clone(shared);
+    let serve = move |stream| connection(Arc::clone(&serving), stream);
+    tokio::spawn(accept(listener, Arc::clone(shared), stop.clone(), serve));
+    Ok((address, stop.drop_guard()))
 }
 
 /// Takes connections until the end; all of them end with it.

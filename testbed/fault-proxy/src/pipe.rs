@@ -1,12 +1,12 @@
 //! Bytes as they are, for what is no JSON-RPC: cut, frozen, late.
 
-use crate::accept;
 use crate::faults::{Faults, Shared, Stats};
+use crate::serve;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
+use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
@@ -34,17 +34,12 @@ impl Pipe {
     /// # Errors
     /// When it cannot be had.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(listen).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(upstream, seed));
-        let stop = CancellationToken::new();
-        let serving = Arc::clone(&shared);
-        let serve = move |stream| connection(Arc::clone(&serving), stream);
-        tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone(), serve));
+        let (address, ends) = serve(listen, &shared, connection).await?;
         Ok(Self {
             shared,
             address,
-            _ends: stop.drop_guard(),
+            _ends: ends,
         })
     }
 
