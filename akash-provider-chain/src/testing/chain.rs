@@ -41,6 +41,8 @@ pub(crate) struct Habits {
     pub(crate) garbled: Option<Height>,
     /// So many searches are cut off.
     pub(crate) cut_searches: u32,
+    /// Questions are taken and not answered.
+    pub(crate) is_frozen: bool,
 }
 
 #[derive(Debug)]
@@ -193,6 +195,9 @@ impl Chain {
 
     pub(crate) fn reply(&self, habits: &Mutex<Habits>, method: &str, params: &Value) -> Reply {
         let habits = now(habits, method);
+        if habits.is_frozen {
+            return Reply::Hang;
+        }
         let mut state = self.lock();
         if habits.moves_on_at.is_some_and(|path| params["path"] == path) {
             state.move_on();
