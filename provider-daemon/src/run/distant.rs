@@ -132,11 +132,7 @@ impl Cluster for Distant {
         self.cluster("lease_logs")?.lease_logs(lease, options).await
     }
 
-    async fn lease_events(
-        &self,
-        lease: &LeaseId,
-        options: EventOptions,
-    ) -> Result<Items<LeaseEvent>, Error> {
+    async fn lease_events(&self, lease: &LeaseId, options: EventOptions) -> Result<Items<LeaseEvent>, Error> {
         self.cluster("lease_events")?.lease_events(lease, options).await
     }
 
@@ -149,7 +145,8 @@ impl Cluster for Distant {
     }
 
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
-        self.has_leased_ips.then(|| Arc::new(self.clone()) as Arc<dyn LeasedIps>)
+        self.has_leased_ips
+            .then(|| Arc::new(self.clone()) as Arc<dyn LeasedIps>)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
@@ -224,7 +221,10 @@ mod tests {
         let args = Hardware::parse_from(["test", "--leased-ips=3"]).cluster;
         distant.set(Backend::in_memory(&args).await);
         assert_eq!(distant.deployments().await.unwrap(), []);
-        assert_eq!(kind(distant.lease_status(&lease).await), Some(ErrorKind::NotFound));
+        assert_eq!(
+            kind(distant.lease_status(&lease).await),
+            Some(ErrorKind::NotFound)
+        );
         assert_eq!(distant.hostnames().unwrap().all_hostnames().await.unwrap(), []);
         assert_eq!(distant.leased_ips().unwrap().usage().await.unwrap().total, 3);
         // Who listened before hears it too.
