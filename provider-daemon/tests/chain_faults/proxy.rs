@@ -84,6 +84,29 @@ async fn each_fault_does_what_it_says() {
     let gone = raw(&proxy, "block_results", json!({"height": "3"})).await;
     assert!(gone.contains("is not available, lowest height is"), "{gone}");
 
+    let is_well = async || {
+        let endpoints = Endpoints::new(&[proxy.url()], CHAIN, Limits::default()).unwrap();
+        let asked = Reader::new(endpoints.clone()).params().await;
+        (
+            asked.is_ok(),
+            endpoints.status()[0].fault.as_ref().map(ToString::to_string),
+        )
+    };
+    proxy.set(Faults {
+        catching_up: true,
+        ..none
+    });
+    let (is_asked, fault) = is_well().await;
+    assert!(!is_asked && fault.is_some_and(|f| f.contains("is catching up")));
+    proxy.set(Faults {
+        other_versions: true,
+        ..none
+    });
+    let (is_asked, fault) = is_well().await;
+    assert!(!is_asked && fault.is_some_and(|f| f.contains("offers the versions v9")));
+    proxy.set(none);
+    assert_eq!(is_well().await, (true, None));
+
     proxy.set(Faults {
         refused: true,
         ..none

@@ -32,7 +32,7 @@ impl Dice {
 fn fault(dice: &mut Dice) -> (&'static str, Faults) {
     let none = Faults::default();
     let some = dice.draw(3) + 1;
-    match dice.draw(11) {
+    match dice.draw(13) {
         0 => ("down", Faults { down: true, ..none }),
         1 => ("frozen", Faults { frozen: true, ..none }),
         2 => (
@@ -76,6 +76,22 @@ fn fault(dice: &mut Dice) -> (&'static str, Faults) {
         9 => (
             "broken answers",
             Faults {
+                truncate: 15 * some,
+                ..none
+            },
+        ),
+        10 => (
+            "catching up",
+            Faults {
+                catching_up: true,
+                ..none
+            },
+        ),
+        11 => (
+            "other versions",
+            Faults {
+                other_versions: true,
+                // What a node offers is asked for anew after an outage.
                 truncate: 15 * some,
                 ..none
             },
