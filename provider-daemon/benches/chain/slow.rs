@@ -34,7 +34,8 @@ pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(UNDER_WAY));
     let mut events = client.subscribe(&us);
     while let Some(event) = events.next().await {
-        let (Ok(ChainEvent::OrderCreated { id }), Ok(place)) = (event, Arc::clone(&places).try_acquire_owned())
+        let (Ok(ChainEvent::OrderCreated { id }), Ok(place)) =
+            (event, Arc::clone(&places).try_acquire_owned())
         else {
             continue;
         };
@@ -119,8 +120,7 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
     let (before, bids_before, asked_before) =
         (process.usual_rss_kib().await?, bids(), proxy.stats().questions);
     tokio::time::sleep(WATCHED).await;
-    let (after, bids_after, asked_after) =
-        (process.usual_rss_kib().await?, bids(), proxy.stats().questions);
+    let (after, bids_after, asked_after) = (process.usual_rss_kib().await?, bids(), proxy.stats().questions);
     ensure!(!ordering.is_finished(), "tenants order to the end");
     // A client that hangs does not grow either.
     ensure!(

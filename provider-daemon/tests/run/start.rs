@@ -81,7 +81,11 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
         proxy.set(none);
         provider.says("\"is_bidding\":true");
         let bids = || stage.chain.market(|market| market.bids().count());
-        until("the order of before gets its bid", || provider.told(), || bids() == 1);
+        until(
+            "the order of before gets its bid",
+            || provider.told(),
+            || bids() == 1,
+        );
         provider.signal(Signal::SIGTERM);
         assert_eq!(provider.ended(), Some(0), "{}", provider.told());
     }
@@ -124,7 +128,12 @@ fn a_node_that_falls_silent_is_named_soon_and_with_the_time() {
         ..Faults::default()
     });
     provider.says(", since 20");
-    assert!(began.elapsed() < NOTICED, "{:?}: {}", began.elapsed(), provider.told());
+    assert!(
+        began.elapsed() < NOTICED,
+        "{:?}: {}",
+        began.elapsed(),
+        provider.told()
+    );
     proxy.set(Faults::default());
     let is_ready = || provider.output().matches("ready: bidding").count() >= 2;
     until("it recovers", || provider.told(), is_ready);

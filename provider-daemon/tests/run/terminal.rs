@@ -41,7 +41,9 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut bytes = [0; 1024];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
-                all.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+                all.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
         Self { child, shown }
@@ -61,7 +63,11 @@ impl Terminal {
 
     fn shows_what_is_typed(&self) -> bool {
         let Some(device) = self.device() else { return true };
-        let said = Command::new("stty").arg("--file").arg(device).arg("--all").output();
+        let said = Command::new("stty")
+            .arg("--file")
+            .arg(device)
+            .arg("--all")
+            .output();
         !said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("-echo "))
     }
 
