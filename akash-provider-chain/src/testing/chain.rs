@@ -195,9 +195,6 @@ impl Chain {
 
     pub(crate) fn reply(&self, habits: &Mutex<Habits>, method: &str, params: &Value) -> Reply {
         let habits = now(habits, method);
-        if habits.is_frozen {
-            return Reply::Hang;
-        }
         let mut state = self.lock();
         if habits.moves_on_at.is_some_and(|path| params["path"] == path) {
             state.move_on();
@@ -215,6 +212,7 @@ impl Chain {
             Reply::Error(-32603, text)
         };
         match method {
+            _ if habits.is_frozen => Reply::Hang,
             "status" => Reply::Result(json!({
                 "node_info": {"network": chain_id},
                 "sync_info": {
