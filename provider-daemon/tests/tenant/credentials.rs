@@ -27,7 +27,7 @@ fn a_certificate_that_is_not_made_not_published_or_revoked_is_told_before_anybod
     let home = stage.path("elsewhere");
     std::fs::create_dir_all(&home).unwrap();
     ran(&["lease-status", "--home", &home]).failed(&["there is no certificate", "tx cert generate client"]);
-    // Without a question to the chain, the provider itself turns it away.
+    // Going around the chain for the address does not go around it for certificates.
     let unasked = [
         "--provider",
         provider.address.as_str(),
