@@ -27,6 +27,7 @@ const GIVEN: u32 = 0;
 #[derive(Debug)]
 pub struct DevGateway {
     address: SocketAddr,
+    grpc: Option<SocketAddr>,
     token: String,
     serving: JoinHandle<()>,
 }
@@ -49,19 +50,33 @@ impl DevGateway {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let own = certificate(world, now)?;
-        let gateway = match bind(world, address, &own).await {
+        let grpc = args
+            .gateway_grpc_listen_address
+            .unwrap_or_else(|| next_port(address));
+        let gateway = match bind(world, address, grpc, &own).await {
             Err(error) if fall_back && is_taken(&error) => {
-                printer.note(&format!("{address} is taken; the gateway takes a free port"));
-                bind(world, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &own).await
+                printer.note(&format!(
+                    "{address} or {grpc} is taken; the gateway takes free ports"
+                ));
+                let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                bind(
+                    world,
+                    free,
+                    args.gateway_grpc_listen_address.unwrap_or(free),
+                    &own,
+                )
+                .await
             }
             bound => bound,
         };
         let gateway = gateway.context("the gateway")?;
         let address = gateway.address().context("the gateway's address")?;
+        let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
         let serving = tokio::spawn(gateway.serve(shutdown));
         let started = Self {
             address,
+            grpc,
             token,
             serving,
         };
@@ -73,6 +88,12 @@ impl DevGateway {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where gRPC is.
+    #[must_use]
+    pub const fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc
     }
 
     /// A token for everything that the tenant of the given SDLs has.
@@ -94,10 +115,15 @@ impl DevGateway {
         let tenant = names::tenant(GIVEN)?;
         printer.object(&json!({
             "event": "gateway", "url": format!("https://{address}"), "token": token, "tenant": tenant.as_str(),
+            "grpc": self.grpc.map(|grpc| grpc.to_string()),
         }));
         if printer.is_text() {
             printer.note(&format!("gateway at https://{address}, for example:"));
             printer.note(&format!("  curl -sk https://{address}/status"));
+            if let Some(grpc) = self.grpc {
+                let method = "akash.provider.v1.ProviderRPC/GetStatus";
+                printer.note(&format!("  grpcurl -insecure {grpc} {method}"));
+            }
             printer.note(&format!(
                 "  curl -sk https://{address}/lease/1/1/1/status -H 'Authorization: Bearer {token}'\n"
             ));
@@ -121,7 +147,21 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+/// 8444 for 8443; a free one where that is asked for.
+fn next_port(address: SocketAddr) -> SocketAddr {
+    let next = match address.port() {
+        0 => 0,
+        port => port.checked_add(1).unwrap_or(0),
+    };
+    SocketAddr::new(address.ip(), next)
+}
+
+async fn bind(
+    world: &World,
+    address: SocketAddr,
+    grpc: SocketAddr,
+    own: &OwnCertificate,
+) -> anyhow::Result<Gateway> {
     let ports = Ports {
         handle: world.handle.clone(),
         cluster: Arc::clone(&world.cluster),
@@ -130,6 +170,8 @@ async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyho
     };
     let mut settings = Settings::at(address);
     settings.public_hostname = "localhost".to_owned();
+    settings.grpc_listen = Some(grpc);
+    settings.screening = Some(world.screening.clone());
     Ok(Gateway::bind(names::provider()?, ports, own, settings).await?)
 }
 
@@ -195,6 +237,9 @@ mod tests {
         let status = client.get("/lease/1/1/1/status").await;
         assert_eq!(status.status, 200, "{}", status.body);
         assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+        let grpc = Client::new(gateway.grpc_address().unwrap()).alpn(&["h2"]);
+        let spoken = grpc.connect().await.unwrap();
+        assert_eq!(spoken.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 
         // A second one finds the port taken; it was asked for, so that is an error.
         let mut again = args.clone();
@@ -203,7 +248,7 @@ mod tests {
         assert!(format!("{:#}", taken.unwrap_err()).contains("in use"));
         // One that was not asked for is looked for elsewhere.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
-        let busy = bind(&world, gateway.address(), &own);
+        let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);
         assert!(is_taken(&busy.await.unwrap_err()));
         shutdown.cancel();
         gateway.stop().await.unwrap();
