@@ -356,7 +356,11 @@ impl World {
         ending.extend(self.rest(|r| r.over()));
         // Nor is an order that came meanwhile part of what was left.
         ending.extend(self.rest(|r| r.orders()).difference(&orders).cloned());
-        let ends = |line: &&String| ending.iter().any(|order| line.contains(order.as_str()));
+        let is_over = |line: &str| ending.iter().any(|order| line.contains(order.as_str()));
+        // A name that is free with the end of its lease goes to whoever waits for it.
+        let names = before.iter().filter(|l| is_over(l));
+        let names: Vec<&str> = names.filter_map(|l| hostname_of(l)).collect();
+        let ends = |line: &&String| is_over(line) || hostname_of(line).is_some_and(|n| names.contains(&n));
         let before = before.iter().filter(|l| !is_full(l) && !ends(l));
         let before: BTreeSet<_> = before.cloned().collect();
         let mut after = self.rest(|r| r.essence(&full));
@@ -405,4 +409,9 @@ impl World {
             self.trace.findings.extend(findings.iter().cloned());
         }
     }
+}
+
+/// The name of a line about a hostname.
+fn hostname_of(line: &str) -> Option<&str> {
+    line.strip_prefix("hostname ")?.split(' ').next()
 }
