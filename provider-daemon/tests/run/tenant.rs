@@ -150,6 +150,8 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",
         "--certificate-domain=localhost",
+        "--deployment-ingress-static-hosts",
+        "--deployment-ingress-domain=ingress.localhost",
         "--output=json",
     ];
     let provider = stage.provider("provider", &gateway);

@@ -104,10 +104,10 @@ fn what_is_not_there_is_told_with_the_mend() {
     stage
         .ran(&["lease-status", "--dseq", "99"])
         .failed(&["no such lease", "query leases"]);
+    stage
+        .ran(&["status", &nobody, "--provider-url", "http://localhost:8443"])
+        .failed(&["is not https"]);
     let known: akash_provider_core::types::Address = nobody.parse().unwrap();
-    stage.register(&known, "http://localhost:8443");
-    stage.settle();
-    stage.ran(&["status", &nobody]).failed(&["is not https"]);
     stage.register(&known, "https://127.0.0.1:1");
     stage.settle();
     stage

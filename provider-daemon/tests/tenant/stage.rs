@@ -275,7 +275,12 @@ impl Stage {
         };
         let mut leases = Vec::new();
         for (gseq, provider) in (1..).zip(providers) {
-            until("a bid", || bid(gseq, provider).is_some());
+            until("a bid", || {
+                let declined = self.runtime.block_on(provider.handle.status()).recent_declines;
+                let ours = declined.iter().find(|d| *d.order.deployment() == id);
+                assert!(ours.is_none(), "{ours:?}");
+                bid(gseq, provider).is_some()
+            });
             let bid = bid(gseq, provider).unwrap();
             self.chain
                 .tenant(TenantMsg::CreateLease { bid: bid.clone() })
@@ -362,8 +367,9 @@ fn hardware() -> InventoryUpdate {
 /// Far below what tenants pay.
 fn prices() -> Scale {
     let config = ScaleConfig {
-        cpu: "0.0001".parse().unwrap(),
-        memory: "0.00001".parse().unwrap(),
+        cpu: "0.001".parse().unwrap(),
+        memory: "0.0002".parse().unwrap(),
+        storage: [("ephemeral".to_owned(), "0.00001".parse().unwrap())].into(),
         ..ScaleConfig::default()
     };
     Scale::new(config).unwrap()
