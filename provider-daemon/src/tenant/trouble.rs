@@ -84,8 +84,8 @@ impl Answered {
                  lease takes a block or two to be known"
             }
             (422, _) => {
-                "it does not take this; a manifest must be that of the deployment on the chain, which an update of the \
-                 deployment changes"
+                "it does not take this; where it is no fault of the SDL, the manifest must be that of the deployment on \
+                 the chain, which an update of the deployment changes"
             }
             (429, _) => "it was asked too often; wait a minute",
             (500.., _) => "it is in trouble itself; try again, or ask the provider",

@@ -130,11 +130,9 @@ fn a_tenant_is_served_from_the_order_to_the_close() {
     provider.says("\"event\":\"lease_closed\"");
 }
 
-/// The same way with the tenant's commands alone, which are this program too.
-#[test]
-fn a_tenant_s_commands_do_the_whole_of_it() {
+/// A tenant with money, and the file with the words of its key.
+fn tenant(stage: &Stage) -> (Address, String) {
     const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
-    let mut stage = Stage::new("commands", true);
     let key = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let words = stage.path("tenant");
     std::fs::write(&words, WORDS).unwrap();
@@ -147,21 +145,36 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
             market.fund(key.address(), &coin);
         }
     });
-    stage.start_node(FAST);
+    (key.address().clone(), words.display().to_string())
+}
+
+/// A provider whose record says where its gateway is.
+fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",
         "--certificate-domain=localhost",
+        "--deployment-ingress-static-hosts",
+        "--deployment-ingress-domain=ingress.localhost",
         "--output=json",
     ];
     let provider = stage.provider("provider", &gateway);
-    let url = url(&provider);
     let record = stage.path("provider.yaml");
-    std::fs::write(&record, format!("host: {url}\nattributes: []\n")).unwrap();
+    let text = format!("host: {}\nattributes: []\n", url(&provider));
+    std::fs::write(&record, text).unwrap();
     let (code, _, err) = stage.ran(&["tx", "provider", "update", record.to_str().unwrap(), "--yes"]);
     assert_eq!(code, 0, "{err}");
     provider.says("\"is_ready\":true");
+    provider
+}
 
-    let tenant = ["--key-file", words.to_str().unwrap()];
+/// The same way with the tenant's commands alone, which are this program too.
+#[test]
+fn a_tenant_s_commands_do_the_whole_of_it() {
+    let mut stage = Stage::new("commands", true);
+    let (account, words) = tenant(&stage);
+    stage.start_node(FAST);
+    let provider = reachable(&stage);
+    let tenant = ["--key-file", words.as_str()];
     let ran = |more: &[&str]| stage.ran(&[more, &tenant].concat());
     let good = |more: &[&str]| {
         let (code, out, err) = ran(more);
@@ -170,7 +183,7 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
     };
     good(&["tx", "cert", "generate", "client"]);
     good(&["tx", "cert", "publish", "client", "--yes"]);
-    let id = stage.order_of(key.address(), 9);
+    let id = stage.order_of(&account, 9);
     let bid = stage.bid(&id, &provider);
     stage
         .chain

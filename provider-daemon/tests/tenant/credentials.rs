@@ -1,8 +1,11 @@
 //! Who is let in, and who is believed: certificates and tokens that are not right, on either side.
 
-use crate::stage::{Stage, certificate, sample};
+use crate::stage::{Serving, Stage, certificate, ran, sample};
 use akash_provider_chain::private_key::PrivateKey;
-use std::time::Duration;
+use provider_daemon::gateway::CertificateFiles;
+use provider_daemon::gateway::auth::Clock;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::time::{Duration, UNIX_EPOCH};
 
 const OF: [&str; 4] = ["--dseq", "7", "--auth-type", "mtls"];
 
@@ -95,6 +98,72 @@ fn a_provider_is_believed_only_with_its_own_certificate_from_the_chain() {
 }
 
 #[test]
+fn a_token_that_is_over_or_not_yet_good_is_told_with_the_clock() {
+    let stage = Stage::new("clocks");
+    let now = || UNIX_EPOCH.elapsed().unwrap();
+    let hour = Duration::from_secs(3600);
+    let later = stage.provider_with(47, |settings| settings.clock = Clock::new(move || now() + hour));
+    let earlier = stage.provider_with(48, |settings| settings.clock = Clock::new(move || now() - hour));
+    stage.settle();
+    let asked = |provider: &Serving| {
+        let at = [
+            "--provider",
+            provider.address.as_str(),
+            "--provider-url",
+            &provider.url,
+        ];
+        stage.ran(&[&["lease-status", "--dseq", "7"], &at[..]].concat())
+    };
+    asked(&later).failed(&["answers 401", "JWT is expired", "your clock"]);
+    asked(&earlier).failed(&["answers 400", "clocks that agree"]);
+}
+
+#[test]
+fn a_public_authority_vouches_for_a_name_and_the_chain_for_the_rest() {
+    let stage = Stage::new("public");
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let roots = stage.file("ca.pem", &issuer.pem());
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let public = params.signed_by(&key, &issuer).unwrap();
+    let files = CertificateFiles {
+        certificate: stage.file("public.pem", &public.pem()).into(),
+        key: stage.file("public.key", &key.serialize_pem()).into(),
+    };
+    let provider = stage.provider_with(49, |settings| {
+        settings.public_hostname = "localhost".to_owned();
+        settings.public_certificate = Some(files);
+    });
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(7, &sdl, &[&provider]).remove(0);
+    let by_name = provider.url.replace("127.0.0.1", "localhost");
+    let at = [
+        "--dseq",
+        "7",
+        "--provider",
+        provider.address.as_str(),
+        "--provider-url",
+        &by_name,
+    ];
+    let trusting = |words: &[&str]| {
+        let mut command = stage.command(&[words, &at].concat());
+        ran(command.env("SSL_CERT_FILE", &roots))
+    };
+    // No node is asked: the name is enough.
+    trusting(&["send-manifest", &sdl, "--offline"]).good();
+    provider.runs(&lease);
+    trusting(&["lease-status", "--offline"]).good();
+    // With a certificate of one's own another name is asked for, and the provider shows its own.
+    trusting(&["lease-status", "--auth-type", "mtls"]).good();
+    trusting(&["lease-status", "--auth-type", "mtls", "--offline"]).failed(&["the chain alone vouches"]);
+    // An authority that nobody here trusts is none.
+    let stranger = stage.ran(&[&["lease-status"], &at[..]].concat());
+    stranger.failed(&["does not show that it is the provider", "no public authority"]);
+}
+
+#[test]
 fn what_is_not_there_is_told_with_the_mend() {
     let stage = Stage::new("absent");
     let nobody = PrivateKey::from_bytes(&[45; 32]).unwrap().address().to_string();
@@ -104,10 +173,10 @@ fn what_is_not_there_is_told_with_the_mend() {
     stage
         .ran(&["lease-status", "--dseq", "99"])
         .failed(&["no such lease", "query leases"]);
+    stage
+        .ran(&["status", &nobody, "--provider-url", "http://localhost:8443"])
+        .failed(&["is not https"]);
     let known: akash_provider_core::types::Address = nobody.parse().unwrap();
-    stage.register(&known, "http://localhost:8443");
-    stage.settle();
-    stage.ran(&["status", &nobody]).failed(&["is not https"]);
     stage.register(&known, "https://127.0.0.1:1");
     stage.settle();
     stage

@@ -1,7 +1,7 @@
 //! Commands in a service: input, exit codes, and the terminal that is given back whatever happens.
 
 use crate::stage::{Serving, Stage, ran, sample, until};
-use akash_provider_core::cluster::memory::ExecResult;
+use akash_provider_core::cluster::ExecResult;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

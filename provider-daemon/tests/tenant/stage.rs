@@ -181,11 +181,18 @@ impl Stage {
 
     /// A provider that bids, with its gateway.
     pub(crate) fn provider(&self, seed: u8) -> Serving {
+        self.provider_with(seed, |_| {})
+    }
+
+    /// One whose gateway is set up like this.
+    pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> Serving {
         let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
         self.register(&address, "https://localhost:1");
         let own = certificate(&self.chain, &address);
         let cluster = MemoryCluster::new(Facets::default());
-        let started = self.start(&address, &cluster, &own);
+        let mut settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        change(&mut settings);
+        let started = self.start(&address, &cluster, &own, settings);
         let (url, handle, stop_gateway, stop, gateway) = self.runtime.block_on(started);
         self.register(&address, &url);
         Serving {
@@ -205,6 +212,7 @@ impl Stage {
         address: &Address,
         cluster: &MemoryCluster,
         own: &OwnCertificate,
+        settings: Settings,
     ) -> (
         String,
         ProviderHandle,
@@ -234,7 +242,6 @@ impl Stage {
             chain: Arc::new(self.chain.clone()),
             memory: Arc::new(Volatile::default()),
         };
-        let settings = Settings::at("127.0.0.1:0".parse().unwrap());
         let gateway = Gateway::bind(address.clone(), ports, own, settings)
             .await
             .unwrap();
@@ -275,7 +282,12 @@ impl Stage {
         };
         let mut leases = Vec::new();
         for (gseq, provider) in (1..).zip(providers) {
-            until("a bid", || bid(gseq, provider).is_some());
+            until("a bid", || {
+                let declined = self.runtime.block_on(provider.handle.status()).recent_declines;
+                let ours = declined.iter().find(|d| *d.order.deployment() == id);
+                assert!(ours.is_none(), "{ours:?}");
+                bid(gseq, provider).is_some()
+            });
             let bid = bid(gseq, provider).unwrap();
             self.chain
                 .tenant(TenantMsg::CreateLease { bid: bid.clone() })
@@ -362,8 +374,9 @@ fn hardware() -> InventoryUpdate {
 /// Far below what tenants pay.
 fn prices() -> Scale {
     let config = ScaleConfig {
-        cpu: "0.0001".parse().unwrap(),
-        memory: "0.00001".parse().unwrap(),
+        cpu: "0.001".parse().unwrap(),
+        memory: "0.0002".parse().unwrap(),
+        storage: [("ephemeral".to_owned(), "0.00001".parse().unwrap())].into(),
         ..ScaleConfig::default()
     };
     Scale::new(config).unwrap()
