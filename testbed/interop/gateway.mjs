@@ -30,7 +30,7 @@ async function status() {
   const authentication = asked.cert ? { type: "mtls", cert: asked.cert, key: asked.key } : undefined;
   const sdk = createProviderSDK({ baseUrl: asked.grpc, authentication });
   const once = await sdk.akash.provider.v1.getStatus();
-  for await (const first of sdk.akash.provider.v1.streamStatus()) return { once, first };
+  for await (const first of await sdk.akash.provider.v1.streamStatus()) return { once, first };
 }
 
 const options = () => ({

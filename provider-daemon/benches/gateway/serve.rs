@@ -68,8 +68,8 @@ fn hardware() -> InventoryUpdate {
 fn prices() -> anyhow::Result<Scale> {
     let config = ScaleConfig {
         cpu: "0.001".parse()?,
-        memory: "0.001".parse()?,
-        storage: [("ephemeral".to_owned(), "0.001".parse()?)].into(),
+        memory: "0.0002".parse()?,
+        storage: [("ephemeral".to_owned(), "0.00001".parse()?)].into(),
         ..ScaleConfig::default()
     };
     Ok(Scale::new(config)?)
@@ -178,7 +178,9 @@ async fn lease(
             market.bids_of(&open).next().map(|b| b.id.clone())
         })
     };
-    until("a bid", async || bid().is_some()).await?;
+    until("a bid", async || bid().is_some())
+        .await
+        .with_context(|| format!("for {id}"))?;
     let lease = bid().context("a bid")?;
     chain.tenant(TenantMsg::CreateLease { bid: lease.clone() })?;
     until("the lease", async || {

@@ -203,7 +203,7 @@ pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protoc
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-            self.0.read(into)
+            std::io::Read::read(&mut self.0, into)
         }
     }
     impl std::io::Write for Pipe<'_> {
