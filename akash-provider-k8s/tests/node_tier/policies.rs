@@ -350,7 +350,7 @@ impl<'a> Scene<'a> {
             node: addresses.node.to_string(),
             resolver: addresses.dns.to_string(),
         };
-        [ends.to_leases(), ends.from_leases()].concat()
+        [ends.to_leases(), ends.of_leases()].concat()
     }
 
     /// The flows that are not as they should be, a line each. Each end is asked once, for all of its flows.
@@ -482,7 +482,7 @@ impl Ends {
     }
 
     /// Whom they reach.
-    fn from_leases(&self) -> Vec<Flow> {
+    fn of_leases(&self) -> Vec<Flow> {
         let (node, api) = (&self.node, &self.api_service);
         let mut flows = vec![
             flow(&self.web, "resolver", format!("{} 53", self.resolver), true),
