@@ -55,6 +55,7 @@ impl State {
         Some(LeaseStatus {
             services: services.iter().map(status).collect(),
             forwarded_ports: workload.forwarded_ports(),
+            ips: self.assigned_ips(lease),
         })
     }
 }
