@@ -1,6 +1,7 @@
 //! The durable record: epochs, names, passwords, garbage.
 
-use crate::world::{Fault, World, admit, deployment, refuse, run, service};
+use crate::admission::{admit, forbid, refuse};
+use crate::world::{Fault, World, deployment, run, service};
 use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::Credentials;
@@ -254,11 +255,7 @@ fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
 
             let roles: Api<Role> = Api::namespaced(world.admin.clone(), &own);
             let mut role = roles.get("akash-provider").await.unwrap();
-            for rule in role.rules.iter_mut().flatten() {
-                if rule.resources.iter().flatten().any(|r| r == "manifests") {
-                    rule.verbs.retain(|verb| verb != "create");
-                }
-            }
+            forbid(role.rules.as_mut(), "create", "manifests");
             roles
                 .replace("akash-provider", &PostParams::default(), &role)
                 .await

@@ -1,6 +1,7 @@
 //! Teardown: all of one lease and nothing else, and not done before it is.
 
-use crate::world::{admit, deployment, refuse, run, service};
+use crate::admission::{admit, forbid, refuse};
+use crate::world::{deployment, run, service};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Teardown};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_k8s::labels;
@@ -165,11 +166,7 @@ fn a_teardown_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             let name = format!("akash-provider-{}", world.settings.manifest_namespace);
             let roles: Api<ClusterRole> = Api::all(world.admin.clone());
             let mut role = roles.get(&name).await.unwrap();
-            for rule in role.rules.iter_mut().flatten() {
-                if rule.resources.iter().flatten().any(|r| r == "namespaces") {
-                    rule.verbs.retain(|verb| verb != "delete");
-                }
-            }
+            forbid(role.rules.as_mut(), "delete", "namespaces");
             roles.replace(&name, &PostParams::default(), &role).await.unwrap();
             let missing = || async {
                 let error = namespaces.delete(&ns, &dry).await.err();

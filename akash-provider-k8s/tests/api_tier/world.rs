@@ -377,45 +377,6 @@ async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
         .await;
 }
 
-/// From a moment later on, an admission policy refuses an operation in some namespaces; other tests run on the same
-/// cluster.
-pub(crate) async fn refuse(
-    world: &World,
-    (group, version, resource): (&str, &str, &str),
-    operation: &str,
-    namespaces: &Value,
-) {
-    let name = &world.settings.manifest_namespace;
-    let rule = json!({
-        "apiGroups": [group], "apiVersions": [version], "operations": [operation], "resources": [resource],
-    });
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": "false", "message": "not today"}],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {
-            "policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": namespaces},
-        },
-    });
-    for object in [&policy, &binding] {
-        put(&world.admin, object, "somebody").await;
-    }
-}
-
-/// Takes back what [`refuse`] did.
-pub(crate) async fn admit(world: &World) {
-    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-        remove(world, kind, &world.settings.manifest_namespace).await;
-    }
-}
-
 /// Deletes an object of the whole cluster.
 pub(crate) async fn remove(world: &World, kind: &str, name: &str) {
     let api: Api<DynamicObject> = Api::all_with(world.admin.clone(), &resource(kind));
