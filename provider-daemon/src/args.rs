@@ -156,6 +156,9 @@ pub struct DevArgs {
     /// is taken, and with --once nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_listen_address: Option<SocketAddr>,
+    /// Where gRPC is served, with the gateway; without it at the next port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway_grpc_listen_address: Option<SocketAddr>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

@@ -35,6 +35,7 @@ const TENANT: &str = "tenant";
 #[derive(Debug)]
 pub struct DevGateway {
     address: SocketAddr,
+    grpc: Option<SocketAddr>,
     token: String,
     serving: JoinHandle<()>,
     /// Where tenants' tools ask the chain.
@@ -61,15 +62,28 @@ impl DevGateway {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let own = certificate(world, now)?;
-        let gateway = match bind(world, address, &own).await {
+        let grpc = args
+            .gateway_grpc_listen_address
+            .unwrap_or_else(|| next_port(address));
+        let gateway = match bind(world, address, grpc, &own).await {
             Err(error) if fall_back && is_taken(&error) => {
-                printer.note(&format!("{address} is taken; the gateway takes a free port"));
-                bind(world, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &own).await
+                printer.note(&format!(
+                    "{address} or {grpc} is taken; the gateway takes free ports"
+                ));
+                let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                bind(
+                    world,
+                    free,
+                    args.gateway_grpc_listen_address.unwrap_or(free),
+                    &own,
+                )
+                .await
             }
             bound => bound,
         };
         let gateway = gateway.context("the gateway")?;
         let address = gateway.address().context("the gateway's address")?;
+        let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
         register(world, address)?;
         let node = match world.rpc_url() {
@@ -80,6 +94,7 @@ impl DevGateway {
         let serving = tokio::spawn(gateway.serve(shutdown));
         let started = Self {
             address,
+            grpc,
             token,
             serving,
             node_url: node_url.context("the node of the embedded market")?,
@@ -93,6 +108,12 @@ impl DevGateway {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where gRPC is.
+    #[must_use]
+    pub const fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc
     }
 
     /// A token for everything that the tenant of the given SDLs has.
@@ -121,6 +142,7 @@ impl DevGateway {
             "event": "gateway", "url": format!("https://{address}"), "token": token, "tenant": tenant.as_str(),
             "provider": world.provider.as_str(), "node": self.node_url, "chain_id": chain_id,
             "keyring": keyring.as_ref().ok().map(|folder| folder.display().to_string()),
+            "grpc": self.grpc.map(|grpc| grpc.to_string()),
         }));
         if !printer.is_text() {
             return Ok(());
@@ -145,6 +167,10 @@ impl DevGateway {
             )),
         }
         printer.note("or with what you have:");
+        if let Some(grpc) = self.grpc {
+            let method = "akash.provider.v1.ProviderRPC/GetStatus";
+            printer.note(&format!("  grpcurl -insecure {grpc} {method}"));
+        }
         printer.note(&format!(
             "  curl -sk https://{address}/lease/1/1/1/status -H 'Authorization: Bearer {token}'\n"
         ));
@@ -197,7 +223,21 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+/// 8444 for 8443; a free one where that is asked for.
+fn next_port(address: SocketAddr) -> SocketAddr {
+    let next = match address.port() {
+        0 => 0,
+        port => port.checked_add(1).unwrap_or(0),
+    };
+    SocketAddr::new(address.ip(), next)
+}
+
+async fn bind(
+    world: &World,
+    address: SocketAddr,
+    grpc: SocketAddr,
+    own: &OwnCertificate,
+) -> anyhow::Result<Gateway> {
     let ports = Ports {
         handle: world.handle.clone(),
         cluster: Arc::clone(&world.cluster),
@@ -206,6 +246,8 @@ async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyho
     };
     let mut settings = Settings::at(address);
     settings.public_hostname = "localhost".to_owned();
+    settings.grpc_listen = Some(grpc);
+    settings.screening = Some(world.screening.clone());
     Ok(Gateway::bind(world.provider.clone(), ports, own, settings).await?)
 }
 
@@ -271,6 +313,9 @@ mod tests {
         let status = client.get("/lease/1/1/1/status").await;
         assert_eq!(status.status, 200, "{}", status.body);
         assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+        let grpc = Client::new(gateway.grpc_address().unwrap()).alpn(&["h2"]);
+        let spoken = grpc.connect().await.unwrap();
+        assert_eq!(spoken.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 
         // A second one finds the port taken; it was asked for, so that is an error.
         let mut again = args.clone();
@@ -279,7 +324,7 @@ mod tests {
         assert!(format!("{:#}", taken.unwrap_err()).contains("in use"));
         // One that was not asked for is looked for elsewhere.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
-        let busy = bind(&world, gateway.address(), &own);
+        let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);
         assert!(is_taken(&busy.await.unwrap_err()));
         shutdown.cancel();
         gateway.stop().await.unwrap();

@@ -6,7 +6,7 @@
 //! ```
 //! A slow or silent client holds its own connection and nothing else.
 
-use super::auth::{Authenticator, ClientCertificate};
+use super::auth::{Authenticator, ClientCertificate, Tenure};
 use super::settings::Limits;
 use super::tls::Tls;
 use axum::Router;
@@ -137,6 +137,10 @@ impl Door {
     }
 
     async fn requests(&self, tls: TlsStream<TcpStream>, peer: Peer, router: Router) -> io::Result<()> {
+        let certificate = peer.certificate.as_ref();
+        // Tokens are shown with each request; a certificate is shown once, for the connection.
+        let tenure =
+            certificate.map(|c| Tenure::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let mut router = router.clone();
@@ -150,7 +154,8 @@ impl Door {
                     .max_buf_size(self.limits.head_bytes)
                     .serve_connection(TokioIo::new(tls), service)
                     .with_upgrades();
-                self.until_over(connection, |c| c.graceful_shutdown()).await
+                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                    .await
             }
             Protocol::Http2 => {
                 let connection = http2::Builder::new(TokioExecutor::new())
@@ -159,17 +164,26 @@ impl Door {
                     .max_concurrent_streams(CALLS_MAX)
                     .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
                     .serve_connection(TokioIo::new(tls), service);
-                self.until_over(connection, |c| c.graceful_shutdown()).await
+                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                    .await
             }
         }
     }
 
-    /// Serves a connection to its end; from the shutdown on only what is under way.
+    /// Serves a connection to its end; from the shutdown on only what is under way, and when its certificate
+    /// holds no more that too not for long.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
+        tenure: Option<Tenure>,
         end: impl FnOnce(Pin<&mut C>),
     ) -> io::Result<()> {
+        let over = async {
+            match tenure {
+                Some(tenure) => tenure.over().await,
+                None => std::future::pending().await,
+            }
+        };
         let mut connection = pin!(connection);
         let served = tokio::select! {
             biased;
@@ -177,6 +191,12 @@ impl Door {
             () = self.shutdown.cancelled() => {
                 end(connection.as_mut());
                 connection.await
+            }
+            over = over => {
+                tracing::info!("a connection is ended: {}", over.message());
+                end(connection.as_mut());
+                let cut = |_| io::Error::new(io::ErrorKind::TimedOut, over.message());
+                timeout(self.limits.grace, connection).await.map_err(cut)?
             }
         };
         served.map_err(io::Error::other)

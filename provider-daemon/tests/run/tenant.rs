@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
 /// What the gateway answers: status and body. `None`, and a word about it, where there is no curl.
-fn curl(words: &[&str]) -> Option<(u16, String)> {
+pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     let args = [
         "--silent",
         "--insecure",
@@ -34,7 +34,8 @@ fn curl(words: &[&str]) -> Option<(u16, String)> {
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-fn url(provider: &Running) -> String {
+/// Where the gateway is, once it is there.
+pub(crate) fn url(provider: &Running) -> String {
     provider.says("\"event\":\"gateway\"");
     let output = provider.output();
     let line = output
