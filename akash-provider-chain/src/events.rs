@@ -35,7 +35,7 @@ use futures::stream::{BoxStream, StreamExt};
 pub use heights::{HeightStore, MemoryHeights};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
 /// Events that wait for a reader. More wait at the node, and what the node drops is asked for again.
@@ -46,7 +46,7 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Time between pings; shorter than the idle limits of proxies.
     pub ping_interval: Duration,
-    /// A connection that says nothing for so long is dead.
+    /// A connection that says nothing for so long, not even an answer to one of three pings, is dead.
     pub read_deadline: Duration,
     /// Time between questions where there is no websocket: a third of a block.
     pub poll_interval: Duration,
@@ -72,8 +72,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            ping_interval: Duration::from_secs(10),
-            read_deadline: Duration::from_secs(25),
+            ping_interval: Duration::from_secs(4),
+            read_deadline: Duration::from_secs(12),
             poll_interval: Duration::from_secs(2),
             poll_for: Duration::from_secs(60),
             silence: Duration::from_secs(30),
@@ -87,10 +87,10 @@ impl Default for Settings {
     }
 }
 
-/// How blocks are had.
+/// How blocks are had at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
-    /// Not at all.
+    /// Not at all: nothing has been opened yet, or what was open has ended.
     #[default]
     None,
     /// Pushed by this endpoint.
@@ -108,8 +108,9 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// How blocks are had.
     pub source: Source,
-    /// No node has had a new block for longer than the limit of silence.
-    pub is_silent: bool,
+    /// Since when blocks are missing: the connection ended and no block has come since, no node can be asked, or
+    /// all that can be asked have had no new block for longer than the limit of silence. `None` while they come.
+    pub silent_since: Option<SystemTime>,
     /// Blocks told.
     pub blocks: u64,
     /// Blocks that were not pushed and had to be asked for.

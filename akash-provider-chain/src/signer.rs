@@ -92,7 +92,21 @@ pub struct SignedTx {
 /// Signs messages as one transaction.
 #[must_use]
 pub fn sign(account: &Account<'_>, messages: Vec<Any>, ordering: Ordering, price: &Price) -> SignedTx {
-    let body_bytes = body(messages, ordering).encode_to_vec();
+    sign_with_note(account, messages, ordering, price, "")
+}
+
+/// The same with a note, which everybody can read.
+#[must_use]
+pub fn sign_with_note(
+    account: &Account<'_>,
+    messages: Vec<Any>,
+    ordering: Ordering,
+    price: &Price,
+    note: &str,
+) -> SignedTx {
+    let mut body = body(messages, ordering);
+    note.clone_into(&mut body.memo);
+    let body_bytes = body.encode_to_vec();
     let auth_info_bytes = auth_info(account.key.public(), ordering, price).encode_to_vec();
     let document = SignDoc {
         body_bytes,

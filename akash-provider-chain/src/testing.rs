@@ -38,7 +38,7 @@ type Answer = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 pub(crate) struct Pushes {
     /// Connections are refused.
     pub(crate) refused: AtomicBool,
-    /// Connections are taken and nothing more is ever said, not even an answer to a ping.
+    /// Connections are taken and nothing more is ever said, not even an answer to the ping after the next.
     pub(crate) frozen: AtomicBool,
     /// Subscriptions so far.
     pub(crate) subscribed: AtomicU64,
@@ -185,11 +185,11 @@ impl Serving {
         let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else {
             return;
         };
-        if self.pushes.frozen.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_secs(3600)).await;
-        }
         let mut frames = None;
         loop {
+            if self.pushes.frozen.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+            }
             let next = async {
                 match &mut frames {
                     None => std::future::pending().await,

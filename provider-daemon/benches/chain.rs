@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p provider-daemon --bench chain`
 
+#[path = "chain/slow.rs"]
+mod slow;
+
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
@@ -31,11 +34,15 @@ fn main() -> anyhow::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
+    if let Ok(node) = std::env::var(slow::NODE) {
+        return runtime.block_on(slow::client(node));
+    }
     runtime.block_on(async {
         burst(100).await?;
         burst(1000).await?;
         catch_up().await?;
-        idle().await
+        idle().await?;
+        slow::growth().await
     })
 }
 
@@ -120,6 +127,36 @@ fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
     (msg, OrderId { group, oseq: 1 })
 }
 
+fn client(node: String, stop: &CancellationToken) -> anyhow::Result<AkashClient> {
+    let settings = ClientSettings {
+        key: Some(key()?),
+        ..ClientSettings::new(vec![node], CHAIN)
+    };
+    let (client, task) = AkashClient::start(settings, stop.clone())?;
+    tokio::spawn(task);
+    Ok(client)
+}
+
+fn bid_id(us: &Address, order: &OrderId) -> BidId {
+    BidId {
+        order: order.clone(),
+        provider: us.clone(),
+    }
+}
+
+fn bid(us: &Address, order: &OrderId) -> Msg {
+    Msg::CreateBid {
+        id: bid_id(us, order),
+        price: price(40),
+        deposit: Coin {
+            denom: "uact".into(),
+            amount: 500_000,
+        },
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }
+}
+
 /// A network with a client that listens to it.
 struct Scene {
     chain: MemoryChain,
@@ -148,33 +185,15 @@ impl Scene {
     }
 
     fn client(&self, node: String) -> anyhow::Result<AkashClient> {
-        let settings = ClientSettings {
-            key: Some(key()?),
-            ..ClientSettings::new(vec![node], CHAIN)
-        };
-        let (client, task) = AkashClient::start(settings, self.stop.clone())?;
-        tokio::spawn(task);
-        Ok(client)
+        client(node, &self.stop)
     }
 
     fn bid_id(&self, order: &OrderId) -> BidId {
-        BidId {
-            order: order.clone(),
-            provider: self.us.clone(),
-        }
+        bid_id(&self.us, order)
     }
 
     fn bid(&self, order: &OrderId) -> Msg {
-        Msg::CreateBid {
-            id: self.bid_id(order),
-            price: price(40),
-            deposit: Coin {
-                denom: "uact".into(),
-                amount: 500_000,
-            },
-            resources_offer: Vec::new(),
-            reclamation_window: None,
-        }
+        bid(&self.us, order)
     }
 
     async fn end(self) {

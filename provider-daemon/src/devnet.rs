@@ -75,6 +75,8 @@ pub struct DevnetConfig {
     pub listen_grpc: SocketAddr,
     /// Least price of a unit of gas.
     pub gas_price: DecCoin,
+    /// Unordered transactions are taken, as on the network; an older chain takes none.
+    pub takes_unordered: bool,
 }
 
 impl DevnetConfig {
@@ -88,6 +90,7 @@ impl DevnetConfig {
             listen_rpc: free,
             listen_grpc: free,
             gas_price: DecCoin::new(&"uakt".into(), Dec::from_scaled(GAS_PRICE)),
+            takes_unordered: true,
         }
     }
 }
@@ -122,6 +125,7 @@ impl Devnet {
             let rules = Rules {
                 chain_id: market.chain_id().to_owned(),
                 gas_price: config.gas_price,
+                takes_unordered: config.takes_unordered,
             };
             Node::new(rules, market)
         });

@@ -39,6 +39,7 @@ mod stream;
 pub(crate) mod tests;
 pub mod tls;
 
+pub(crate) use rest::answer::escaped;
 pub use settings::{CertificateFiles, Limits, Settings};
 
 use akash_provider_chain::cert::OwnCertificate;

@@ -2,17 +2,18 @@
 //! there.
 //!
 //! ```text
-//! key, settings ─▶ chain client ──────────────┐
-//!                  cluster (asked until it is there) ─▶ provider ─▶ lines, and what it waits for
+//! key, settings ─▶ chain client ─────────────────────┐
+//!                  cluster (connected, or tried again) ─▶ provider ─▶ gateway, lines, and what it waits for
 //! ```
 
 mod awaited;
 mod breaker;
+mod distant;
 mod gateway;
 mod hardware;
 
 use crate::args::RunArgs;
-use crate::commands::chain::addresses;
+use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
@@ -27,7 +28,7 @@ use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::Provider;
 use anyhow::Context;
-use awaited::Watch;
+use awaited::{Desks, Watch};
 use breaker::Breaker;
 use hardware::Hardware;
 use std::path::Path;
@@ -82,15 +83,10 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     settings.heights = heights.with_context(|| format!("reading {}", state.path().display()))?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
-    let desk = gateway::Desk::default();
-    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), desk.clone());
-    let hardware = Hardware::start(args, &mut config, &watch, &shutdown, &background, &mut helpers).await?;
-    let Some(hardware) = hardware else {
-        // Stopped before there was anything to stop.
-        background.cancel();
-        signals.abort();
-        return Ok(ExitCode::SUCCESS);
-    };
+    let desks = Desks::default();
+    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), &desks);
+    let hardware = Hardware::start(args, &config, &desks.cluster, &background, &mut helpers).await;
+    config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
     let screening = Screening {
         config: config.clone(),
@@ -113,7 +109,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         memory: state.tenants(),
     };
     let plan = gateway::Plan::of(args, home, key, screening);
-    helpers.extend(gateway::start(plan, served, desk, &printer, &shutdown));
+    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &shutdown));
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;
@@ -149,6 +145,7 @@ fn client(
 ) -> anyhow::Result<ClientSettings> {
     let mut settings = ClientSettings::new(nodes, chain_id);
     settings.key = Some(key);
+    settings.roots = roots(&args.node);
     settings.limits.answer_time = args.node.node_timeout;
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let usual = GasConfig::default();

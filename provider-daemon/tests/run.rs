@@ -6,14 +6,22 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "run/breaker.rs"]
+mod breaker;
+#[path = "run/certificates.rs"]
+mod certificates;
 #[path = "run/chart.rs"]
 mod chart;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/stage.rs"]
 mod stage;
+#[path = "run/start.rs"]
+mod start;
 #[path = "run/tenant.rs"]
 mod tenant;
+#[path = "run/terminal.rs"]
+mod terminal;
 #[path = "run/trouble.rs"]
 mod trouble;
 #[path = "run/tx.rs"]

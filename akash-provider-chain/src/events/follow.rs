@@ -12,7 +12,7 @@ use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
 use futures::StreamExt;
 use futures::stream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -41,6 +41,15 @@ enum Head {
 enum Feed {
     Socket(Box<Socket>),
     Poll(Poll, Instant),
+}
+
+impl Feed {
+    fn source(&self) -> Source {
+        match self {
+            Self::Socket(socket) => Source::Websocket(socket.endpoint()),
+            Self::Poll(..) => Source::Polling,
+        }
+    }
 }
 
 /// Follows the chain for one listener.
@@ -93,6 +102,7 @@ impl Follower {
                 () = out.closed() => End::Unheard,
                 end = self.session(&reason) => end,
             };
+            self.cut_off();
             match ended {
                 End::Unheard => break,
                 End::Gap(why) => {
@@ -109,7 +119,6 @@ impl Follower {
                 }
             }
         }
-        self.reader.note(|s| s.source = Source::None);
     }
 
     fn load_floor(&self) {
@@ -123,6 +132,14 @@ impl Follower {
     fn fail(&self, text: &str) {
         tracing::warn!(error = text, "following the chain");
         self.reader.note(|s| s.last_error = Some(text.to_owned()));
+    }
+
+    /// Notes that no blocks come from anywhere from now on.
+    fn cut_off(&self) {
+        self.reader.note(|s| {
+            s.source = Source::None;
+            s.silent_since.get_or_insert_with(SystemTime::now);
+        });
     }
 
     async fn back_off(&mut self) {
@@ -151,10 +168,11 @@ impl Follower {
         }
     }
 
-    /// Notes that a node did not answer; an outage when none has for too long, a gap when nodes answer and again
-    /// and again do not give the next block.
+    /// Notes that a node did not answer, and so that what was open is not any more; an outage when none has for too
+    /// long, a gap when nodes answer and again and again do not give the next block.
     fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
         self.fail(&error.to_string());
+        self.cut_off();
         let answered = matches!(
             error.fault,
             Fault::Malformed(_)
@@ -183,6 +201,7 @@ impl Follower {
                 Ok(listing) => break listing,
                 Err(error) => {
                     self.fail(&error.to_string());
+                    self.cut_off();
                     if !is_told && began.elapsed() >= self.settings.outage {
                         is_told = true;
                         let error = error.into_port("subscribe");
@@ -221,7 +240,7 @@ impl Follower {
         self.reader.note(|s| {
             s.height = height;
             s.time = time;
-            s.is_silent = false;
+            s.silent_since = None;
         });
         if let Err(error) = self.reader.heights.store(height) {
             self.fail(&format!("the last height cannot be kept: {error}"));
@@ -240,13 +259,9 @@ impl Follower {
             }
             tried.push(at);
             let endpoint = endpoints.endpoint(at)?;
-            let name = Arc::clone(&endpoint.name);
             match Socket::open(endpoint, endpoints.chain_id(), limit, self.settings).await {
                 Ok(socket) => {
-                    self.reader.note(|s| {
-                        s.connections += 1;
-                        s.source = Source::Websocket(name);
-                    });
+                    self.reader.note(|s| s.connections += 1);
                     return Ok(Feed::Socket(Box::new(socket)));
                 }
                 Err(error) => {
@@ -255,7 +270,6 @@ impl Follower {
                 }
             }
         }
-        self.reader.note(|s| s.source = Source::Polling);
         let until = Instant::now() + self.settings.poll_for;
         Ok(Feed::Poll(Poll::new(self.settings.poll_interval), until))
     }
@@ -263,7 +277,7 @@ impl Follower {
     /// Tells what a source says until it breaks.
     async fn feed(&mut self, feed: &mut Feed) -> Result<(), End> {
         // What happened before the subscription took effect.
-        if let Err(error) = self.catch_up().await? {
+        if let Err(error) = self.catch_up(feed.source()).await? {
             return self.trouble(&error);
         }
         loop {
@@ -300,6 +314,7 @@ impl Follower {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {
                 self.fail("a subscription is silent although there are new blocks");
+                self.cut_off();
                 if let Err(error) = self.fill(info.height).await? {
                     self.trouble(&error)?;
                 }
@@ -307,7 +322,13 @@ impl Follower {
             }
             Ok(info) => {
                 self.heard = Instant::now();
-                if !self.reader.note(|s| std::mem::replace(&mut s.is_silent, true)) {
+                let since = SystemTime::now() - self.advanced.elapsed();
+                let is_new = self.reader.note(|s| {
+                    let is_new = s.silent_since.is_none();
+                    s.silent_since.get_or_insert(since);
+                    is_new
+                });
+                if is_new {
                     tracing::warn!(height = info.height, "no node has a new block");
                 }
                 Ok(true)
@@ -320,10 +341,12 @@ impl Follower {
     }
 
     /// Tells everything up to the newest height.
-    async fn catch_up(&mut self) -> Result<Result<(), NodeError>, End> {
+    async fn catch_up(&mut self, source: Source) -> Result<Result<(), NodeError>, End> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) => {
                 self.heard = Instant::now();
+                // Not before: that something is open says little, nodes that are frozen take connections too.
+                self.reader.note(|s| s.source = source);
                 self.fill(info.height).await
             }
             Err(error) => Ok(Err(error)),

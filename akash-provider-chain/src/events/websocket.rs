@@ -94,6 +94,11 @@ impl Socket {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn endpoint(&self) -> Arc<str> {
+        Arc::clone(&self.endpoint.name)
+    }
+
     fn error(&self, fault: Fault) -> NodeError {
         self.endpoint.error(METHOD, fault)
     }

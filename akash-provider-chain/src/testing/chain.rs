@@ -41,6 +41,8 @@ pub(crate) struct Habits {
     pub(crate) garbled: Option<Height>,
     /// So many searches are cut off.
     pub(crate) cut_searches: u32,
+    /// Questions are taken and not answered.
+    pub(crate) is_frozen: bool,
 }
 
 #[derive(Debug)]
@@ -210,6 +212,7 @@ impl Chain {
             Reply::Error(-32603, text)
         };
         match method {
+            _ if habits.is_frozen => Reply::Hang,
             "status" => Reply::Result(json!({
                 "node_info": {"network": chain_id},
                 "sync_info": {

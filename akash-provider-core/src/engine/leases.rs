@@ -57,7 +57,8 @@ impl Engine {
         };
         let deadline = Some(self.now.block_time.plus(timeout));
         for lease in std::mem::take(&mut self.won) {
-            if !self.has_lease(&lease) {
+            // One that is in doubt has its time too: its record may show that it lives.
+            if self.workload(&lease).is_none() {
                 continue;
             }
             let deployment = lease.deployment().clone();

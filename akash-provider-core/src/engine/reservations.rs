@@ -285,7 +285,10 @@ impl Reservations {
             return false;
         };
         self.homeless.remove(order);
-        self.counted.remove(order);
+        // What gives no address back, as long as its units are not known, leaves the count as it is.
+        if held.claim.ips > 0 {
+            self.counted.remove(order);
+        }
         self.pools.give_back(held.claim);
         if let Some(known) = &mut self.known {
             known.left.release(&held.allocation());

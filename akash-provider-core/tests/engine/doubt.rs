@@ -1,7 +1,7 @@
 //! What is not known for sure: writes that failed and were done, nodes that lag, names in between.
 
 use crate::world::*;
-use akash_provider_core::engine::{Call, Input, Request, RequestId, Response};
+use akash_provider_core::engine::{Call, Completion, Input, Request, RequestId, Response};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -358,6 +358,38 @@ fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
     world.settle();
     assert!(!world.closes().iter().any(|(bid, _)| bid.order == order));
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
+#[test]
+fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let lease = bid_of(&order, us());
+    let behind = Arc::new(world.market.snapshot(&us()));
+    // A manifest comes before the lease's own event, and then a scan that was read before the lease began.
+    let won = world
+        .market
+        .tenant(TenantMsg::CreateLease { bid: lease.clone() })
+        .unwrap();
+    world.hold = Some(|call| is_record(call) || matches!(call, Call::FetchLease(_) | Call::FetchSnapshot));
+    world.submit_later(1, &web());
+    world.request(Request::Scan { dry_run: false });
+    let at = world
+        .owed
+        .iter()
+        .position(|(_, c)| matches!(c, Call::FetchSnapshot));
+    let (scan, _) = world.owed.remove(at.unwrap()).unwrap();
+    world.feed(Input::Completed(scan, Completion::Snapshot(Ok(behind))));
+    world.settle();
+    assert!(!world.engine.has_lease(&lease), "it is in doubt");
+    world.tell(won);
+    world.blocks(1, BLOCK);
+    let began = world.market.time();
+    world.hold = Some(is_record);
+    world.settle();
+    assert!(world.engine.has_lease(&lease));
+    let deadline = world.status().deployments[0].manifest_deadline;
+    assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
 }
 
 /// A bid of ours from before a crash, on an order that is being priced anew, wins; nobody has read it.

@@ -325,6 +325,9 @@ impl World {
 
     /// An engine built anew from chain and cluster comes to where the one that went on is.
     fn recover_equals_continue(&mut self) -> Checked {
+        // What others did in the block that is under way is told to both.
+        self.block(seconds(6));
+        self.mono = self.mono.plus(seconds(6));
         self.scan()?;
         self.settle()?;
         let findings = self.scan()?;
@@ -356,7 +359,11 @@ impl World {
         ending.extend(self.rest(|r| r.over()));
         // Nor is an order that came meanwhile part of what was left.
         ending.extend(self.rest(|r| r.orders()).difference(&orders).cloned());
-        let ends = |line: &&String| ending.iter().any(|order| line.contains(order.as_str()));
+        let is_over = |line: &str| ending.iter().any(|order| line.contains(order.as_str()));
+        // A name that is free with the end of its lease goes to whoever waits for it.
+        let names = before.iter().filter(|l| is_over(l));
+        let names: Vec<&str> = names.filter_map(|l| hostname_of(l)).collect();
+        let ends = |line: &&String| is_over(line) || hostname_of(line).is_some_and(|n| names.contains(&n));
         let before = before.iter().filter(|l| !is_full(l) && !ends(l));
         let before: BTreeSet<_> = before.cloned().collect();
         let mut after = self.rest(|r| r.essence(&full));
@@ -405,4 +412,9 @@ impl World {
             self.trace.findings.extend(findings.iter().cloned());
         }
     }
+}
+
+/// The name of a line about a hostname.
+fn hostname_of(line: &str) -> Option<&str> {
+    line.strip_prefix("hostname ")?.split(' ').next()
 }

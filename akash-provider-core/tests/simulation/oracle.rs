@@ -6,8 +6,8 @@ use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
-    BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, Observed, OrderId, ResourceUnit,
-    TxOutcome,
+    Agreement, BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, Observed, OrderId,
+    ResourceUnit, TxOutcome,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub(crate) struct Told {
     /// What our bids promise, as far as it knows. An event says that there is a bid, and no more: that is for the
     /// scan which follows. One from before a crash may land, and show only when the bid is read.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
+    /// Until when bids of unknown fate can land.
+    pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Leases it has heard of.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
@@ -93,6 +95,7 @@ impl Told {
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
             offers: BTreeMap::new(),
+            unsure: BTreeMap::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -129,6 +132,7 @@ impl Told {
         }) = call
         {
             self.offers.insert(id.order.clone(), resources_offer.clone());
+            self.unsure.remove(&id.order);
         }
         self.calls.insert(id, call.clone());
     }
@@ -196,8 +200,27 @@ impl Told {
             (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
                 self.bids.insert(id.order);
             }
+            (
+                Call::Broadcast(Msg::CreateBid { id, .. }),
+                Completion::Tx(Ok(TxOutcome::Unknown { expires })),
+            ) => {
+                self.unsure.insert(id.order, *expires);
+            }
             (Call::FetchBid(id), Completion::Bid(Ok(Observed { value: Some(bid), .. }))) => {
                 self.offers.insert(id.order, bid.resources_offer.clone());
+            }
+            // It can no longer land. That another instance's may is not this one's to know.
+            (
+                Call::FetchBid(id),
+                Completion::Bid(Ok(Observed {
+                    value: None,
+                    height,
+                    agreement: Agreement::Confirmed,
+                })),
+            ) if *height >= self.height
+                && self.unsure.get(&id.order).is_some_and(|t| *t < self.block_time) =>
+            {
+                self.offers.remove(&id.order);
             }
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());

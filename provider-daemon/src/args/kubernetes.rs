@@ -43,6 +43,13 @@ pub struct KubernetesArgs {
     /// How HTTP reaches services.
     #[arg(long, value_enum, default_value = "ingress")]
     pub ingress_mode: IngressArg,
+    /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub ip_operator: bool,
+    /// Addresses that the operator has for leases; more are never promised.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub ip_pool_size: u32,
     /// Limit of one call to the API server.
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
@@ -91,6 +98,8 @@ impl KubernetesArgs {
                 IsolationArg::Legacy => Isolation::Legacy,
                 IsolationArg::Baseline => Isolation::Baseline,
             },
+            leased_ips: self.ip_operator,
+            leased_ip_pool: self.ip_pool_size,
             call_timeout: self.kube_call_timeout,
             ..Settings::new(provider)
         }

@@ -3,6 +3,7 @@
 use super::values;
 use akash_provider_core::types::Address;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The nodes that are asked.
@@ -21,6 +22,10 @@ pub struct NodeArgs {
     /// The chain that the nodes must belong to.
     #[arg(long, value_name = "ID", global = true)]
     pub chain_id: Option<String>,
+    /// Certificates of an authority of one's own, as a PEM file: whoever they vouch for is believed besides those whom
+    /// the system trusts.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub node_ca: Option<PathBuf>,
     /// Limit of one answer of a node.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, global = true)]
     pub node_timeout: Duration,

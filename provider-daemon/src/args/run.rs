@@ -168,7 +168,7 @@ pub struct DeadArgs {
 
 /// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
 /// otherwise be passed over in silence.
-const NOT_HERE: [&str; 25] = [
+const NOT_HERE: [&str; 24] = [
     "broadcast-mode",
     "cached-result-max-age",
     "cert-issuer-enabled",
@@ -178,7 +178,6 @@ const NOT_HERE: [&str; 25] = [
     "gateway-namespace",
     "gateway-provider",
     "hostname-operator-endpoint",
-    "ip-operator",
     "ip-operator-endpoint",
     "metrics-listener",
     "migrations-enabled",
@@ -225,11 +224,16 @@ impl RunArgs {
             Gas::Auto => None,
             Gas::Limit(_) => Some(format!("--gas {of_one}")),
         };
+        let kubernetes = &self.kubernetes;
+        let pool = (kubernetes.ip_operator && kubernetes.ip_pool_size == 0).then(|| {
+            "--ip-operator without --ip-pool-size: leases keep their addresses, and no order for one is bid on"
+                .to_owned()
+        });
         let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
         let fees = fees.map(|_| format!("--fees {of_one}"));
         let variables = NOT_HERE.into_iter().filter_map(|flag| variable(flag, &look));
         let variables = variables.map(|name| format!("{name} is set and has no effect here"));
-        dead.chain(gas).chain(fees).chain(variables).collect()
+        dead.chain(gas).chain(fees).chain(pool).chain(variables).collect()
     }
 }
 
@@ -297,5 +301,12 @@ mod tests {
             ]
         );
         assert!(parsed(&[]).notices(|_| None).is_empty());
+        let words = ["--ip-operator", "--ip-pool-size=8"];
+        assert!(parsed(&words).notices(|_| None).is_empty());
+        let without = parsed(&words[..1]).notices(|_| None);
+        assert!(
+            without.len() == 1 && without[0].contains("--ip-pool-size"),
+            "{without:?}"
+        );
     }
 }

@@ -64,6 +64,12 @@ pub struct HowArgs {
     /// Count with the account's sequence, and with this one; without it the transaction needs none.
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub sequence: Option<u64>,
+    /// The last block that it may be in; it then counts with the account's sequence.
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, global = true)]
+    pub timeout_height: u64,
+    /// A note that everybody can read.
+    #[arg(long, value_name = "TEXT", default_value = "", global = true)]
+    pub note: String,
     /// Number of the account, where no node is to be asked for it.
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub account_number: Option<u64>,

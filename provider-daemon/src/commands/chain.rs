@@ -29,7 +29,12 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
         Some(id) => id.to_owned(),
         None => found_chain_id(args).await?,
     };
-    Ok(Endpoints::new(&addresses(args)?, &chain_id, limits(args))?)
+    Ok(Endpoints::with_roots(
+        &addresses(args)?,
+        &chain_id,
+        limits(args),
+        &roots(args),
+    )?)
 }
 
 /// The nodes of a chain that must be named: where something is signed, a wrong address must not do.
@@ -38,7 +43,12 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
 /// No chain is named, or an address cannot be a node's.
 pub fn named(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     let chain_id = given_chain_id(args).context("--chain-id is missing: say which chain this is for")?;
-    Ok(Endpoints::new(&addresses(args)?, chain_id, limits(args))?)
+    Ok(Endpoints::with_roots(
+        &addresses(args)?,
+        chain_id,
+        limits(args),
+        &roots(args),
+    )?)
 }
 
 /// The chain id that was given.
@@ -64,6 +74,13 @@ pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
     Ok(given)
 }
 
+/// Who may vouch for the nodes.
+#[must_use]
+pub fn roots(args: &NodeArgs) -> Roots {
+    let file = args.node_ca.clone().filter(|file| !file.as_os_str().is_empty());
+    file.map_or(Roots::System, Roots::File)
+}
+
 /// The limits of a command that somebody waits for.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
@@ -77,7 +94,7 @@ pub fn limits(args: &NodeArgs) -> Limits {
 async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     let mut why = Vec::new();
     for address in addresses(args)? {
-        match chain_id_at(&address, limits(args), &Roots::System).await {
+        match chain_id_at(&address, limits(args), &roots(args)).await {
             Ok(id) => return Ok(id),
             Err(error) => why.push(error.to_failure().message),
         }

@@ -146,6 +146,12 @@ impl World {
         }
     }
 
+    /// Where the market can be asked over the wire, when the provider asks it there.
+    #[must_use]
+    pub fn rpc_url(&self) -> Option<String> {
+        self.link.rpc_url()
+    }
+
     /// The capacity of the cluster, as it changes.
     #[must_use]
     pub fn inventory(&self) -> Arc<dyn InventorySource> {

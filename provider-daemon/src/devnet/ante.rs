@@ -25,6 +25,8 @@ pub(super) struct Rules {
     pub(super) chain_id: String,
     /// Least price of a unit of gas.
     pub(super) gas_price: DecCoin,
+    /// Unordered transactions are taken.
+    pub(super) takes_unordered: bool,
 }
 
 /// What the transactions that wait for a block have taken already.
@@ -220,6 +222,10 @@ impl View<'_> {
     }
 
     fn unordered(&self, tx: &Tx) -> Result<i64, Refusal> {
+        if !self.rules.takes_unordered {
+            let log = "unordered transactions are not enabled: feature not supported";
+            return Err(Refusal::sdk(37, log.to_owned()));
+        }
         let invalid = |text: &str| Refusal::sdk(18, format!("{text}: invalid request"));
         if tx.info.sequence != 0 {
             return Err(invalid("sequence is not allowed for unordered transactions"));

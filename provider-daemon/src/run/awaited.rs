@@ -1,7 +1,6 @@
 //! What a provider waits for before it can bid, told whenever it changes.
 
 use super::breaker::Breaker;
-use super::gateway::Desk;
 use crate::dev::Printer;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
@@ -13,8 +12,34 @@ use tokio_util::sync::CancellationToken;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A connection that is opened again within so long is no outage.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Reasons of one kind that are told; the rest is in the log.
 const REASONS_MAX: usize = 4;
+
+/// Where a part leaves what it waits for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Desk {
+    awaited: Arc<Mutex<Option<String>>>,
+}
+
+/// Those of the parts that wait.
+#[derive(Debug, Default)]
+pub(super) struct Desks {
+    pub(super) cluster: Desk,
+    pub(super) gateway: Desk,
+}
+
+impl Desk {
+    fn awaits(&self) -> Option<String> {
+        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.clone()
+    }
+
+    pub(super) fn put(&self, awaited: Option<String>) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
+    }
+}
 
 /// Looks, and tells changes.
 #[derive(Debug)]
@@ -23,26 +48,22 @@ pub(super) struct Watch {
     chain: AkashClient,
     breaker: Breaker,
     is_breaker_file_seen: bool,
+    cluster: Desk,
     gateway: Desk,
     told: Mutex<Option<(Vec<String>, Option<String>)>>,
 }
 
 impl Watch {
-    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, gateway: Desk) -> Self {
+    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, parts: &Desks) -> Self {
         Self {
             printer,
             chain,
             breaker,
             is_breaker_file_seen: false,
-            gateway,
+            cluster: parts.cluster.clone(),
+            gateway: parts.gateway.clone(),
             told: Mutex::default(),
         }
-    }
-
-    /// The cluster cannot be connected to yet.
-    pub(super) fn cluster_is_away(&self, error: &anyhow::Error) {
-        tracing::warn!("the cluster does not answer: {error:#}");
-        self.tell(vec![format!("the cluster: {error:#}")], None);
     }
 
     /// Until the end.
@@ -58,7 +79,12 @@ impl Watch {
                 return;
             }
             self.watch_breaker(handle, status.breaker.tripped).await;
-            let awaited = awaited(&status, &self.chain.status(), &self.breaker);
+            let awaited = awaited(
+                &status,
+                self.cluster.awaits(),
+                &self.chain.status(),
+                &self.breaker,
+            );
             self.tell(awaited, self.gateway.awaits());
         }
     }
@@ -104,13 +130,14 @@ impl Watch {
 }
 
 /// What is awaited, one line each; empty when it can bid.
-fn awaited(status: &Status, chain: &ClientStatus, breaker: &Breaker) -> Vec<String> {
-    let mut awaited = Vec::new();
+fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus, breaker: &Breaker) -> Vec<String> {
+    let mut awaited: Vec<String> = cluster.into_iter().collect();
+    let is_there = awaited.is_empty();
     // What runs there is asked for with the first picture of the chain.
-    if status.chain_known && !status.cluster_known {
+    if is_there && status.chain_known && !status.cluster_known {
         awaited.push("the cluster to say what runs on it".to_owned());
     }
-    if !status.inventory_known {
+    if is_there && !status.inventory_known {
         awaited.push("the cluster to say what it has room for".to_owned());
     }
     let follower = &chain.reader.follower;
@@ -120,10 +147,14 @@ fn awaited(status: &Status, chain: &ClientStatus, breaker: &Breaker) -> Vec<Stri
         .endpoints
         .iter()
         .any(|e| e.tells_blocks && e.fault.is_none());
-    let follows = speaks && !matches!(follower.source, Source::None);
-    let is_heard = status.chain_known && follows && !follower.is_silent;
-    if !is_heard {
-        awaited.push(format!("the chain: {}", why_not_heard(chain, status)));
+    let silent_since = follower.silent_since.filter(|since| {
+        let silent_for = since.elapsed().unwrap_or_default();
+        silent_for >= SILENCE_MIN
+    });
+    if !status.chain_known || !speaks || silent_since.is_some() {
+        let since = silent_since.map(|at| format!(", since {}", humantime::format_rfc3339_seconds(at)));
+        let why = why_not_heard(chain, status);
+        awaited.push(format!("the chain: {why}{}", since.unwrap_or_default()));
     }
     if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.trouble.as_ref()) {
         awaited.push(format!("what transactions need: {trouble}"));
@@ -146,12 +177,9 @@ fn why_not_heard(chain: &ClientStatus, status: &Status) -> String {
     if !faults.is_empty() {
         return faults.join(", ");
     }
-    if chain.reader.follower.is_silent {
-        return format!("no block after {} for too long", chain.reader.follower.height);
-    }
-    if status.chain_known {
-        "its newest blocks".to_owned()
-    } else {
-        "its first picture".to_owned()
+    match (status.chain_known, &chain.reader.follower.source) {
+        (false, _) => "its first picture".to_owned(),
+        (true, Source::None) => format!("blocks after {}", chain.reader.follower.height),
+        (true, _) => format!("no node has a block after {}", chain.reader.follower.height),
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway of a provider on a chain: it begins as soon as there is a certificate, and shows a new one as soon as
 //! there is one.
 
+use super::awaited::Desk;
 use crate::args::RunArgs;
 use crate::dev::Printer;
 use crate::gateway::auth::memory::Memory;
@@ -16,7 +17,7 @@ use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::Address;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -42,25 +43,6 @@ pub(super) struct Served {
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) chain: AkashClient,
     pub(super) memory: Arc<dyn Memory>,
-}
-
-/// Where it leaves what it waits for.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Desk {
-    awaited: Arc<Mutex<Option<String>>>,
-}
-
-impl Desk {
-    pub(super) fn awaits(&self) -> Option<String> {
-        self.awaited
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn put(&self, awaited: Option<String>) {
-        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
-    }
 }
 
 impl Plan {

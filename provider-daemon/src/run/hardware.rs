@@ -1,11 +1,14 @@
 //! Where the leases run: in memory, or on a real cluster that is asked until it answers.
 
-use super::awaited::Watch;
-use crate::args::RunArgs;
+use super::awaited::Desk;
+use super::distant::Distant;
+use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
+use akash_provider_core::types::Address;
+use akash_provider_k8s::inventory::Options;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -26,72 +29,95 @@ pub(super) struct Hardware {
 }
 
 impl Hardware {
-    /// Connects; `None` when a signal comes before the cluster answers.
+    /// Begins to connect to a real cluster, and goes on whether that answers or not.
     pub(super) async fn start(
         args: &RunArgs,
-        config: &mut Config,
-        watch: &Watch,
-        shutdown: &CancellationToken,
+        config: &Config,
+        desk: &Desk,
         background: &CancellationToken,
         helpers: &mut Vec<JoinHandle<()>>,
-    ) -> anyhow::Result<Option<Self>> {
-        let backend = if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
-            // Addresses are handed out by operators of the cluster that this does not speak to.
-            config.leased_ips = false;
-            match connect(args, config, watch, shutdown).await {
-                Some(kubernetes) => Backend::Kubernetes(Box::new(kubernetes)),
-                None => return Ok(None),
-            }
-        } else {
-            config.leased_ips = args.cluster.leased_ips > 0;
-            Backend::in_memory(&args.cluster).await
-        };
-        let (backend, until) = (Arc::new(backend), background.clone());
+    ) -> Self {
+        if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
+            let distant = Distant::new(args.kubernetes.ip_operator);
+            let connecting = Connecting {
+                kubernetes: args.kubernetes.clone(),
+                options: args.cluster.inventory_options(),
+                provider: config.provider.clone(),
+                chain_id: config.chain_id.clone(),
+                desk: desk.clone(),
+            };
+            helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
+            return Self {
+                cluster: Arc::new(distant.clone()),
+                inventory: Arc::new(distant),
+            };
+        }
+        let backend = Backend::in_memory(&args.cluster).await;
         let hardware = Self {
             cluster: backend.cluster(),
             inventory: backend.inventory(),
         };
-        helpers.push(tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(TICK);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = until.cancelled() => return,
-                    _ = ticks.tick() => {}
-                }
-                backend.tick().await;
-            }
-        }));
-        Ok(Some(hardware))
+        helpers.push(tokio::spawn(tick(backend, background.clone())));
+        hardware
     }
 }
 
-async fn connect(
-    args: &RunArgs,
-    config: &Config,
-    watch: &Watch,
-    shutdown: &CancellationToken,
-) -> Option<Kubernetes> {
-    let options = args.cluster.inventory_options();
-    let mut wait = WAIT_MIN;
+/// The clock of a cluster in memory.
+async fn tick(backend: Backend, until: CancellationToken) {
+    let mut ticks = tokio::time::interval(TICK);
     loop {
-        let kubeconfig = args.kubernetes.kubeconfig.as_deref();
-        let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
-        let connecting = Kubernetes::adopt(kubeconfig, &args.kubernetes, provider, chain_id, &options);
-        let connected = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return None,
-            connected = connecting => connected,
-        };
-        match connected {
-            Ok(kubernetes) => return Some(kubernetes),
-            Err(error) => watch.cluster_is_away(&error),
-        }
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => return None,
-            () = tokio::time::sleep(wait) => {}
+            () = until.cancelled() => return,
+            _ = ticks.tick() => {}
         }
-        wait = (wait * 2).min(WAIT_MAX);
+        backend.tick().await;
+    }
+}
+
+/// What a real cluster is connected with.
+struct Connecting {
+    kubernetes: KubernetesArgs,
+    options: Options,
+    provider: Address,
+    chain_id: String,
+    desk: Desk,
+}
+
+impl Connecting {
+    /// Tries until the cluster answers.
+    async fn run(self, distant: Distant, until: CancellationToken) {
+        let mut wait = WAIT_MIN;
+        loop {
+            let connecting = Kubernetes::adopt(
+                self.kubernetes.kubeconfig.as_deref(),
+                &self.kubernetes,
+                self.provider.clone(),
+                &self.chain_id,
+                &self.options,
+            );
+            let connected = tokio::select! {
+                biased;
+                () = until.cancelled() => return,
+                connected = connecting => connected,
+            };
+            match connected {
+                Ok(kubernetes) => {
+                    distant.set(Backend::Kubernetes(Box::new(kubernetes)));
+                    self.desk.put(None);
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!("the cluster does not answer: {error:#}");
+                    self.desk.put(Some(format!("the cluster: {error:#}")));
+                }
+            }
+            tokio::select! {
+                biased;
+                () = until.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(WAIT_MAX);
+        }
     }
 }

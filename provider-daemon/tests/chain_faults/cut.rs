@@ -2,15 +2,16 @@
 
 use crate::bidder::Bidder;
 use crate::setting;
-use crate::world::{authority, bid_id, chain, devnet, height, impatient, order, start, until};
-use akash_provider_chain::{ClientSettings, Settings};
+use crate::world::{CHAIN, authority, bid_id, chain, devnet, height, key, order, start, until};
+use akash_provider_chain::ClientSettings;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{ChainEvent, Height};
 use fault_proxy::{Faults, Proxy};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-const BLOCK: Duration = Duration::from_secs(2);
+/// As on the network.
+const BLOCK: Duration = Duration::from_secs(6);
 
 /// The height at which a lease's end was told.
 fn told_closed(bidder: &Bidder, dseq: u64) -> bool {
@@ -29,13 +30,10 @@ async fn after_a_cut_of_the_link_everything_is_handled_within_two_blocks() {
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
     let proxy = Proxy::start(&authority(&net.rpc_url()), 1).await.unwrap();
+    // The settings of a provider, none of them for the test.
     let settings = ClientSettings {
-        follower: Settings {
-            wait_max: Duration::from_secs(1),
-            read_deadline: Duration::from_secs(5),
-            ..Settings::default()
-        },
-        ..impatient(vec![proxy.url()])
+        key: Some(key()),
+        ..ClientSettings::new(vec![proxy.url()], CHAIN)
     };
     let stop = CancellationToken::new();
     let bidder = Bidder::new(start(settings, &stop));

@@ -120,6 +120,36 @@ async fn each_fault_does_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_says_of_itself_what_a_fault_wants() {
+    let net = devnet(&chain(), None).await;
+    let proxy = Proxy::start(&authority(&net.rpc_url()), 3).await.unwrap();
+    let none = Faults::default();
+    let is_well = async || {
+        let endpoints = Endpoints::new(&[proxy.url()], CHAIN, Limits::default()).unwrap();
+        let asked = Reader::new(endpoints.clone()).params().await;
+        (
+            asked.is_ok(),
+            endpoints.status()[0].fault.as_ref().map(ToString::to_string),
+        )
+    };
+    proxy.set(Faults {
+        catching_up: true,
+        ..none
+    });
+    let (is_asked, fault) = is_well().await;
+    assert!(!is_asked && fault.is_some_and(|f| f.contains("is catching up")));
+    proxy.set(Faults {
+        other_versions: true,
+        ..none
+    });
+    let (is_asked, fault) = is_well().await;
+    assert!(!is_asked && fault.is_some_and(|f| f.contains("offers the versions v9")));
+    proxy.set(none);
+    assert_eq!(is_well().await, (true, None));
+    net.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_are_switched_from_outside() {
     let chain = chain();
     let net = devnet(&chain, None).await;

@@ -30,42 +30,71 @@ impl Dice {
 
 /// One of them, with its name.
 fn fault(dice: &mut Dice) -> (&'static str, Faults) {
-    let none = Faults::default();
     let some = dice.draw(3) + 1;
-    match dice.draw(11) {
+    match dice.draw(13) {
+        kind @ ..6 => fault_of_a_node(kind, some),
+        kind => fault_of_answers(kind, some),
+    }
+}
+
+fn fault_of_a_node(kind: u64, some: u64) -> (&'static str, Faults) {
+    let none = Faults::default();
+    match kind {
         0 => ("down", Faults { down: true, ..none }),
         1 => ("frozen", Faults { frozen: true, ..none }),
-        2 => (
+        2 => ("lag", Faults { lag: some, ..none }),
+        3 => ("scatter", Faults { scatter: 3, ..none }),
+        4 => (
+            "catching up",
+            Faults {
+                catching_up: true,
+                ..none
+            },
+        ),
+        _ => (
+            "other versions",
+            Faults {
+                other_versions: true,
+                // What a node offers is asked for anew after an outage.
+                truncate: 15 * some,
+                ..none
+            },
+        ),
+    }
+}
+
+fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
+    let none = Faults::default();
+    match kind {
+        6 => (
             "refused",
             Faults {
                 refused: true,
                 ..none
             },
         ),
-        3 => ("lag", Faults { lag: some, ..none }),
-        4 => ("scatter", Faults { scatter: 3, ..none }),
-        5 => (
+        7 => (
             "delay",
             Faults {
                 delay_ms: 100 * some,
                 ..none
             },
         ),
-        6 => (
+        8 => (
             "lost events",
             Faults {
                 lose_events: 30 * some,
                 ..none
             },
         ),
-        7 => (
+        9 => (
             "doubled events",
             Faults {
                 repeat_events: 30 * some,
                 ..none
             },
         ),
-        8 => (
+        10 => (
             "pruned",
             Faults {
                 keep_blocks: some,
@@ -73,7 +102,7 @@ fn fault(dice: &mut Dice) -> (&'static str, Faults) {
                 ..none
             },
         ),
-        9 => (
+        11 => (
             "broken answers",
             Faults {
                 truncate: 15 * some,

@@ -6,15 +6,21 @@ use akash_provider_core::sdl;
 use akash_provider_core::types::{
     Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, Provider,
 };
+use fault_proxy::Proxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use provider_daemon::devnet::{Devnet, DevnetConfig};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
 
 pub(crate) const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
@@ -89,11 +95,21 @@ impl Stage {
 
     /// The node comes up; `None` makes blocks only when told to.
     pub(crate) fn start_node(&mut self, block_time: Option<Duration>) {
-        let config = DevnetConfig {
+        self.start_node_with(block_time, |_| {});
+    }
+
+    /// The same, otherwise than usual.
+    pub(crate) fn start_node_with(
+        &mut self,
+        block_time: Option<Duration>,
+        change: impl FnOnce(&mut DevnetConfig),
+    ) {
+        let mut config = DevnetConfig {
             block_time,
             listen_rpc: self.at,
             ..DevnetConfig::new(self.chain.clone())
         };
+        change(&mut config);
         self.devnet = Some(self.runtime.block_on(Devnet::start(config)).unwrap());
     }
 
@@ -109,6 +125,40 @@ impl Stage {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.at)
+    }
+
+    /// A proxy before the node, which may come later.
+    pub(crate) fn proxy(&self) -> Proxy {
+        let upstream = self.at.to_string();
+        self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()
+    }
+
+    /// The node behind TLS with this certificate and key.
+    pub(crate) fn tls(&self, certificate: &Path, key: &Path) -> String {
+        let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let (acceptor, node) = (TlsAcceptor::from(Arc::new(config)), self.at);
+        let listening = tokio::net::TcpListener::bind("127.0.0.1:0");
+        let listener = self.runtime.block_on(listening).unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        self.runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let mut client = acceptor.accept(stream).await?;
+                    let mut node = tokio::net::TcpStream::connect(node).await?;
+                    tokio::io::copy_bidirectional(&mut client, &mut node).await
+                });
+            }
+        });
+        url
     }
 
     pub(crate) fn grpc_url(&self) -> String {

@@ -38,25 +38,6 @@ fn a_node_of_another_chain_is_named_and_not_believed() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }
 
-#[test]
-fn a_cluster_that_is_away_is_awaited() {
-    let mut stage = Stage::new("cluster", true);
-    stage.start_node(FAST);
-    let kubeconfig = stage.path("kubeconfig");
-    let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: k\n  cluster:\n    server: \
-                http://127.0.0.1:1\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nusers:\n- name: u\n  \
-                user: {}\n";
-    std::fs::write(&kubeconfig, text).unwrap();
-    let mut provider = stage.provider(
-        "provider",
-        &["--cluster-k8s", "--kubeconfig", kubeconfig.to_str().unwrap()],
-    );
-    provider.says("waiting for the cluster");
-    assert!(provider.has_ended().is_none());
-    provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-}
-
 /// The bid waits in the node for a block that does not come.
 #[test]
 fn a_second_signal_aborts() {

@@ -5,6 +5,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
+/// An ordered transaction lives for ten blocks.
+const SLOWER: Option<Duration> = Some(Duration::from_secs(1));
 const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\ninfo:\n  \
                     email: ops@example.com\n  website: https://example.com\n";
 
@@ -171,4 +173,71 @@ fn transactions_of_one_key_need_no_turn() {
             String::from_utf8_lossy(&output.stdout)
         );
     }
+}
+
+#[test]
+fn a_chain_without_unordered_transactions_is_served_with_sequences() {
+    let mut stage = Stage::new("ordered", true);
+    stage.start_node_with(SLOWER, |config| config.takes_unordered = false);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let update = ["tx", "provider", "update", file.to_str().unwrap(), "--yes"];
+    // With a trial, which gives no code, and without one.
+    let sequence = || {
+        let account = ADDRESS.parse().unwrap();
+        stage
+            .chain
+            .market(|market| market.account(&account).map(|a| a.sequence))
+    };
+    for more in [&[][..], &["--gas=300000"]] {
+        let before = sequence().unwrap();
+        let (code, out, err) = stage.ran(&[&update[..], more].concat());
+        assert_eq!(code, 0, "{out}\n{err}");
+        assert!(err.contains("takes no unordered transactions"), "{err}");
+        assert_eq!(sequence(), Some(before + 1));
+    }
+    // What it would refuse in any order is refused once, and with its own reason.
+    let create = ["tx", "provider", "create", file.to_str().unwrap(), "--yes"];
+    let (code, _, err) = stage.ran(&create);
+    assert!(
+        code == 1 && err.contains("nothing was sent") && !err.contains("unordered"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_note_and_a_last_height_are_in_the_transaction() {
+    let mut stage = Stage::new("note", true);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let update = ["tx", "provider", "update", file.to_str().unwrap(), "--yes"];
+    let of = |more: &[&str]| stage.ran(&[&update[..], more].concat());
+    let (_, out, _) = of(&[
+        "--generate-only",
+        "--offline",
+        "--note=for the books",
+        "--timeout-height=77",
+    ]);
+    let body = &parsed(&out)["body"];
+    assert_eq!(
+        (&body["memo"], &body["timeout_height"]),
+        (&"for the books".into(), &"77".into()),
+        "{out}"
+    );
+    let (code, out, err) = of(&["--note=for the books", "--timeout-height=1000000"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    let hash = parsed(&out)["txhash"].as_str().unwrap().to_owned();
+    let (_, found, _) = stage.ran(&["query", "tx", &hash, "-o", "json"]);
+    let body = &parsed(&found)["tx"]["body"];
+    assert_eq!(
+        (&body["memo"], &body["timeout_height"], &body["unordered"]),
+        (&"for the books".into(), &"1000000".into(), &false.into()),
+        "{found}"
+    );
+    let (code, out, err) = of(&["--timeout-height=1"]);
+    assert!(
+        code == 1 && format!("{out}{err}").contains("timeout height"),
+        "it is past: {out}{err}"
+    );
 }

@@ -20,6 +20,10 @@ pub struct Faults {
     pub refused: bool,
     /// The node is so many blocks behind.
     pub lag: u64,
+    /// The node says that it is catching up.
+    pub catching_up: bool,
+    /// The node offers nothing but a version of its interface that nobody speaks.
+    pub other_versions: bool,
     /// Each question lands on another node, and each of those is up to so many blocks behind.
     pub scatter: u64,
     /// Answers and pushed blocks take up to so many milliseconds longer.

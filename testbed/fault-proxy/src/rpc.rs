@@ -8,6 +8,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use serde_json::{Value, json};
 use std::io;
 
+/// A version that nobody speaks.
+const UNSPOKEN: &str = "v9";
 /// Largest answer that passes.
 const BYTES_MAX: usize = 64 << 20;
 /// The services whose state has no height that can be asked for.
@@ -38,6 +40,19 @@ pub(crate) async fn answer(
         "status" | "block" | "block_results" | "header" => shared.count(|stats| stats.polls += 1),
         _ => {}
     }
+    let answer = as_that_node(shared, http, head, body, &method, &mut call).await?;
+    Ok(changed(shared, &method, answer))
+}
+
+/// The answer of a node that is behind, or has thrown blocks away.
+async fn as_that_node(
+    shared: &Shared,
+    http: &Http,
+    head: &request::Parts,
+    body: Bytes,
+    method: &str,
+    call: &mut Value,
+) -> io::Result<Response<Bytes>> {
     let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
     if behind == 0 && keep == 0 {
         return forward(shared, http, head, body).await;
@@ -49,7 +64,7 @@ pub(crate) async fn answer(
         shown: newest.saturating_sub(behind).max(1),
         oldest: if keep > 0 { newest.saturating_sub(keep) } else { 0 },
     };
-    match view.change(&method, &mut call) {
+    match view.change(method, call) {
         Some(refusal) => {
             let mut answer = refusal;
             answer["jsonrpc"] = "2.0".into();
@@ -59,6 +74,32 @@ pub(crate) async fn answer(
         None if method == "status" => older_status(shared, http, &call["id"], view.shown).await,
         None => forward(shared, http, head, call.to_string().into()).await,
     }
+}
+
+/// What a node says of itself, when that is to be something else.
+fn changed(shared: &Shared, method: &str, mut answer: Response<Bytes>) -> Response<Bytes> {
+    let faults = shared.faults();
+    let is_changed = match method {
+        "status" => faults.catching_up,
+        "akash" => faults.other_versions,
+        _ => false,
+    };
+    let parsed = is_changed.then(|| serde_json::from_slice::<Value>(answer.body()).ok());
+    let Some(mut said) = parsed.flatten().filter(|said| said["result"].is_object()) else {
+        return answer;
+    };
+    shared.count(|stats| stats.faults += 1);
+    let result = &mut said["result"];
+    if method == "status" {
+        result["sync_info"]["catching_up"] = true.into();
+    } else {
+        let modules = json!([{"module": "market", "version": UNSPOKEN}]);
+        result["client_info"]["api_version"] = UNSPOKEN.into();
+        result["supported_versions"] =
+            json!([{"api_version": UNSPOKEN, "modules": modules, "features": null}]);
+    }
+    *answer.body_mut() = said.to_string().into();
+    answer
 }
 
 /// What the node that a question lands on has.

@@ -3,7 +3,7 @@
 //! Length: one story for each thing that a node does.
 
 use crate::endpoints::Endpoints;
-use crate::events::{HeightStore, MemoryHeights, Settings, Source};
+use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Source};
 use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -91,6 +91,30 @@ impl Scene {
             assert!(began.elapsed() < PATIENCE, "{:?}", self.reader.status());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until the status is so.
+    async fn status(&self, what: &str, is_so: impl Fn(&FollowerStatus) -> bool) {
+        let began = Instant::now();
+        while !is_so(&self.reader.status().follower) {
+            assert!(began.elapsed() < PATIENCE, "{what}: {:?}", self.reader.status());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Blocks are made and pushed until the one that was pushed last is told.
+    async fn push_until_heard(&mut self) {
+        self.listening().await;
+        let height = self.block(0);
+        self.push(height);
+        self.told_up_to(height).await;
+    }
+
+    /// The node takes connections and says nothing more, whatever it is asked.
+    fn freeze(&mut self) {
+        self.habits(|h| h.is_frozen = true);
+        let node = self.node.as_ref().unwrap();
+        node.pushes.frozen.store(true, Ordering::Relaxed);
     }
 
     async fn next(&mut self) -> Result<ChainEvent, Error> {
@@ -262,14 +286,52 @@ async fn a_silent_subscription_is_noticed_and_a_halted_chain_is_not_an_error() {
     // Nothing is pushed: the node has lost the subscription, and answers pings.
     let height = scene.block(1);
     scene.told_up_to(height).await;
-    let began = Instant::now();
-    while !scene.reader.status().follower.is_silent {
-        assert!(began.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let last = SystemTime::now();
+    scene.status("silent", |s| s.silent_since.is_some()).await;
+    let status = scene.reader.status().follower;
+    assert!(
+        matches!(status.source, Source::Websocket(_)) && status.silent_since.unwrap() <= last,
+        "since the last block, over a connection that works: {status:?}"
+    );
     let height = scene.block(2);
     scene.told_up_to(height).await;
-    assert!(!scene.reader.status().follower.is_silent);
+    scene.status("heard again", |s| s.silent_since.is_none()).await;
+}
+
+/// Whatever ends it, the status says within the deadline of a read that no blocks come, and since when.
+#[tokio::test]
+async fn an_outage_is_in_the_status_with_its_beginning() {
+    let mut scene = Scene::new(settings()).await;
+    for is_frozen in [false, true] {
+        scene.push_until_heard().await;
+        scene
+            .status("heard", |s| {
+                matches!(s.source, Source::Websocket(_)) && s.silent_since.is_none()
+            })
+            .await;
+        let before = SystemTime::now();
+        match is_frozen {
+            true => scene.freeze(),
+            false => scene.stop_node(),
+        }
+        scene
+            .status("nothing is heard", |s| {
+                s.source == Source::None && s.silent_since.is_some_and(|at| at >= before)
+            })
+            .await;
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let status = scene.reader.status().follower;
+            assert_eq!(
+                status.source,
+                Source::None,
+                "however often it is tried: {status:?}"
+            );
+        }
+        scene.stop_node();
+        scene.habits(|h| h.is_frozen = false);
+        scene.start_node().await;
+    }
 }
 
 #[tokio::test]

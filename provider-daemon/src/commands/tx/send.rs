@@ -1,7 +1,8 @@
 //! One transaction from its messages to its block.
 //!
-//! It is unordered unless a sequence is given: it then meets no other transaction of the account, such as those of
-//! a provider that runs with the same key, and can land for a minute only.
+//! It is unordered unless a sequence or a height is given: it then meets no other transaction of the account, such as
+//! those of a provider that runs with the same key, and can land for a minute only. Where the chain takes none that are
+//! unordered, it counts with the account's sequence.
 
 use super::Author;
 use crate::args::TxArgs;
@@ -14,11 +15,11 @@ use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxResponse;
 use akash_provider_chain::proto::cosmos::base::v1beta1::Coin as WireCoin;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, GetTxRequest, TxBody};
-use akash_provider_chain::sequence::LIFETIME;
-use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign};
+use akash_provider_chain::sequence::{LIFETIME, LIFETIME_BLOCKS};
+use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign_with_note};
 use akash_provider_chain::tx::api::{Simulation, Submission, TxApi};
-use akash_provider_core::chain::SyncInfo;
-use akash_provider_core::types::{BlockTime, Coin, Dec, Denom};
+use akash_provider_core::chain::{Account as AccountRecord, SyncInfo};
+use akash_provider_core::types::{Coin, Dec, Denom};
 use anyhow::{Context, anyhow, bail};
 use prost_types::Any;
 use std::io::{IsTerminal, Write};
@@ -46,7 +47,7 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
         print(&unsigned, args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sending = Sending::start(args, author, messages, money).await?;
+    let mut sending = Sending::start(args, author, messages, money).await?;
     let price = sending.price().await?;
     if args.how.dry_run {
         crate::say(&format!("gas estimate: {}\n", price.gas_limit));
@@ -80,6 +81,8 @@ fn unsigned(
 ) -> anyhow::Result<shown::Shown> {
     let body = TxBody {
         messages,
+        memo: args.how.note.clone(),
+        timeout_height: args.how.timeout_height,
         ..TxBody::default()
     };
     let amount = fee.map(|coin| WireCoin {
@@ -144,6 +147,8 @@ pub(crate) fn gas_price(text: &str) -> anyhow::Result<(Denom, Dec)> {
     Ok((denom.into(), amount))
 }
 
+const IN_TURN: &str = "the chain takes no unordered transactions: the account's sequence is used";
+
 struct Sending<'a> {
     args: &'a TxArgs,
     author: &'a Author,
@@ -152,7 +157,22 @@ struct Sending<'a> {
     node: Reader,
     tip: SyncInfo,
     account_number: u64,
+    turn: Turn,
 }
+
+/// What keeps it apart from the account's other transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// A timeout of its own.
+    Unordered,
+    /// Its place in the account's sequence, and the last height it may land at: 0 for any, `None` for about as long
+    /// as an unordered one has.
+    Ordered { sequence: u64, last: Option<u64> },
+}
+
+/// The chain's codes for what it does not support, and for what it cannot read, which is how one that has never heard
+/// of unordered transactions sees them.
+const UNORDERED_UNKNOWN: [u32; 2] = [37, 2];
 
 impl<'a> Sending<'a> {
     async fn start(
@@ -165,39 +185,69 @@ impl<'a> Sending<'a> {
         let tip = TxApi::sync_info(&node)
             .await
             .context("asking for the newest block")?;
-        let account_number = match args.how.account_number {
-            Some(number) => number,
-            None => {
-                let account = TxApi::account(&node, &author.address).await;
-                let account = account.context("asking for the account")?;
-                let unknown = || {
-                    format!(
-                        "account {} is not on chain `{}`: it must have been sent money before it can sign",
-                        author.address, tip.chain_id
-                    )
-                };
-                account.with_context(unknown)?.number
-            }
-        };
-        Ok(Self {
+        let mut sending = Self {
             args,
             author,
             messages,
             money,
             node,
             tip,
-            account_number,
+            account_number: args.how.account_number.unwrap_or_default(),
+            turn: Turn::Unordered,
+        };
+        if args.how.account_number.is_none() {
+            sending.account_number = sending.account().await?.number;
+        }
+        let last = args.how.timeout_height;
+        sending.turn = match args.how.sequence {
+            Some(sequence) => Turn::Ordered {
+                sequence,
+                last: Some(last),
+            },
+            None if last > 0 => sending.next_turn(Some(last)).await?,
+            None => Turn::Unordered,
+        };
+        Ok(sending)
+    }
+
+    async fn account(&self) -> anyhow::Result<AccountRecord> {
+        let account = TxApi::account(&self.node, &self.author.address).await;
+        let account = account.context("asking for the account")?;
+        account.with_context(|| {
+            format!(
+                "account {} is not on chain `{}`: it must have been sent money before it can sign",
+                self.author.address, self.tip.chain_id
+            )
         })
     }
 
-    /// The next nonce. Two calls give two.
+    /// The next place in the account's sequence.
+    async fn next_turn(&self, last: Option<u64>) -> anyhow::Result<Turn> {
+        let sequence = self.account().await?.sequence;
+        Ok(Turn::Ordered { sequence, last })
+    }
+
+    /// From here on it counts with the account's sequence. True when that may help.
+    async fn take_a_turn(&mut self) -> anyhow::Result<bool> {
+        if self.turn != Turn::Unordered {
+            return Ok(false);
+        }
+        self.turn = self.next_turn(None).await?;
+        Ok(true)
+    }
+
+    fn last_height(&self, last: Option<u64>) -> u64 {
+        last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
+    }
+
+    /// The next nonce. Two calls give two, where there is no sequence.
     fn ordering(&self) -> Ordering {
-        match self.args.how.sequence {
-            Some(sequence) => Ordering::Ordered {
+        match self.turn {
+            Turn::Ordered { sequence, last } => Ordering::Ordered {
                 sequence,
-                timeout_height: 0,
+                timeout_height: self.last_height(last),
             },
-            None => {
+            Turn::Unordered => {
                 let expires = self.tip.time.plus(LIFETIME).0.saturating_mul(1_000_000);
                 // Below a millisecond the process differs from others of the same key.
                 let salt = i64::from(std::process::id()) % 1_000_000;
@@ -214,12 +264,14 @@ impl<'a> Sending<'a> {
             number: self.account_number,
             chain_id: &self.tip.chain_id,
         };
-        Ok(sign(&account, self.messages.clone(), self.ordering(), price))
+        let messages = self.messages.clone();
+        let note = &self.args.how.note;
+        Ok(sign_with_note(&account, messages, self.ordering(), price, note))
     }
 
-    async fn price(&self) -> anyhow::Result<Price> {
-        let config = &self.money.config;
-        let minimum = match &self.money.fees {
+    async fn price(&mut self) -> anyhow::Result<Price> {
+        let (config, fees) = (self.money.config.clone(), self.money.fees.clone());
+        let minimum = match &fees {
             Some(_) => Vec::new(),
             None => {
                 let prices = self.node.min_gas_prices().await;
@@ -229,7 +281,7 @@ impl<'a> Sending<'a> {
         let per_unit = config.price_at(&minimum)?;
         let price = |limit| {
             let price = config.price(limit, per_unit);
-            match &self.money.fees {
+            match &fees {
                 Some(fee) => Price {
                     fee: fee.clone(),
                     ..price
@@ -245,27 +297,42 @@ impl<'a> Sending<'a> {
             gas_limit: GAS_TRIED,
             ..price(GAS_UNASKED)
         };
-        let signed = self.sign(&trial)?;
-        match self
-            .node
-            .simulate(signed.bytes)
-            .await
-            .context("asking what gas is needed")?
-        {
-            Simulation::Gas { used } => Ok(price(config.limit(used))),
-            Simulation::Refused { log } => {
-                bail!("nothing was sent, the chain would refuse it: {}", one_line(&log))
+        let mut used = self.simulate(&trial).await?;
+        // A trial gives no code, so only another one says whether the order of transactions was the trouble.
+        if used.is_err() && self.take_a_turn().await? {
+            used = self.simulate(&trial).await?;
+            if used.is_ok() {
+                eprintln!("{IN_TURN}");
             }
+        }
+        match used {
+            Ok(used) => Ok(price(config.limit(used))),
+            Err(log) => bail!("nothing was sent, the chain would refuse it: {log}"),
         }
     }
 
-    async fn broadcast(&self, price: &Price) -> anyhow::Result<TxResponse> {
-        let signed = self.sign(price)?;
-        let hash = signed.hash.to_string();
-        let sent = self.node.broadcast(signed.bytes).await;
-        let sent = sent.with_context(|| {
-            format!("sending transaction {hash}; it may have arrived: `query tx {hash}` says so")
-        })?;
+    /// The gas that it would use, or why the chain would refuse it.
+    async fn simulate(&self, trial: &Price) -> anyhow::Result<Result<u64, String>> {
+        let signed = self.sign(trial)?;
+        let simulated = self.node.simulate(signed.bytes).await;
+        Ok(match simulated.context("asking what gas is needed")? {
+            Simulation::Gas { used } => Ok(used),
+            Simulation::Refused { log } => Err(one_line(&log)),
+        })
+    }
+
+    async fn broadcast(&mut self, price: &Price) -> anyhow::Result<TxResponse> {
+        // Whoever was asked may have taken their time, and it is from the newest block that its life counts.
+        let tip = TxApi::sync_info(&self.node).await;
+        self.tip = tip.context("asking for the newest block")?;
+        let (mut hash, mut sent) = self.submit(price).await?;
+        // What a node refuses to take can never land, so another one in its place is no second one.
+        if matches!(&sent, Submission::Refused { code, .. } if UNORDERED_UNKNOWN.iter().any(|n| code.is_sdk(*n)))
+            && self.take_a_turn().await?
+        {
+            eprintln!("{IN_TURN}");
+            (hash, sent) = self.submit(price).await?;
+        }
         let mut response = TxResponse {
             txhash: hash.clone(),
             ..TxResponse::default()
@@ -280,6 +347,16 @@ impl<'a> Sending<'a> {
             BroadcastMode::Block => self.wait(&hash).await,
             BroadcastMode::Sync | BroadcastMode::Async => Ok(response),
         }
+    }
+
+    async fn submit(&self, price: &Price) -> anyhow::Result<(String, Submission)> {
+        let signed = self.sign(price)?;
+        let hash = signed.hash.to_string();
+        let sent = self.node.broadcast(signed.bytes).await;
+        let sent = sent.with_context(|| {
+            format!("sending transaction {hash}; it may have arrived: `query tx {hash}` says so")
+        })?;
+        Ok((hash, sent))
     }
 
     async fn wait(&self, hash: &str) -> anyhow::Result<TxResponse> {
@@ -299,7 +376,7 @@ impl<'a> Sending<'a> {
             }
             if let Ok(tip) = tip {
                 progress.at(&format!("block {}", tip.height));
-                if self.has_expired(tip.time) && last_error.is_none() {
+                if self.has_expired(&tip) && last_error.is_none() {
                     progress.end("expired");
                     bail!(
                         "transaction {hash} was taken by the node and is in no block; it can no longer land"
@@ -313,8 +390,15 @@ impl<'a> Sending<'a> {
         bail!("whether transaction {hash} landed is not known{why}; `query tx {hash}` says so later")
     }
 
-    fn has_expired(&self, now: BlockTime) -> bool {
-        self.args.how.sequence.is_none() && now > self.tip.time.plus(LIFETIME).plus(Duration::from_secs(1))
+    /// True when no block after this one can hold it.
+    fn has_expired(&self, tip: &SyncInfo) -> bool {
+        match self.turn {
+            Turn::Unordered => tip.time > self.tip.time.plus(LIFETIME).plus(Duration::from_secs(1)),
+            Turn::Ordered { last, .. } => {
+                let last = self.last_height(last);
+                last > 0 && tip.height >= last
+            }
+        }
     }
 
     async fn find(&self, hash: &str) -> anyhow::Result<Option<TxResponse>> {

@@ -102,6 +102,21 @@ fn addresses_of_a_lease_that_is_adopted_after_the_count_are_counted_once() {
 }
 
 #[test]
+fn addresses_are_counted_once_when_what_a_lease_holds_is_known_after_the_count() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
+    let taken = |ledger: &Reservations| ledger.status().leased_ips.unwrap().allocated;
+    // Its event came before anything that says what it holds.
+    ledger.adopt(&order(1), &[], None);
+    ledger.update(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
+    ledger.unreserve(&order(1));
+    ledger.adopt(&order(1), &ips(&[1]).resources, None);
+    assert_eq!(taken(&ledger), 1);
+    ledger.unreserve(&order(1));
+    assert_eq!(taken(&ledger), 0);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
 fn leased_ip_status_vectors() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut first = ledger(with_ips(nodes(), 10, 0, &[]));

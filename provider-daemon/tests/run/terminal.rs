@@ -1,0 +1,136 @@
+//! Secrets that are typed at a terminal.
+
+use crate::stage::Stage;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command at a terminal that `script` makes.
+struct Terminal {
+    child: Child,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn start(stage: &Stage, words: &[&str]) -> Self {
+        let daemon = stage.command(words);
+        let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap());
+        let line: Vec<String> = std::iter::once(daemon.get_program())
+            .chain(daemon.get_args())
+            .map(quoted)
+            .collect();
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+        for (name, value) in daemon.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        let mut child = script
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let shown: Arc<Mutex<String>> = Arc::default();
+        let (mut output, all) = (child.stdout.take().unwrap(), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                all.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        Self { child, shown }
+    }
+
+    fn shown(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// The terminal of the command, by what the system says of the process.
+    fn device(&self) -> Option<PathBuf> {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let child = std::fs::read_to_string(children).ok()?;
+        let child = child.split_whitespace().next()?.to_owned();
+        std::fs::read_link(format!("/proc/{child}/fd/0")).ok()
+    }
+
+    fn shows_what_is_typed(&self) -> bool {
+        let Some(device) = self.device() else { return true };
+        let said = Command::new("stty")
+            .arg("--file")
+            .arg(device)
+            .arg("--all")
+            .output();
+        !said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("-echo "))
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !done() {
+            assert!(began.elapsed() < PATIENCE, "{what}: {}", self.shown());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for a question and types the answer once the terminal no longer shows it.
+    #[track_caller]
+    fn answers(&mut self, question: &str, answer: &str) {
+        self.until(question, || self.shown().contains(question));
+        self.until("it is not shown", || !self.shows_what_is_typed());
+        writeln!(self.child.stdin.as_ref().unwrap(), "{answer}").unwrap();
+    }
+
+    fn ended(&mut self) -> i32 {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(began.elapsed() < PATIENCE, "{}", self.shown());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn passphrases_are_asked_for_at_a_terminal_and_not_shown() {
+    for tool in ["script", "stty"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: {tool} is absent");
+            return;
+        }
+    }
+    let stage = Stage::new("terminal", false);
+    let (right, wrong) = ("right and secret", "wrong and secret");
+    let mut add = Terminal::start(&stage, &["keys", "add", "main", "--keyring-backend=file"]);
+    add.answers("new passphrase of the keyring: ", right);
+    add.answers("new passphrase of the keyring, once more: ", right);
+    assert_eq!(add.ended(), 0, "{}", add.shown());
+    let show = ["keys", "show", "main", "-a", "--keyring-backend=file"];
+    let mut show = Terminal::start(&stage, &show);
+    show.answers("passphrase of the keyring: ", wrong);
+    show.until("another try", || show.shown().contains("try again"));
+    let asked = |show: &Terminal| show.shown().matches("passphrase of the keyring: ").count();
+    show.until("it asks again", || asked(&show) == 2);
+    show.answers("passphrase of the keyring: ", right);
+    assert_eq!(show.ended(), 0, "{}", show.shown());
+    show.until("the address", || show.shown().contains("akash1"));
+    for terminal in [&add, &show] {
+        assert!(!terminal.shown().contains("and secret"), "{}", terminal.shown());
+    }
+}
