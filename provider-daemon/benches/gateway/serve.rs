@@ -8,9 +8,9 @@ use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::{Inclusion, MemoryChain};
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
-use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::memory::{MemoryInventorySource, NodeInventory};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
 use akash_provider_core::provider::{Provider, ProviderHandle};
@@ -18,7 +18,7 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, Provider as Record,
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 use provider_daemon::gateway::auth::memory::Volatile;
 use provider_daemon::gateway::{Gateway, Ports, Settings};
 use std::io::{Read, Write};
@@ -56,11 +56,11 @@ fn coin(amount: u128) -> Coin {
 
 fn hardware() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
-    let node = NodeSpec::new("node1", 64_000, 256 * GIB, 1000 * GIB);
+    let node = NodeSpec::new("node1", 256_000, 512 * GIB, 1000 * GIB);
     InventoryUpdate {
         inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
         placements: Vec::new(),
-        leased_ips: None,
+        leased_ips: Some(LeasedIpUsage::default()),
     }
 }
 
@@ -81,7 +81,7 @@ fn chain(provider: &Address) -> anyhow::Result<MemoryChain> {
         block_time: Duration::from_secs(1),
     });
     chain.market(|market| {
-        market.fund(provider, &coin(1 << 60));
+        market.fund(provider, &coin(1_000_000_000_000));
         market.execute(&Msg::CreateProvider(Record {
             owner: provider.clone(),
             host_uri: "https://localhost:8443".to_owned(),
@@ -115,7 +115,7 @@ async fn serve() -> anyhow::Result<()> {
     for number in 1..=TENANTS {
         let key = tenant(number)?;
         chain.market(|market| {
-            market.fund(key.address(), &coin(1 << 60));
+            market.fund(key.address(), &coin(1_000_000_000_000));
             market.set_pubkey(key.address(), key.public().as_bytes().to_vec());
         });
         let lease = lease(&chain, &handle, key.address(), &sdl).await?;
@@ -178,9 +178,15 @@ async fn lease(
             market.bids_of(&open).next().map(|b| b.id.clone())
         })
     };
-    until("a bid", async || bid().is_some())
-        .await
-        .with_context(|| format!("for {id}"))?;
+    let waited = until("a bid", async || bid().is_some()).await;
+    if waited.is_err() {
+        let status = handle.status().await;
+        bail!(
+            "no bid for {id}: {:?} {:?}",
+            status.orders,
+            status.recent_declines
+        );
+    }
     let lease = bid().context("a bid")?;
     chain.tenant(TenantMsg::CreateLease { bid: lease.clone() })?;
     until("the lease", async || {

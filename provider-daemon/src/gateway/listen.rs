@@ -23,7 +23,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -42,6 +42,8 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    /// One of the connections there may be; a stream takes it over from its request.
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
 
 /// What every connection needs.
@@ -75,6 +77,7 @@ impl Door {
                 () = self.shutdown.cancelled() => break,
                 place = Arc::clone(&places).acquire_owned() => place,
             };
+            let Ok(place) = place.map(Arc::new) else { break };
             let accepted = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => break,
@@ -90,8 +93,7 @@ impl Door {
             };
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
-                let _place = place;
-                if let Err(error) = door.connection(tcp, address, router).await {
+                if let Err(error) = door.connection(tcp, address, router, place).await {
                     tracing::debug!(%address, "a connection ended: {error}");
                 }
             });
@@ -103,7 +105,13 @@ impl Door {
         }
     }
 
-    async fn connection(&self, tcp: TcpStream, address: SocketAddr, router: Router) -> io::Result<()> {
+    async fn connection(
+        &self,
+        tcp: TcpStream,
+        address: SocketAddr,
+        router: Router,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> io::Result<()> {
         tcp.set_nodelay(true)?;
         let greeted = tokio::select! {
             biased;
@@ -126,7 +134,11 @@ impl Door {
                 return close(tls).await;
             }
         }
-        let peer = Peer { address, certificate };
+        let peer = Peer {
+            address,
+            certificate,
+            place,
+        };
         self.requests(tls, peer, router).await
     }
 

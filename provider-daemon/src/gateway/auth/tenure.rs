@@ -7,6 +7,7 @@ use crate::gateway::listen::Peer;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Why something that was open is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct Tenure {
     peer: IpAddr,
     until: Duration,
     every: Duration,
+    /// Given back with what is open.
+    _place: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Tenure {
@@ -51,6 +54,7 @@ impl Tenure {
             peer: peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip()),
             until,
             every,
+            _place: peer.map(|p| Arc::clone(&p.place)),
         }
     }
 

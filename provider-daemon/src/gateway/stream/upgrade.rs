@@ -24,7 +24,8 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 const WRITE_BUFFER: usize = 32 * 1024;
 /// More than this never waits: a writer is held up before.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
-const READ_BUFFER: usize = 4 * 1024;
+/// What is read has come through TLS and is in memory already, and ten thousand streams have such a buffer each.
+const READ_BUFFER: usize = 512;
 
 /// Answers that the connection becomes a websocket, and has it served from then on.
 pub(super) fn upgrade<F>(

@@ -280,3 +280,21 @@ async fn who_was_let_in_before_the_end_is_answered_and_nobody_after_it() {
     assert_eq!(reply.status, 200, "{}", reply.body);
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_stream_keeps_the_place_of_its_connection() {
+    let world = World::with(|s| s.limits.connections = 1).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let client = world.client();
+    let follow = "/lease/7/1/1/logs?follow=true";
+    let stream = client.clone().bearer(&token).open(follow).await.ok().unwrap();
+    let waiting = tokio::spawn(async move { client.get("/address").await.status });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    drop(stream);
+    let served = timeout(PATIENCE, waiting).await.expect("a place");
+    assert_eq!(served.unwrap(), 200);
+    world.stop().await;
+}
