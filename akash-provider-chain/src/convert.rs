@@ -16,7 +16,7 @@ mod tenants;
 mod tests;
 
 pub use ids::{address, bid_id, deployment_id, group_id, lease_id, order_id};
-pub use messages::{from_any, to_any};
+pub use messages::{from_any, to_any, wire_offer};
 pub(crate) use money::dec_coin_from_text;
 pub use money::wire_dec_coin;
 pub use records::{

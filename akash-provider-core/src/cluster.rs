@@ -4,6 +4,7 @@ use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 #[cfg(feature = "conformance")]
@@ -109,6 +110,22 @@ pub struct LeaseStatus {
     pub services: BTreeMap<String, ServiceStatus>,
     /// Random ports by service name.
     pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,
+    /// Addresses of its own by service name, as far as they are assigned.
+    #[serde(default)]
+    pub ips: BTreeMap<String, Vec<AssignedIp>>,
+}
+
+/// An address that leads to a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AssignedIp {
+    /// The address.
+    pub ip: IpAddr,
+    /// Port in the container.
+    pub port: u16,
+    /// Port on the address.
+    pub external_port: u16,
+    /// Protocol.
+    pub proto: Proto,
 }
 
 /// Status of one service.

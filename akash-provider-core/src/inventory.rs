@@ -79,6 +79,9 @@ pub struct Explanation {
     pub cluster: Vec<String>,
     /// What exists and is not offered (an unlabelled storage class, an unhealthy device), and why.
     pub ignored: Vec<String>,
+    /// What a bid would offer, unit by unit: what would be reserved, its GPUs concrete. Empty unless it fits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<ResourceUnit>,
 }
 
 /// One unit on one node.
@@ -108,6 +111,21 @@ impl Pair {
     pub const UNLIMITED: u64 = u64::MAX;
 }
 
+/// Equal GPUs of one node, whoever uses them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct GpuMetrics {
+    /// `nvidia` or `amd`.
+    pub vendor: String,
+    /// Model, for example `a100`.
+    pub model: String,
+    /// Memory, for example `80Gi`; empty where unknown.
+    pub memory_size: String,
+    /// Interface, for example `pcie`; empty where unknown.
+    pub interface: String,
+    /// Devices.
+    pub count: u32,
+}
+
 /// Capacity of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeMetrics {
@@ -121,6 +139,9 @@ pub struct NodeMetrics {
     pub memory: Pair,
     /// Bytes.
     pub storage_ephemeral: Pair,
+    /// Its devices by kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuMetrics>,
     /// Classes of persistent storage that it can mount.
     pub storage_classes: Vec<String>,
 }

@@ -9,6 +9,7 @@
 
 mod close;
 mod deploy;
+mod leftovers;
 mod manifests;
 mod passwords;
 mod port;
@@ -20,6 +21,7 @@ use crate::apply::Calls;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
 use crate::labels;
+use crate::rights::{self, Attempt};
 use crate::settings::{Egress, Settings};
 use crate::state::State;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -250,12 +252,12 @@ impl Parts {
         let api: Api<K> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
         let selector = labels::to_selector(&labels::lease(lease));
         let (all, of_lease) = (DeleteParams::default(), ListParams::default().labels(&selector));
-        within(
-            self.settings.call_timeout,
-            operation,
-            api.delete_collection(&all, &of_lease),
-        )
-        .await?;
+        let limit = self.settings.call_timeout;
+        let deleted = within(limit, operation, api.delete_collection(&all, &of_lease)).await;
+        if let Err(error) = deleted {
+            let attempt = Attempt::at::<K>(&["deletecollection"], api.namespace());
+            return Err(rights::judged(&self.client, limit, &attempt, error).await);
+        }
         self.until_seen(|| !has_any()).await;
         Ok(())
     }

@@ -138,6 +138,6 @@ fn spec(lease: &LeaseId, name: &HostnameDeclaration) -> ProviderHostSpec {
 }
 
 /// RFC 3339 in UTC, to the second.
-fn timestamp() -> String {
+pub(crate) fn timestamp() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

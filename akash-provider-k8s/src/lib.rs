@@ -16,5 +16,6 @@ pub mod inventory;
 pub mod labels;
 mod leased_ips;
 pub mod objects;
+mod rights;
 pub mod settings;
 pub mod state;

@@ -11,6 +11,8 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+#[path = "api_tier/admission.rs"]
+mod admission;
 #[path = "api_tier/adoption.rs"]
 mod adoption;
 #[path = "api_tier/apply.rs"]

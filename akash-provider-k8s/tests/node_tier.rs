@@ -13,6 +13,8 @@
 mod access;
 #[path = "api_tier/place.rs"]
 mod place;
+#[path = "node_tier/policies.rs"]
+mod policies;
 #[path = "node_tier/suite.rs"]
 mod suite;
 #[path = "node_tier/tenant.rs"]

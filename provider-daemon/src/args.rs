@@ -8,6 +8,7 @@ pub mod kubernetes;
 pub mod pricing;
 pub mod query;
 pub mod run;
+pub mod tenant;
 pub mod tx;
 pub mod values;
 
@@ -18,6 +19,7 @@ pub use kubernetes::KubernetesArgs;
 pub use pricing::PricingArgs;
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
+pub use tenant::TenantCommand;
 pub use tx::TxArgs;
 
 use anyhow::Context;
@@ -67,6 +69,9 @@ pub enum Command {
     Tx(Box<TxArgs>),
     /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
     Run(Box<RunArgs>),
+    /// What a tenant asks of providers.
+    #[command(flatten)]
+    Tenant(TenantCommand),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.
@@ -151,6 +156,9 @@ pub struct DevArgs {
     /// is taken, and with --once nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_listen_address: Option<SocketAddr>,
+    /// Where gRPC is served, with the gateway; without it at the next port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway_grpc_listen_address: Option<SocketAddr>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,

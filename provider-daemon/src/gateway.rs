@@ -28,6 +28,8 @@
 pub mod auth;
 #[cfg(test)]
 mod fixtures;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod grpc;
 mod listen;
 mod rest;
@@ -37,6 +39,7 @@ mod stream;
 pub(crate) mod tests;
 pub mod tls;
 
+pub(crate) use rest::answer::escaped;
 pub use settings::{CertificateFiles, Limits, Settings};
 
 use akash_provider_chain::cert::OwnCertificate;
@@ -55,7 +58,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use stream::Seats;
 use tls::{Tls, TlsError};
 use tokio::net::TcpListener;
@@ -63,9 +66,6 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// How often the files of the public certificate are looked at.
-const LOOK_AT_FILES: Duration = Duration::from_secs(30);
 
 /// Screenings at once: each asks the chain some questions and calculates a price.
 const SCREENINGS: usize = 4;
@@ -186,6 +186,7 @@ impl Gateway {
             Arc::clone(&ports.chain),
             ports.memory,
             settings.token_lifetime_max,
+            settings.limits.recheck,
             settings.clock.clone(),
         );
         let about = About {
@@ -287,7 +288,7 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         stamps
     };
     let mut shown = stamp();
-    let mut ticks = tokio::time::interval(LOOK_AT_FILES);
+    let mut ticks = tokio::time::interval(settings.limits.look_at_files);
     loop {
         ticks.tick().await;
         let there = stamp();

@@ -12,6 +12,7 @@ pub mod secrets;
 pub mod shown;
 mod signals;
 pub mod state;
+pub mod tenant;
 
 use args::{Cli, Command};
 use std::io::{IsTerminal, Write};
@@ -40,6 +41,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
+        Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
             Ok(ExitCode::SUCCESS)

@@ -144,6 +144,14 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
+/// A folder for something else that is made once for every checkout.
+pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
+    // Beside the programs, wherever those were put.
+    let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let beside = programs.parent().map(Path::to_owned).unwrap_or(programs);
+    Ok(beside.join(name))
+}
+
 /// The name of the folder: what is pinned, in 16 digits.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();

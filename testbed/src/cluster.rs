@@ -156,6 +156,20 @@ impl Cluster {
         objects::kubectl(&self.layout).args(args).input(input).stdout()
     }
 
+    /// Runs a program in the cluster's network, as one of its node, and returns what it prints.
+    ///
+    /// # Errors
+    /// When it fails: with what it says.
+    pub fn on_node(&self, program: &str, args: &[&str]) -> Result<String> {
+        network::enter(&self.layout, program).args(args).stdout()
+    }
+
+    /// The network namespace of its node, as `nsenter --net` takes it.
+    #[must_use]
+    pub fn network(&self) -> PathBuf {
+        network::file(&self.layout.netns)
+    }
+
     /// The path of a program of this cluster's version, such as `kubectl`.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {

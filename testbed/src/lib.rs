@@ -27,6 +27,7 @@
 mod binaries;
 mod cgroups;
 mod check;
+pub mod clients;
 mod cluster;
 mod command;
 mod component;

@@ -2,6 +2,8 @@
 //!
 //! Making the wire claims the number: two clusters that start together cannot both make it.
 
+use std::path::{Path, PathBuf};
+
 use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
@@ -67,7 +69,12 @@ fn wires(links: &str) -> impl Iterator<Item = &str> {
 
 /// Whether there is a namespace of this name.
 pub(crate) fn exists(netns: &str) -> bool {
-    std::path::Path::new("/run/netns").join(netns).exists()
+    file(netns).exists()
+}
+
+/// Where the kernel shows a namespace.
+pub(crate) fn file(netns: &str) -> PathBuf {
+    Path::new("/run/netns").join(netns)
 }
 
 /// True when the number is ours: nobody routes its addresses, and the wire could be made.
@@ -149,7 +156,8 @@ fn inside(layout: &Layout, args: &[&str]) -> Result<()> {
 
 /// A program in the namespace of a cluster.
 pub(crate) fn enter(layout: &Layout, program: &str) -> Run {
-    Run::new("nsenter").args([&format!("--net=/run/netns/{}", layout.netns), "--", program])
+    let network = format!("--net={}", file(&layout.netns).display());
+    Run::new("nsenter").args([&network, "--", program])
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: speed and size, in release. Figures inform; no check fails because a machine was busy.
 
 mod chain;
+mod gateway;
 mod k8s;
 
 use std::time::Instant;
@@ -33,6 +34,8 @@ enum What {
     Chain,
     /// The Kubernetes backend, on clusters that come up for it.
     K8s,
+    /// The gateway, on backends in memory.
+    Gateway,
 }
 
 /// What a figure is held against.
@@ -88,6 +91,25 @@ const CHAIN: [(&str, Aim); 8] = [
     ("chain_slow_endpoint_rss_kib", Aim::Known),
 ];
 
+/// The same of the gateway. The load is a process on the same cores, so the CPU of both belongs to each rate.
+const GATEWAY: [(&str, Aim); 14] = [
+    ("status_rps", Aim::AtLeast(25_000.0)),
+    ("status_p99_ms", Aim::Known),
+    ("status_daemon_cpu_us", Aim::Known),
+    ("status_load_cpu_us", Aim::Known),
+    ("lease_status_rps", Aim::AtLeast(15_000.0)),
+    ("lease_status_p99_ms", Aim::Known),
+    ("lease_status_daemon_cpu_us", Aim::Known),
+    ("lease_status_load_cpu_us", Aim::Known),
+    // The allocator moves some pages; a leak of one pointer a request would show.
+    ("growth_bytes_per_request", Aim::AtMost(4.0)),
+    ("logs_lines_per_s", Aim::AtLeast(400_000.0)),
+    ("logs_daemon_cpu_us", Aim::Known),
+    ("logs_load_cpu_us", Aim::Known),
+    ("ws_10000_idle_mib", Aim::AtMost(150.0)),
+    ("storm_p99_ms", Aim::AtMost(50.0)),
+];
+
 /// Seeds enough for a steady rate.
 const SIM_SEEDS: u64 = 5_000;
 
@@ -97,6 +119,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         What::Core => (core(workspace)?, &CORE[..]),
         What::Chain => (chain::figures(workspace)?, &CHAIN[..]),
         What::K8s => (k8s::figures(workspace)?, &K8S[..]),
+        What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
     };
     for figure in &found {
         println!("{}", if args.json { json(figure)? } else { row(figure) });
@@ -172,6 +195,7 @@ fn row(figure: &Figure) -> String {
         .iter()
         .chain(&CHAIN)
         .chain(&K8S)
+        .chain(&GATEWAY)
         .find(|(name, _)| *name == figure.name)
         .map_or(Aim::Known, |(_, aim)| *aim);
     let verdict = match aim {

@@ -1,6 +1,8 @@
 //! The stages of the test command that need a real Kubernetes: for each tier a cluster comes up, is held against
 //! its promises, serves the tests that name it, and goes down again whatever happened.
 
+use std::thread;
+
 use testbed::{Cluster, Options, Tier};
 
 use crate::error::{Error, Result};
@@ -21,7 +23,9 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
 ];
 /// Tests on a node mostly wait for it, so more of them go side by side than there are cores.
 const THREADS: &str = "6";
-/// The variable that names the state folder of the cluster to test on.
+/// The second cluster. What the check of the first looks for by name must not be found in it.
+const SECOND: &str = "second-node";
+/// The variable that names the state folders of the clusters to test on.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
 /// Runs the stages; where a machine cannot hold a cluster, they say why and pass.
@@ -92,21 +96,34 @@ pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> 
 }
 
 fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
-    // A name of its own: what a developer has up is left alone.
-    let options = cluster::options(workspace, tier, &format!("test-{tier}"), None);
-    let shown = testbed::check(&options)?;
-    for line in shown {
-        println!("{name}: {line}");
-    }
-    if targets.is_empty() {
-        return Ok(vec![
-            "no test names this tier; the testbed was checked alone".to_owned(),
-        ]);
-    }
-    with_cluster(&options, |cluster| {
+    // Names of their own: what a developer has up is left alone.
+    let first = cluster::options(workspace, tier, &format!("test-{tier}"), None);
+    // Tests of a node that need one to themselves mostly wait for it, so they go side by side on two.
+    let second = (tier == Tier::Node).then(|| cluster::options(workspace, tier, SECOND, None));
+    let outcome = thread::scope(|scope| {
+        let second = second.as_ref();
+        let second = second.map(|options| scope.spawn(move || Cluster::up(options)));
+        for line in testbed::check(&first)? {
+            println!("{name}: {line}");
+        }
+        let mut clusters = vec![Cluster::up(&first)?];
+        if let Some(second) = second {
+            let up = second
+                .join()
+                .map_err(|_| Error::new("bringing the second cluster up panicked"))?;
+            clusters.push(up?);
+        }
         let threads = (tier == Tier::Node).then_some(THREADS);
-        tests(workspace, name, targets, cluster, threads)
-    })
+        tests(workspace, name, targets, &clusters, threads)
+    });
+    let down: Vec<Result<()>> = [Some(&first), second.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(take_down)
+        .collect();
+    let notes = outcome?;
+    down.into_iter().collect::<Result<()>>()?;
+    Ok(notes)
 }
 
 fn take_down(options: &Options) -> Result<()> {
@@ -121,9 +138,11 @@ fn tests(
     workspace: &Workspace,
     name: &str,
     targets: &[&str],
-    cluster: &Cluster,
+    clusters: &[Cluster],
     threads: Option<&str>,
 ) -> Result<Notes> {
+    let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
+        .map_err(|error| Error::new(format!("the folders of the clusters: {error}")))?;
     let tests = workspace
         .cargo(&[
             "test",
@@ -134,7 +153,7 @@ fn tests(
         ])
         .args(targets.iter().flat_map(|target| ["--test", target]))
         .args(["--", "--show-output"])
-        .env(VARIABLE, cluster.dir());
+        .env(VARIABLE, dirs);
     let tests = match threads {
         Some(threads) => tests.env("RUST_TEST_THREADS", threads),
         None => tests,

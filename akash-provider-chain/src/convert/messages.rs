@@ -22,7 +22,9 @@ fn wire_reason(reason: CloseReason) -> i32 {
     i32::try_from(reason.code()).unwrap_or_default()
 }
 
-fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
+/// What a bid offers of a unit.
+#[must_use]
+pub fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
     mkt::ResourceOffer {
         resources: Some(wire_resources(&unit.resources)),
         count: unit.count,

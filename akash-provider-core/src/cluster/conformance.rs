@@ -158,6 +158,7 @@ fn chapters<'a>(cluster: &'a dyn Cluster, setup: &'a Setup) -> Vec<BoxFuture<'a,
         a_recorded_deployment_is_listed(cluster, setup).boxed(),
         a_deployed_lease_gets_healthy_and_is_told(cluster, setup).boxed(),
         a_newer_deployment_replaces_the_older(cluster, setup).boxed(),
+        streams_are_of_services_that_are_there(cluster, setup).boxed(),
         streams_end_at_teardown(cluster, setup).boxed(),
         leases_do_not_touch_each_other(cluster, setup).boxed(),
         a_hostname_has_one_holder(cluster, setup).boxed(),
@@ -337,6 +338,43 @@ pub async fn a_newer_deployment_replaces_the_older(cluster: &dyn Cluster, setup:
         assert_eq!(listed(cluster, &lease, what).await, Some(deployment), "{what}");
         let web = cluster.service_status(&lease, "web").await.expect(what);
         assert_eq!(web.total, count, "{what}");
+    }
+    remove(cluster, setup, &lease, what).await;
+}
+
+/// Logs and events of a service that the lease does not have are not found; of one it has, they are.
+///
+/// # Panics
+/// When it is not so.
+pub async fn streams_are_of_services_that_are_there(cluster: &dyn Cluster, setup: &Setup) {
+    let what = "streams are of services that are there";
+    let lease = setup.lease(1, 10);
+    cluster.deploy(&setup.deployment(&lease, 1)).await.expect(what);
+    for follow in [false, true] {
+        for (services, there) in [
+            (&["web"][..], true),
+            (&["nosuch"], false),
+            (&["web", "nosuch"], false),
+        ] {
+            let services: Vec<String> = services.iter().map(|&name| name.to_owned()).collect();
+            let events = EventOptions {
+                services: services.clone(),
+                follow,
+            };
+            let logs = LogOptions {
+                services,
+                follow,
+                tail_lines: None,
+            };
+            let logs = cluster.lease_logs(&lease, logs).await.map(drop);
+            let events = cluster.lease_events(&lease, events).await.map(drop);
+            if there {
+                logs.and(events).expect(what);
+            } else {
+                assert_kind(logs, ErrorKind::NotFound, what);
+                assert_kind(events, ErrorKind::NotFound, what);
+            }
+        }
     }
     remove(cluster, setup, &lease, what).await;
 }

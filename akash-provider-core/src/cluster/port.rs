@@ -78,6 +78,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error>;
 
     /// Log lines. Ends when the lease is torn down; dropping it cancels.
+    ///
+    /// # Behavior
+    /// - a service that the lease does not have is not found, also beside one that it has
     async fn lease_logs(
         &self,
         lease: &LeaseId,
@@ -85,6 +88,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
 
     /// Events of the backend about a lease. Ends when the lease is torn down; dropping it cancels.
+    ///
+    /// # Behavior
+    /// - a service that the lease does not have is not found, also beside one that it has
     async fn lease_events(
         &self,
         lease: &LeaseId,

@@ -18,10 +18,10 @@ pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Expl
     for unit in units {
         explain_unit(inventory, unit, &mut explanation);
     }
-    if let Err(misfit) = fits
-        && explanation.cluster.is_empty()
-    {
-        explanation.cluster.push(misfit.message);
+    match fits {
+        Ok(allocation) => explanation.offers = allocation.units,
+        Err(misfit) if explanation.cluster.is_empty() => explanation.cluster.push(misfit.message),
+        Err(_) => {}
     }
     explanation
 }

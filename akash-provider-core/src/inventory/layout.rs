@@ -2,7 +2,7 @@
 
 use super::gpu::{Kind, Want};
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
-use super::{NodeName, Pair};
+use super::{GpuMetrics, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -61,6 +61,8 @@ pub(super) struct Node {
 pub(super) struct Slot {
     /// Index into [`Layout::kinds`].
     pub(super) kind: usize,
+    /// Devices, in use or not.
+    pub(super) count: u32,
     /// Devices not known to be in use.
     pub(super) free: i64,
 }
@@ -80,6 +82,22 @@ impl Layout {
         let classes = self.classes.iter().enumerate();
         let mounted = classes.filter(|(bit, _)| node.classes & (1 << bit) != 0);
         mounted.map(|(_, class)| class.name.clone()).collect()
+    }
+
+    /// The devices of a node by kind.
+    pub(super) fn gpus(&self, node: &Node) -> Vec<GpuMetrics> {
+        let slots = self.slots[node.slots.clone()].iter();
+        let shown = slots.map(|slot| {
+            let kind = &self.kinds[slot.kind];
+            GpuMetrics {
+                vendor: kind.vendor.clone(),
+                model: kind.model.clone(),
+                memory_size: kind.memory.clone(),
+                interface: kind.interface.clone(),
+                count: slot.count,
+            }
+        });
+        shown.collect()
     }
 
     pub(super) fn new(spec: &ClusterSpec) -> Self {
@@ -186,9 +204,13 @@ impl Layout {
             let full = self.slots.len() - first == KINDS_PER_NODE;
             let free = i64::from(gpu.count) - i64::from(gpu.allocated);
             let same = |s: &&mut Slot| found == Ok(s.kind);
+            let count = gpu.count;
             match (found, self.slots[first..].iter_mut().find(same)) {
-                (Ok(_), Some(slot)) => slot.free += free,
-                (Ok(kind), None) if !full => self.slots.push(Slot { kind, free }),
+                (Ok(_), Some(slot)) => {
+                    slot.free += free;
+                    slot.count = slot.count.saturating_add(count);
+                }
+                (Ok(kind), None) if !full => self.slots.push(Slot { kind, count, free }),
                 (Ok(_), None) => self.notes.push(format!(
                     "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
                     gpu.count, gpu.model

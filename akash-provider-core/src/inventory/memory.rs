@@ -203,6 +203,7 @@ impl Inventory for NodeInventory {
                 gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
                 memory: pair(node.memory, free.memory),
                 storage_ephemeral: pair(node.ephemeral, free.ephemeral),
+                gpus: self.layout.gpus(node),
                 storage_classes: self.layout.class_names(node),
             }
         });

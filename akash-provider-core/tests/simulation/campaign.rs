@@ -11,6 +11,8 @@ use std::time::Instant;
 
 /// Seeds that once broke a rule, run before all others: one a line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
+/// Failed seeds of one kind that are named besides the first.
+const NAMED_MAX: usize = 10;
 /// Seeds of a plain run of the tests.
 const SEEDS: u64 = 300;
 
@@ -83,18 +85,22 @@ fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
     if failures.is_empty() {
         return;
     }
-    // One of each kind, with its log; the others are counted.
-    let mut rules: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    // One of each kind, with its log; the others are named.
+    let mut rules: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for (seed, broken) in failures {
-        rules.entry(broken.rule).or_insert((*seed, 0)).1 += 1;
+        rules.entry(broken.rule).or_default().push(*seed);
     }
-    for (rule, (seed, count)) in &rules {
-        println!(
-            "seed {seed} breaks {rule} (one of {count}): {}",
-            failures[seed].what
-        );
+    for (rule, seeds) in &rules {
+        let Some((seed, others)) = seeds.split_first() else {
+            continue;
+        };
+        println!("seed {seed} breaks {rule}: {}", failures[seed].what);
         println!("    {}", log(*seed));
         println!("    cargo xtask sim --seed {seed} --seeds 1");
+        if !others.is_empty() {
+            let some = &others[..others.len().min(NAMED_MAX)];
+            println!("    as do {} more: {some:?}", others.len());
+        }
     }
     panic!("{} of {ran} histories break a rule", failures.len());
 }

@@ -325,6 +325,9 @@ impl World {
 
     /// An engine built anew from chain and cluster comes to where the one that went on is.
     fn recover_equals_continue(&mut self) -> Checked {
+        // What others did in the block that is under way is told to both.
+        self.block(seconds(6));
+        self.mono = self.mono.plus(seconds(6));
         self.scan()?;
         self.settle()?;
         let findings = self.scan()?;

@@ -5,15 +5,11 @@ use super::plan::Delete;
 use super::{MANAGER, ownership};
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
+use crate::rights::{self, Attempt};
 use akash_provider_core::error::{Error, ErrorKind};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{
-    ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -23,6 +19,8 @@ use std::time::Duration;
 const PAGE: u32 = 500;
 /// Tries at an object that others write at the same time.
 const TRIES: usize = 3;
+/// What an apply takes.
+const APPLY: [&str; 2] = ["create", "patch"];
 
 /// Calls of one operation.
 #[derive(Clone)]
@@ -97,7 +95,7 @@ impl Calls {
             .await
         {
             Ok(answer) => Ok(answer.metadata),
-            Err(error) => Err(self.judged(error, &kind.resource(), Some(ns)).await),
+            Err(error) => Err(self.judged(error, &APPLY, kind, ns).await),
         }
     }
 
@@ -110,48 +108,20 @@ impl Calls {
         match self.limited(&format!("Namespace {name}"), call).await {
             Ok(_) => Ok(()),
             Err(error) => {
-                let resource = ApiResource::erase::<Namespace>(&());
-                Err(self.judged(error, &resource, None).await)
+                let attempt = Attempt::at::<Namespace>(&APPLY, None);
+                Err(rights::judged(&self.client, self.limit, &attempt, error).await)
             }
         }
     }
 
-    /// The API server says "forbidden" to who may not write, and also to who may, when admission (a quota, a
-    /// standard for pods) refuses what is written. Which of the two it was is a question that it answers.
-    async fn judged(&self, error: Error, resource: &ApiResource, namespace: Option<&str>) -> Error {
-        if error.kind() != ErrorKind::Denied {
-            return error;
-        }
-        for verb in ["create", "patch"] {
-            // Where nobody answers, it stays what it was.
-            if !self.may(verb, resource, namespace).await.unwrap_or(false) {
-                return error;
-            }
-        }
-        let message = error.to_string();
-        let prefix = format!("{}: ", self.operation);
-        let message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
-        Error::new(ErrorKind::Invalid, self.operation, message).with_source(error)
-    }
-
-    async fn may(&self, verb: &str, resource: &ApiResource, namespace: Option<&str>) -> Result<bool, Error> {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(verb.to_owned()),
-                    group: Some(resource.group.clone()),
-                    resource: Some(resource.plural.clone()),
-                    namespace: namespace.map(str::to_owned),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
+    /// A 403 is a right that is missing, or admission that refuses.
+    async fn judged(&self, error: Error, verbs: &'static [&'static str], kind: Kind, ns: &str) -> Error {
+        let attempt = Attempt {
+            verbs,
+            resource: kind.resource(),
+            namespace: Some(ns),
         };
-        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let params = PostParams::default();
-        let answer = within(self.limit, self.operation, api.create(&params, &review)).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        rights::judged(&self.client, self.limit, &attempt, error).await
     }
 
     /// The fields of the provider that made an object become ours. An object that is gone has none.
@@ -176,7 +146,10 @@ impl Calls {
             match answer {
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
-                Ok(Err(error)) => return Err(self.failed(&what, error)),
+                Ok(Err(error)) => {
+                    let error = self.failed(&what, error);
+                    return Err(self.judged(error, &["patch"], kind, ns).await);
+                }
                 Err(_) => {
                     let message = format!("{what}: no answer of the API server within {:?}", self.limit);
                     return Err(Error::new(ErrorKind::Timeout, self.operation, message));
@@ -205,7 +178,10 @@ impl Calls {
         match tokio::time::timeout(self.limit, api.delete(name, &params)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) if is_absent(&error) || is_other(&error) => Ok(()),
-            Ok(Err(error)) => Err(self.failed(&format!("{kind:?} {name}"), error)),
+            Ok(Err(error)) => {
+                let error = self.failed(&format!("{kind:?} {name}"), error);
+                Err(self.judged(error, &["delete"], kind, ns).await)
+            }
             Err(_) => {
                 let message = format!(
                     "{kind:?} {name}: no answer of the API server within {:?}",

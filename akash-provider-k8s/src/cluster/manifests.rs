@@ -38,25 +38,38 @@ impl Parts {
         self.check_provider(&deployment.lease, operation)?;
         let name = deployment.lease.namespace();
         let wanted = convert::to_manifest(deployment, &self.settings).map_err(|r| refused(operation, r))?;
-        let seen = self.look(self.manifests(), &name, operation).await?;
-        let had_logins = seen.as_ref().is_some_and(has_logins);
+        let mut seen = self.look(self.manifests(), &name, operation).await?;
+        let records = self.records::<Manifest>(operation);
         let passwords = convert::passwords(&deployment.group);
-        if !passwords.is_empty() {
-            self.check_record(deployment, seen.as_ref(), operation)?;
+        if !passwords.is_empty()
+            && !self.has_passwords(deployment, &wanted, seen.as_ref(), &passwords, operation)?
+        {
+            // Live: a Secret has no epoch, so whoever is late must see it here. What is refused leaves no Secret.
+            seen = records.read(&name).await?;
+            self.judge(deployment, &wanted, seen.as_ref(), operation)?;
             self.write_passwords(&deployment.lease, &passwords, operation)
                 .await?;
         }
-        let records = self.records::<Manifest>(operation);
+        let (is_new, had_logins) = (seen.is_none(), seen.as_ref().is_some_and(has_logins));
         let outcome = records
             .settle(&name, seen, |there| {
                 self.judge(deployment, &wanted, there, operation)
             })
-            .await?;
+            .await;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if is_new && !passwords.is_empty() && !error.is_transient() {
+                    self.take_back_passwords(&deployment.lease, operation).await;
+                }
+                return Err(error);
+            }
+        };
+        if passwords.is_empty() && (had_logins || self.passwords.of(&name).is_some()) {
+            self.delete_passwords(&deployment.lease, operation).await?;
+        }
         let manifest = match outcome {
             Outcome::Written(manifest) => {
-                if had_logins && passwords.is_empty() {
-                    self.delete_secret(&name, operation).await?;
-                }
                 self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
                     .await;
                 manifest
@@ -65,6 +78,23 @@ impl Parts {
             Outcome::Kept(None) | Outcome::Deleted(_) => wanted,
         };
         Ok(manifest)
+    }
+
+    /// True where the passwords are kept already, beside the record or, as another provider does it, in it.
+    fn has_passwords(
+        &self,
+        deployment: &Deployment,
+        wanted: &Manifest,
+        seen: Option<&Manifest>,
+        passwords: &BTreeMap<String, String>,
+        operation: &'static str,
+    ) -> Result<bool, Error> {
+        let Some(seen) = seen else { return Ok(false) };
+        if has_logins(seen) {
+            return Ok(self.passwords.of(&deployment.lease.namespace()).as_ref() == Some(passwords));
+        }
+        let verdict = self.judge(deployment, wanted, Some(seen), operation)?;
+        Ok(matches!(verdict, Verdict::Keep))
     }
 
     fn judge(

@@ -4,6 +4,7 @@ use super::Parts;
 use crate::apply::item::Kind;
 use crate::crd::{Manifest, convert};
 use crate::error::within;
+use crate::hostnames::timestamp;
 use crate::labels;
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Credentials;
@@ -36,6 +37,11 @@ impl Passwords {
         self.lock().insert(name, texts.collect());
     }
 
+    /// Nobody holds them any more.
+    pub(super) fn forget(&self, secret: &str) {
+        self.lock().remove(secret);
+    }
+
     /// Passwords of the lease of a namespace.
     pub(crate) fn of(&self, lease_namespace: &str) -> Option<BTreeMap<String, String>> {
         self.lock().get(&secret_name(lease_namespace)).cloned()
@@ -43,12 +49,12 @@ impl Passwords {
 }
 
 /// Name of the Secret that holds the registry passwords of a lease.
-#[must_use]
-fn secret_name(lease_namespace: &str) -> String {
+pub(super) fn secret_name(lease_namespace: &str) -> String {
     format!("{lease_namespace}-registry")
 }
 
 impl Parts {
+    /// Writes the Secret of a lease's passwords.
     pub(crate) async fn write_passwords(
         &self,
         lease: &LeaseId,
@@ -57,11 +63,10 @@ impl Parts {
     ) -> Result<(), Error> {
         let home = lease.namespace();
         let name = secret_name(&home);
-        if self.passwords.of(&home).as_ref() == Some(passwords) {
-            return Ok(());
-        }
         let mut labels = labels::selector(&home);
         labels.extend(labels::lease(lease));
+        let mut annotations = self.chain_annotation();
+        annotations.insert(labels::UPDATED_AT.to_owned(), timestamp());
         let data = passwords
             .iter()
             .map(|(key, value)| (key.clone(), ByteString(value.clone().into_bytes())));
@@ -69,7 +74,7 @@ impl Parts {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 labels: Some(labels),
-                annotations: Some(self.chain_annotation()),
+                annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
             data: Some(data.collect()),
@@ -85,19 +90,34 @@ impl Parts {
         Ok(())
     }
 
-    /// Deletes the Secret of a lease's passwords.
-    pub(crate) async fn delete_secret(
+    /// Deletes the Secret of a lease's passwords, if there is one that says it is of this lease.
+    pub(crate) async fn delete_passwords(
         &self,
-        lease_namespace: &str,
+        lease: &LeaseId,
         operation: &'static str,
     ) -> Result<(), Error> {
-        let name = secret_name(lease_namespace);
-        let namespace = &self.settings.manifest_namespace;
+        let name = secret_name(&lease.namespace());
+        let (api, limit) = (self.secrets(), self.settings.call_timeout);
+        let there = within(limit, operation, api.get_metadata_opt(&name)).await?;
+        let Some(there) = there else {
+            self.passwords.forget(&name);
+            return Ok(());
+        };
+        if let Err(error) = self.check_holder(lease, &there.metadata, "Secret", operation) {
+            tracing::warn!(%error, "passwords that are not of this lease");
+            return Ok(());
+        }
+        let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);
         self.calls(operation)
-            .delete(Kind::Secret, namespace, &name, None)
+            .delete(Kind::Secret, namespace, &name, uid.as_deref())
             .await?;
-        self.passwords.lock().remove(&name);
+        self.passwords.forget(&name);
         Ok(())
+    }
+
+    /// The Secrets beside the records.
+    pub(super) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.settings.manifest_namespace)
     }
 
     /// The Secret of one lease's passwords.
@@ -106,7 +126,7 @@ impl Parts {
         lease_namespace: &str,
         operation: &'static str,
     ) -> Result<(), Error> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        let api = self.secrets();
         let name = secret_name(lease_namespace);
         let call = api.get_opt(&name);
         if let Some(secret) = within(self.settings.call_timeout, operation, call).await? {
@@ -117,7 +137,7 @@ impl Parts {
 
     /// All Secrets of passwords, page by page.
     pub(crate) async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
+        let api = self.secrets();
         let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
         loop {
             let page = within(self.settings.call_timeout, operation, api.list(&params)).await?;

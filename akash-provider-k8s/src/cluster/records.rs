@@ -3,6 +3,7 @@
 use crate::apply::MANAGER;
 use crate::error::{from_kube, within};
 use crate::labels;
+use crate::rights::{self, Attempt};
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -93,7 +94,10 @@ where
         match answer {
             Ok(object) => Ok(Some(Outcome::Written(object))),
             Err(kube::Error::Api(status)) if changed(&status, there.is_some()) => Ok(None),
-            Err(error) => Err(from_kube(self.operation, error)),
+            Err(error) => {
+                let verbs: &'static [_] = if there.is_some() { &["update"] } else { &["create"] };
+                Err(self.judged(error, verbs).await)
+            }
         }
     }
 
@@ -110,8 +114,16 @@ where
             Ok(_) => Ok(Some(Outcome::Deleted(uid))),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Some(Outcome::Deleted(uid))),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
-            Err(error) => Err(from_kube(self.operation, error)),
+            Err(error) => Err(self.judged(error, &["delete"]).await),
         }
+    }
+
+    /// A 403 is a right that is missing, or admission that refuses.
+    async fn judged(&self, error: kube::Error, verbs: &'static [&'static str]) -> Error {
+        let error = from_kube(self.operation, error);
+        let attempt = Attempt::at::<K>(verbs, self.api.namespace());
+        let client = self.api.clone().into_client();
+        rights::judged(&client, self.limit, &attempt, error).await
     }
 
     /// The answer, or the error of a call that took too long.

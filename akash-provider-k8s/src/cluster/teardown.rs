@@ -1,10 +1,10 @@
 //! Removes everything of a lease, the record last.
 
 use super::Parts;
-use super::passwords::has_logins;
 use super::records::{Outcome, Verdict};
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::{from_kube, is_absent, within};
+use crate::rights::{self, Attempt};
 use akash_provider_core::cluster::Teardown;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
@@ -54,7 +54,11 @@ impl Parts {
         match within(limit, TEARDOWN, call).await? {
             Ok(_) => Ok(true),
             Err(error) if is_absent(&error) => Ok(true),
-            Err(error) => Err(from_kube(TEARDOWN, error)),
+            Err(error) => {
+                let attempt = Attempt::at::<Namespace>(&["delete"], None);
+                let error = from_kube(TEARDOWN, error);
+                Err(rights::judged(&self.client, limit, &attempt, error).await)
+            }
         }
     }
 
@@ -62,10 +66,13 @@ impl Parts {
         let name = lease.namespace();
         let records = self.records::<Manifest>(TEARDOWN);
         let there = records.read(&name).await?;
-        let Some(manifest) = &there else { return Ok(()) };
-        self.check_holder(lease, &manifest.metadata, "Manifest object", TEARDOWN)?;
-        if has_logins(manifest) {
-            self.delete_secret(&name, TEARDOWN).await?;
+        if let Some(manifest) = &there {
+            self.check_holder(lease, &manifest.metadata, "Manifest object", TEARDOWN)?;
+        }
+        // Also without a record: one that could not be written may have left its passwords behind.
+        self.delete_passwords(lease, TEARDOWN).await?;
+        if there.is_none() {
+            return Ok(());
         }
         let judge = |there: Option<&Manifest>| match there {
             None => Ok(Verdict::Keep),

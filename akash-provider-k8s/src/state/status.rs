@@ -3,7 +3,7 @@
 use super::LeaseView;
 use super::health::{Replicas, replicas};
 use crate::labels;
-use akash_provider_core::cluster::{ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
 use akash_provider_core::manifest::Proto;
 use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,6 +25,7 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     Some(LeaseStatus {
         services: names.into_iter().map(status).collect(),
         forwarded_ports: forwarded_ports(view, host),
+        ips: assigned_ips(view),
     })
 }
 
@@ -98,20 +99,57 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedPort> {
-    let inside = match &port.target_port {
+/// Addresses that the IP operator's load balancers have got, by service.
+fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
+    let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
+    for service in view.services.values() {
+        let Some(spec) = &service.spec else { continue };
+        // It labels them with the lease; which service they lead to is in what they select.
+        let leads_to = spec.selector.as_ref().and_then(|s| s.get(labels::SERVICE));
+        let (Some("LoadBalancer"), Some(name)) = (spec.type_.as_deref(), leads_to) else {
+            continue;
+        };
+        let balancer = service.status.as_ref().and_then(|s| s.load_balancer.as_ref());
+        let ingress = balancer.and_then(|b| b.ingress.as_ref()).into_iter().flatten();
+        for ip in ingress.filter_map(|i| i.ip.as_ref()?.parse().ok()) {
+            let ports = spec.ports.iter().flatten();
+            let assigned = ports.filter_map(|port| {
+                Some(AssignedIp {
+                    ip,
+                    port: inside(port)?,
+                    external_port: u16::try_from(port.port).ok()?,
+                    proto: proto(port)?,
+                })
+            });
+            by_service.entry(name.clone()).or_default().extend(assigned);
+        }
+    }
+    by_service
+}
+
+/// The port of the container.
+fn inside(port: &ServicePort) -> Option<u16> {
+    let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
         _ => port.port,
     };
+    u16::try_from(number).ok()
+}
+
+fn proto(port: &ServicePort) -> Option<Proto> {
+    match port.protocol.as_deref() {
+        None | Some("TCP") => Some(Proto::Tcp),
+        Some("UDP") => Some(Proto::Udp),
+        Some(_) => None,
+    }
+}
+
+fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedPort> {
     Some(ForwardedPort {
         host: host.to_owned(),
-        port: u16::try_from(inside).ok()?,
+        port: inside(port)?,
         external_port: u16::try_from(port.node_port?).ok()?,
-        proto: match port.protocol.as_deref() {
-            None | Some("TCP") => Proto::Tcp,
-            Some("UDP") => Proto::Udp,
-            Some(_) => return None,
-        },
+        proto: proto(port)?,
         name: service.to_owned(),
     })
 }

@@ -1,14 +1,20 @@
 //! The durable record: epochs, names, passwords, garbage.
 
-use crate::world::{deployment, run, service};
-use akash_provider_core::cluster::Cluster;
+use crate::admission::{admit, forbid, refuse};
+use crate::world::{Fault, World, deployment, run, service};
+use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::Credentials;
+use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::crd::Manifest;
+use akash_provider_k8s::labels;
 use futures::FutureExt;
+use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
+use kube::api::PostParams;
 use serde_json::json;
+use std::time::Duration;
 
 #[test]
 fn an_older_epoch_writes_nothing_any_more() {
@@ -97,14 +103,7 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
         async move {
             let cluster = world.connect().await;
             let lease = world.lease(1, 1);
-            let mut web = service("web");
-            web.credentials = Some(Credentials {
-                host: "registry.example".to_owned(),
-                email: String::new(),
-                username: "me".to_owned(),
-                password: "hunter2".to_owned(),
-            });
-            let private = deployment(&lease, vec![web]);
+            let private = private(&lease, "hunter2");
             cluster.deploy(&private).await.unwrap();
             let own = &world.settings.manifest_namespace;
             let record = world.get("Manifest", own, &lease.namespace()).await.unwrap();
@@ -173,6 +172,190 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
             let mended = deployment(&broken, vec![service("web")]);
             restarted.record(&mended).await.unwrap();
             assert!(restarted.deployments().await.unwrap().contains(&mended), "a new manifest mends it");
+        }
+        .boxed()
+    });
+}
+
+/// A service with a login at a registry.
+fn private(lease: &LeaseId, password: &str) -> Deployment {
+    let mut web = service("web");
+    web.credentials = Some(Credentials {
+        host: "registry.example".to_owned(),
+        email: String::new(),
+        username: "me".to_owned(),
+        password: password.to_owned(),
+    });
+    deployment(lease, vec![web])
+}
+
+fn secret_of(lease: &LeaseId) -> String {
+    format!("{}-registry", lease.namespace())
+}
+
+/// The Secrets of passwords that are there.
+async fn kept_passwords(world: &World) -> Vec<String> {
+    let mut names = world.names("Secret", &world.settings.manifest_namespace).await;
+    names.retain(|name| name.ends_with("-registry"));
+    names.sort();
+    names
+}
+
+/// The API server answers both with 403. Neither leaves passwords behind.
+#[test]
+fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
+    run("refused-record", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let mut bad = private(&world.lease(1, 1), "hunter2");
+            std::sync::Arc::make_mut(&mut bad.group).services[0].image = "no such:image:name".to_owned();
+            let error = cluster.record(&bad).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert_eq!(
+                kept_passwords(world).await,
+                [""; 0],
+                "of a manifest that makes no sense"
+            );
+
+            let own = world.settings.manifest_namespace.clone();
+            let of_own = json!({"matchLabels": {"kubernetes.io/metadata.name": own}});
+            refuse(
+                world,
+                ("akash.network", "v2beta2", "manifests"),
+                "CREATE",
+                &of_own,
+            )
+            .await;
+            let mut last = None;
+            // An admission policy takes effect a moment after it was made.
+            for number in 0..40 {
+                let probe = deployment(&world.lease(2, number), vec![service("web")]);
+                last = cluster.record(&probe).await.err();
+                if last.is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+            assert!(last.is_some(), "the policy never took effect");
+            let lease = world.lease(3, 1);
+            for answer in [
+                cluster.record(&private(&lease, "hunter2")).await,
+                cluster.deploy(&private(&lease, "hunter2")).await,
+            ] {
+                let error = answer.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("not today"), "{error}");
+                assert_eq!(
+                    kept_passwords(world).await,
+                    [""; 0],
+                    "of a record that was refused"
+                );
+            }
+            admit(world).await;
+
+            let roles: Api<Role> = Api::namespaced(world.admin.clone(), &own);
+            let mut role = roles.get("akash-provider").await.unwrap();
+            forbid(role.rules.as_mut(), "create", "manifests");
+            roles
+                .replace("akash-provider", &PostParams::default(), &role)
+                .await
+                .unwrap();
+            let denied = || async {
+                let answer = cluster.record(&private(&lease, "hunter2")).await;
+                let kind = answer.err().map(|error| error.kind());
+                assert_ne!(kind, None, "it is not recorded without the right");
+                kind == Some(ErrorKind::Denied)
+            };
+            world
+                .until("the right is missing, and that is said", denied)
+                .await;
+            assert_eq!(kept_passwords(world).await, [""; 0]);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn passwords_of_a_record_that_never_came_go_with_their_lease() {
+    run("half-passwords", |world| {
+        async move {
+            let cluster = world.connect().await;
+            for fault in [Fault::Lost(1), Fault::Unanswered(0)] {
+                let lease = world.lease(1, 1);
+                world.break_line(Some(fault));
+                let error = cluster.record(&private(&lease, "hunter2")).await.unwrap_err();
+                world.break_line(None);
+                assert!(error.is_transient(), "{error}");
+                // It may yet be sent again, and whether it arrived is not known in any case.
+                assert_eq!(
+                    kept_passwords(world).await,
+                    [secret_of(&lease)],
+                    "after {fault:?}"
+                );
+                // Nobody remembers what was written before a restart.
+                let restarted = world.connect().await;
+                assert_eq!(restarted.teardown_lease(&lease).await.unwrap(), Teardown::Done);
+                assert_eq!(kept_passwords(world).await, [""; 0], "after {fault:?}");
+            }
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn passwords_without_a_record_are_collected_once_they_are_given_up() {
+    run("collect", |world| {
+        async move {
+            let own = world.settings.manifest_namespace.clone();
+            let cluster = world.connect().await;
+            let (broken, recorded, foreign) = (world.lease(1, 1), world.lease(1, 2), world.lease(1, 3));
+            cluster.record(&private(&recorded, "kept")).await.unwrap();
+            for lease in [&broken, &foreign] {
+                world.break_line(Some(Fault::Lost(1)));
+                cluster.record(&private(lease, "hunter2")).await.unwrap_err();
+                world.break_line(None);
+            }
+            assert_eq!(cluster.collect_passwords().await.unwrap(), 0, "they are young");
+            for lease in [&broken, &recorded, &foreign] {
+                let old = json!({"metadata": {"annotations": {labels::UPDATED_AT: "2020-01-01T00:00:00Z"}}});
+                world.edit("Secret", &own, &secret_of(lease), old).await;
+            }
+            let other = json!({"metadata": {"annotations": {labels::CHAIN_ID: "another-chain"}}});
+            world.edit("Secret", &own, &secret_of(&foreign), other).await;
+            assert_eq!(cluster.collect_passwords().await.unwrap(), 1);
+            let mut left = [secret_of(&recorded), secret_of(&foreign)];
+            left.sort();
+            assert_eq!(kept_passwords(world).await, left);
+            assert_eq!(cluster.collect_passwords().await.unwrap(), 0);
+            cluster.record(&private(&broken, "hunter2")).await.unwrap();
+            let restarted = world.connect().await;
+            let mut listed = restarted.deployments().await.unwrap();
+            listed.sort_by_key(|d| d.lease.clone());
+            assert_eq!(listed, [private(&broken, "hunter2"), private(&recorded, "kept")]);
+        }
+        .boxed()
+    });
+}
+
+/// A Secret has no epoch: who is too late must not reach it.
+#[test]
+fn an_older_epoch_leaves_the_passwords_alone() {
+    run("epoch-passwords", |world| {
+        async move {
+            let (old, new) = (world.connect().await, world.connect().await);
+            let lease = world.lease(1, 1);
+            let of = |epoch: u64, password: &str| Deployment {
+                epoch,
+                ..private(&lease, password)
+            };
+            new.record(&of(5, "first")).await.unwrap();
+            for epoch in 6..12 {
+                new.record(&of(epoch, &format!("of {epoch}"))).await.unwrap();
+                let error = old.record(&of(epoch - 1, "late")).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                let listed = world.connect().await.deployments().await.unwrap();
+                assert_eq!(listed, [of(epoch, &format!("of {epoch}"))]);
+            }
         }
         .boxed()
     });

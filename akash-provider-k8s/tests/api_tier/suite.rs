@@ -45,6 +45,7 @@ fn streams_end_at_a_teardown_also_without_pods() {
     run("streams", |world| {
         async move {
             let cluster = world.connect().await;
+            conformance::streams_are_of_services_that_are_there(&*cluster, &setup(world)).await;
             conformance::streams_end_at_teardown(&*cluster, &setup(world)).await;
         }
         .boxed()

@@ -1,10 +1,15 @@
 //! Teardown: all of one lease and nothing else, and not done before it is.
 
+use crate::admission::{admit, forbid, refuse};
 use crate::world::{deployment, run, service};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Teardown};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_k8s::labels;
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use std::time::Duration;
 
@@ -125,6 +130,52 @@ fn a_namespace_that_does_not_say_it_is_of_the_lease_is_not_touched() {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             let namespace = world.get("Namespace", "", &ns).await.unwrap();
             assert!(namespace["metadata"]["deletionTimestamp"].is_null());
+        }
+        .boxed()
+    });
+}
+
+/// The API server answers both with 403.
+#[test]
+fn a_teardown_that_admission_refuses_is_told_from_a_right_that_is_missing() {
+    run("refused-teardown", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            cluster
+                .deploy(&deployment(&lease, vec![service("web")]))
+                .await
+                .unwrap();
+            let of_provider = json!({"matchLabels": {
+                labels::LEASE_PROVIDER: world.settings.provider.to_string(),
+            }});
+            refuse(world, ("", "v1", "namespaces"), "DELETE", &of_provider).await;
+            let dry = DeleteParams {
+                dry_run: true,
+                ..DeleteParams::default()
+            };
+            let namespaces: Api<Namespace> = Api::all(world.client.clone());
+            let in_force = || async { namespaces.delete(&ns, &dry).await.is_err() };
+            world.until("the policy is in force", in_force).await;
+            let error = cluster.teardown_lease(&lease).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("not today"), "{error}");
+            admit(world).await;
+
+            let name = format!("akash-provider-{}", world.settings.manifest_namespace);
+            let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+            let mut role = roles.get(&name).await.unwrap();
+            forbid(role.rules.as_mut(), "delete", "namespaces");
+            roles.replace(&name, &PostParams::default(), &role).await.unwrap();
+            let missing = || async {
+                let error = namespaces.delete(&ns, &dry).await.err();
+                error.is_some_and(|e| e.to_string().contains("cannot delete resource"))
+            };
+            world.until("the right is missing", missing).await;
+            let error = cluster.teardown_lease(&lease).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert_eq!(cluster.deployments().await.unwrap().len(), 1, "its record stays");
         }
         .boxed()
     });

@@ -50,7 +50,7 @@ pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFutu
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let tenant = Tenant::new(&place.kubeconfig).await;
+        let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;
         let story = async {
             tenant.deploy(script, 1).await;
             test(&tenant).await;
@@ -61,6 +61,14 @@ pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFutu
             resume_unwind(panic);
         }
     });
+}
+
+/// A client that may do anything.
+pub(crate) async fn client(kubeconfig: &Path) -> Client {
+    let config = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(config, &options).await.unwrap();
+    Client::try_from(config).unwrap()
 }
 
 async fn put(client: &Client, object: &Value) {
@@ -75,11 +83,9 @@ async fn put(client: &Client, object: &Value) {
 }
 
 impl Tenant {
-    async fn new(path: &Path) -> Self {
-        let config = Kubeconfig::read_from(path).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(config, &options).await.unwrap();
-        let client = Client::try_from(config).unwrap();
+    /// One of a provider of its own, whose settings are changed.
+    pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
+        let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = format!("{}/../deploy/crds/{kind}.yaml", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(file).unwrap();
@@ -95,6 +101,7 @@ impl Tenant {
         settings.manifest_namespace = "lease-state".to_owned();
         settings.chain_id = "node-tier".to_owned();
         settings.public_hostname = "provider.localhost".to_owned();
+        change(&mut settings);
         let provider = settings.provider.clone();
         let cluster = KubeCluster::connect(client, settings).unwrap();
         let ready = timeout(PATIENCE, cluster.state().ready()).await;
@@ -126,7 +133,8 @@ impl Tenant {
         self.deploy_as(&bare).await;
     }
 
-    async fn deploy_as(&self, deployment: &Deployment) {
+    /// Deploys and waits until it is healthy.
+    pub(crate) async fn deploy_as(&self, deployment: &Deployment) {
         self.cluster.deploy(deployment).await.unwrap();
         let mut changes = self.cluster.changes();
         let good = async {
@@ -241,7 +249,7 @@ pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>)
     next.expect("a line in time").expect("no end").expect("no error")
 }
 
-fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> Deployment {
+pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> Deployment {
     let resources = Resources {
         id: 1,
         cpu: Cpu {

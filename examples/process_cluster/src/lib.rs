@@ -83,3 +83,8 @@ fn no_lease(operation: &'static str, lease: &LeaseId) -> Error {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-cluster.md")]
 pub struct Guide;
+
+fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error {
+    let message = format!("lease {lease} has no service `{service}`");
+    Error::new(ErrorKind::NotFound, operation, message)
+}

@@ -3,7 +3,7 @@
 use crate::process::{News, Program, keep_running};
 use crate::records::Kept;
 use crate::workload::{Running, State, Workload};
-use crate::{ProcessCluster, lock, no_lease};
+use crate::{ProcessCluster, lock, no_lease, no_service};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
     LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
@@ -103,6 +103,23 @@ impl ProcessCluster {
             .map(question)
             .ok_or_else(|| no_lease(operation, lease))
     }
+
+    /// Fails unless the lease has all of these services.
+    fn check_services(
+        &self,
+        operation: &'static str,
+        lease: &LeaseId,
+        services: &[String],
+    ) -> Result<(), Error> {
+        let group = self.ask(operation, lease, |workload| {
+            Arc::clone(&workload.kept.recorded.group)
+        })?;
+        let has = |name: &&String| group.services.iter().any(|s| s.name == **name);
+        match services.iter().find(|name| !has(name)) {
+            None => Ok(()),
+            Some(unknown) => Err(no_service(operation, lease, unknown)),
+        }
+    }
 }
 
 #[async_trait]
@@ -180,10 +197,8 @@ impl Cluster for ProcessCluster {
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let mut status = self.lease_status(lease).await?;
-        status.services.remove(service).ok_or_else(|| {
-            let message = format!("lease {lease} has no service `{service}`");
-            Error::new(ErrorKind::NotFound, "service status", message)
-        })
+        let found = status.services.remove(service);
+        found.ok_or_else(|| no_service("service status", lease, service))
     }
 
     async fn forwarded_port_status(
@@ -198,6 +213,7 @@ impl Cluster for ProcessCluster {
         lease: &LeaseId,
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        self.check_services("lease logs", lease, &options.services)?;
         self.ask("lease logs", lease, |workload| {
             let lines = workload.logs.of(&options.services);
             let lines = tail(lines, options.tail_lines);
@@ -212,6 +228,7 @@ impl Cluster for ProcessCluster {
         lease: &LeaseId,
         options: EventOptions,
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
+        self.check_services("lease events", lease, &options.services)?;
         self.ask("lease events", lease, |workload| {
             let events = workload.events.of(&options.services).cloned().collect();
             workload

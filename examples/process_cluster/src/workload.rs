@@ -127,6 +127,7 @@ impl Workload {
         LeaseStatus {
             services: services.collect(),
             forwarded_ports: running.map(|r| r.ports.clone()).unwrap_or_default(),
+            ..LeaseStatus::default()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Settings from the environment: every flag of the commands that operators' scripts use can be set as
+//! Settings from the environment: every flag of the commands that operators' and tenants' scripts use can be set as
 //! `AP_FLAG` or `AKASH_FLAG`, the former first, with `-` written `_`. A flag on the command line goes before both.
 //!
 //! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster.
@@ -9,7 +9,24 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-const COMMANDS: [&str; 4] = ["keys", "query", "tx", "run"];
+const COMMANDS: [&str; 16] = [
+    "keys",
+    "query",
+    "tx",
+    "run",
+    "send-manifest",
+    "get-manifest",
+    "lease-status",
+    "service-status",
+    "lease-logs",
+    "lease-events",
+    "lease-shell",
+    "status",
+    "migrate-hostnames",
+    "migrate-endpoints",
+    "sdl-to-manifest",
+    "show-cluster-ns",
+];
 
 /// Lets the flags of a command line be set by an environment; `look` says what is set.
 #[must_use]

@@ -1,16 +1,22 @@
-//! The gateway of the embedded market: a certificate made for this run, and a tenant whose key everybody knows.
+//! The gateway of the embedded market: a certificate made for this run, a tenant whose key everybody knows, and a node
+//! that tenants' tools can ask, so that their commands work as they do on the network.
 
 use super::{Printer, World, names};
 use crate::args::DevArgs;
+use crate::devnet::keys::cache;
+use crate::devnet::{Devnet, DevnetConfig};
 use crate::gateway::auth::memory::Volatile;
 use crate::gateway::auth::token::{self, Algorithm};
 use crate::gateway::{Gateway, GatewayError, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
 use akash_provider_core::chain::ChainQuery;
-use anyhow::Context;
+use akash_provider_core::types::Msg;
+use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
@@ -22,13 +28,20 @@ const PORT: u16 = 8443;
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Account of the SDLs that were given.
 const GIVEN: u32 = 0;
+/// What that account's key is called in the keyring.
+const TENANT: &str = "tenant";
 
 /// A gateway that serves.
 #[derive(Debug)]
 pub struct DevGateway {
     address: SocketAddr,
+    grpc: Option<SocketAddr>,
     token: String,
     serving: JoinHandle<()>,
+    /// Where tenants' tools ask the chain.
+    node_url: String,
+    /// The node, where the provider needs none itself.
+    node: Option<Devnet>,
 }
 
 impl DevGateway {
@@ -49,23 +62,45 @@ impl DevGateway {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let own = certificate(world, now)?;
-        let gateway = match bind(world, address, &own).await {
+        let grpc = args
+            .gateway_grpc_listen_address
+            .unwrap_or_else(|| next_port(address));
+        let gateway = match bind(world, address, grpc, &own).await {
             Err(error) if fall_back && is_taken(&error) => {
-                printer.note(&format!("{address} is taken; the gateway takes a free port"));
-                bind(world, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &own).await
+                printer.note(&format!(
+                    "{address} or {grpc} is taken; the gateway takes free ports"
+                ));
+                let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                bind(
+                    world,
+                    free,
+                    args.gateway_grpc_listen_address.unwrap_or(free),
+                    &own,
+                )
+                .await
             }
             bound => bound,
         };
         let gateway = gateway.context("the gateway")?;
         let address = gateway.address().context("the gateway's address")?;
+        let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
+        register(world, address)?;
+        let node = match world.rpc_url() {
+            Some(_) => None,
+            None => Some(Devnet::start(DevnetConfig::new(world.chain.clone())).await?),
+        };
+        let node_url = world.rpc_url().or_else(|| node.as_ref().map(Devnet::rpc_url));
         let serving = tokio::spawn(gateway.serve(shutdown));
         let started = Self {
             address,
+            grpc,
             token,
             serving,
+            node_url: node_url.context("the node of the embedded market")?,
+            node,
         };
-        started.tell(printer)?;
+        started.tell(world, printer)?;
         Ok(Some(started))
     }
 
@@ -73,6 +108,12 @@ impl DevGateway {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where gRPC is.
+    #[must_use]
+    pub const fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc
     }
 
     /// A token for everything that the tenant of the given SDLs has.
@@ -86,24 +127,85 @@ impl DevGateway {
     /// # Errors
     /// It ended badly.
     pub async fn stop(self) -> anyhow::Result<()> {
+        if let Some(node) = self.node {
+            node.stop().await;
+        }
         self.serving.await.context("the gateway")
     }
 
-    fn tell(&self, printer: &Printer) -> anyhow::Result<()> {
+    fn tell(&self, world: &World, printer: &Printer) -> anyhow::Result<()> {
         let (address, token) = (self.address, &self.token);
         let tenant = names::tenant(GIVEN)?;
+        let chain_id = world.chain.market(|market| market.chain_id().to_owned());
+        let keyring = tenants_keyring();
         printer.object(&json!({
             "event": "gateway", "url": format!("https://{address}"), "token": token, "tenant": tenant.as_str(),
+            "provider": world.provider.as_str(), "node": self.node_url, "chain_id": chain_id,
+            "keyring": keyring.as_ref().ok().map(|folder| folder.display().to_string()),
+            "grpc": self.grpc.map(|grpc| grpc.to_string()),
         }));
-        if printer.is_text() {
-            printer.note(&format!("gateway at https://{address}, for example:"));
-            printer.note(&format!("  curl -sk https://{address}/status"));
-            printer.note(&format!(
-                "  curl -sk https://{address}/lease/1/1/1/status -H 'Authorization: Bearer {token}'\n"
-            ));
+        if !printer.is_text() {
+            return Ok(());
         }
+        match keyring {
+            Ok(folder) => {
+                printer.note(&format!(
+                    "gateway at https://{address}; be its tenant in another terminal:"
+                ));
+                printer.note(&format!(
+                    "  export AKASH_NODE={} AKASH_CHAIN_ID={chain_id} AKASH_FROM={TENANT} AKASH_KEYRING_BACKEND=test \
+                     AKASH_KEYRING_DIR='{}' AKASH_DSEQ=1",
+                    self.node_url,
+                    folder.display()
+                ));
+                printer.note("  provider-daemon lease-status");
+                printer.note("  provider-daemon lease-events");
+                printer.note(&format!("  provider-daemon status {}", world.provider));
+            }
+            Err(error) => printer.note(&format!(
+                "gateway at https://{address}; no key for a tenant: {error:#}"
+            )),
+        }
+        printer.note("or with what you have:");
+        if let Some(grpc) = self.grpc {
+            let method = "akash.provider.v1.ProviderRPC/GetStatus";
+            printer.note(&format!("  grpcurl -insecure {grpc} {method}"));
+        }
+        printer.note(&format!(
+            "  curl -sk https://{address}/lease/1/1/1/status -H 'Authorization: Bearer {token}'\n"
+        ));
         Ok(())
     }
+}
+
+/// The provider's record says where it really is.
+fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
+    world.chain.market(|market| {
+        let mut record = market
+            .provider(&world.provider)
+            .cloned()
+            .context("the provider is not registered")?;
+        record.host_uri = format!("https://{address}");
+        let updated = market.execute(&Msg::UpdateProvider(record));
+        updated
+            .map(drop)
+            .map_err(|e| anyhow!("registering the gateway's address: {e}"))
+    })
+}
+
+/// A keyring with the key of the tenant of the given SDLs, which is no secret.
+fn tenants_keyring() -> anyhow::Result<PathBuf> {
+    let folder = cache("dev")?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let keyring = Keyring::open(Backend::Test, &folder, None)?;
+    if keyring.show(TENANT).is_err() {
+        match keyring.add(TENANT, &names::tenant_key(GIVEN)?) {
+            // Somebody else was faster.
+            Ok(_) | Err(KeyringError::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(folder)
 }
 
 /// A certificate that is published and used until the end of this run.
@@ -113,7 +215,7 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     };
     // A moment ago: clocks of clients on the same machine may be a little behind.
     let made = now.saturating_sub(Duration::from_secs(60));
-    let own = OwnCertificate::make(&names::provider()?, &usage, made)?;
+    let own = OwnCertificate::make(&world.provider, &usage, made)?;
     world
         .chain
         .market(|market| market.execute(&own.publish()))
@@ -121,7 +223,21 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+/// 8444 for 8443; a free one where that is asked for.
+fn next_port(address: SocketAddr) -> SocketAddr {
+    let next = match address.port() {
+        0 => 0,
+        port => port.checked_add(1).unwrap_or(0),
+    };
+    SocketAddr::new(address.ip(), next)
+}
+
+async fn bind(
+    world: &World,
+    address: SocketAddr,
+    grpc: SocketAddr,
+    own: &OwnCertificate,
+) -> anyhow::Result<Gateway> {
     let ports = Ports {
         handle: world.handle.clone(),
         cluster: Arc::clone(&world.cluster),
@@ -130,7 +246,9 @@ async fn bind(world: &World, address: SocketAddr, own: &OwnCertificate) -> anyho
     };
     let mut settings = Settings::at(address);
     settings.public_hostname = "localhost".to_owned();
-    Ok(Gateway::bind(names::provider()?, ports, own, settings).await?)
+    settings.grpc_listen = Some(grpc);
+    settings.screening = Some(world.screening.clone());
+    Ok(Gateway::bind(world.provider.clone(), ports, own, settings).await?)
 }
 
 fn is_taken(error: &anyhow::Error) -> bool {
@@ -195,6 +313,9 @@ mod tests {
         let status = client.get("/lease/1/1/1/status").await;
         assert_eq!(status.status, 200, "{}", status.body);
         assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+        let grpc = Client::new(gateway.grpc_address().unwrap()).alpn(&["h2"]);
+        let spoken = grpc.connect().await.unwrap();
+        assert_eq!(spoken.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 
         // A second one finds the port taken; it was asked for, so that is an error.
         let mut again = args.clone();
@@ -203,7 +324,7 @@ mod tests {
         assert!(format!("{:#}", taken.unwrap_err()).contains("in use"));
         // One that was not asked for is looked for elsewhere.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
-        let busy = bind(&world, gateway.address(), &own);
+        let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);
         assert!(is_taken(&busy.await.unwrap_err()));
         shutdown.cancel();
         gateway.stop().await.unwrap();

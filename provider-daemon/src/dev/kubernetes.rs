@@ -97,7 +97,9 @@ impl Kubernetes {
         let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
         let watch = InfrastructureWatch::start(&client, found);
         let closing = Arc::clone(&cluster);
-        let closes = tokio::spawn(async move { closing.follow_infrastructure(watch).await });
+        let closes = tokio::spawn(async move {
+            tokio::join!(closing.follow_infrastructure(watch), closing.follow_leftovers());
+        });
         Ok(Self {
             client: Quiet(client),
             cluster,

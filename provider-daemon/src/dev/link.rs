@@ -75,6 +75,12 @@ impl Link {
         self.wire.is_some()
     }
 
+    /// Where the network between provider and market is asked, when there is one.
+    #[must_use]
+    pub fn rpc_url(&self) -> Option<String> {
+        self.wire.as_ref().map(|(devnet, _)| devnet.rpc_url())
+    }
+
     /// Ends it, once it was told to stop.
     ///
     /// # Errors

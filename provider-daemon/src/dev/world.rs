@@ -3,6 +3,7 @@
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
+use crate::gateway::grpc::Screening;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;
@@ -37,6 +38,8 @@ pub struct World {
     pub cluster: Arc<dyn Cluster>,
     /// The provider.
     pub handle: ProviderHandle,
+    /// What bids follow from.
+    pub screening: Screening,
     /// Time between blocks.
     pub block_time: Duration,
     link: Link,
@@ -86,12 +89,17 @@ impl World {
         let backend = Arc::new(backend(args, &hardware, &config).await?);
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
+        let pricing = args.pricing.strategy(args.seed)?;
+        let screening = Screening {
+            config: config.clone(),
+            pricing: Arc::clone(&pricing),
+        };
         let (provider, handle) = Provider::builder()
             .config(config)
             .cluster(Arc::clone(&cluster))
             .chain(link.client())
             .bus(bus.clone())
-            .pricing(args.pricing.strategy(args.seed)?)
+            .pricing(pricing)
             .inventory(backend.inventory())
             .build()?;
         let keep = move |tripped| {
@@ -111,6 +119,7 @@ impl World {
             link,
             cluster,
             handle,
+            screening,
             block_time,
             backend,
             status,
@@ -135,6 +144,12 @@ impl World {
         while self.link.is_wire() && height() == before {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Where the market can be asked over the wire, when the provider asks it there.
+    #[must_use]
+    pub fn rpc_url(&self) -> Option<String> {
+        self.link.rpc_url()
     }
 
     /// The capacity of the cluster, as it changes.

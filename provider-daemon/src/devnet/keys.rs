@@ -24,7 +24,7 @@ impl Keys {
     /// # Errors
     /// The folder cannot be read or written, or nobody says where the user's cache is.
     pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
-        let folder = folder.map_or_else(default_folder, |folder| Ok(folder.to_owned()))?;
+        let folder = folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let keyring = Keyring::open(Backend::Test, &folder, None)?;
         for name in NAMES {
@@ -66,10 +66,14 @@ impl Keys {
     }
 }
 
-fn default_folder() -> anyhow::Result<PathBuf> {
+/// A folder of ours in the user's cache.
+///
+/// # Errors
+/// Nobody says where the cache is.
+pub(crate) fn cache(name: &str) -> anyhow::Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set: give --keys")?;
-    Ok(cache.join("akash-provider").join("devnet"))
+    Ok(cache.join("akash-provider").join(name))
 }

@@ -14,10 +14,12 @@ pub mod claims;
 mod issuers;
 mod lookups;
 pub mod memory;
+mod tenure;
 pub mod token;
 
 pub use access::{Access, DeploymentGrant, Identity, Scope, Scopes, Services, Target};
 pub use certificates::ClientCertificate;
+pub(crate) use tenure::Tenure;
 
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Address;
@@ -163,20 +165,22 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// For a provider, asking this chain. A token valid for longer than `lifetime_max` is refused.
+    /// For a provider, asking this chain. A token valid for longer than `lifetime_max` is refused; a certificate is
+    /// compared with the chain again after `recheck`.
     #[must_use]
     pub fn new(
         provider: Address,
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
         lifetime_max: Option<Duration>,
+        recheck: Duration,
         clock: Clock,
     ) -> Self {
         let lookups = Arc::new(Lookups::default());
         Self {
             provider,
             issuers: Issuers::new(Arc::clone(&chain), Arc::clone(&memory), Arc::clone(&lookups)),
-            certificates: Certificates::new(chain, memory, lookups),
+            certificates: Certificates::new(chain, memory, lookups, recheck),
             tokens: Cache::builder()
                 .max_capacity(TOKENS_MAX)
                 .time_to_live(TOKENS_FOR)
@@ -225,7 +229,8 @@ impl Authenticator {
         if is_over || !self.certificates.is_valid(certificate, peer).await? {
             return Err(Denial::Unauthorized);
         }
-        Ok(Arc::new(Identity::full(certificate.owner.clone())))
+        let (owner, until) = (certificate.owner.clone(), certificate.not_after);
+        Ok(Arc::new(Identity::full(owner, until)))
     }
 
     async fn by_token(&self, text: &str, peer: IpAddr) -> Result<Arc<Identity>, Denial> {
@@ -258,6 +263,7 @@ impl Authenticator {
             owner: claims.issuer.clone(),
             access: claims.access.clone(),
             token_id: claims.id.clone(),
+            until: claims.expires,
         };
         tracing::debug!(owner = %identity.owner, token = identity.token_id.as_deref(), "a token is accepted");
         Ok(Verified {
@@ -268,7 +274,7 @@ impl Authenticator {
 }
 
 /// The token of a header: two words, the first in any case.
-fn bearer(header: &[u8]) -> Option<&str> {
+pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;
     let token = words.next()?;

@@ -6,7 +6,7 @@
 //! ```
 //! A slow or silent client holds its own connection and nothing else.
 
-use super::auth::{Authenticator, ClientCertificate};
+use super::auth::{Authenticator, ClientCertificate, Tenure};
 use super::settings::Limits;
 use super::tls::Tls;
 use axum::Router;
@@ -23,7 +23,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -42,6 +42,8 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    /// One of the connections there may be; a stream takes it over from its request.
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
 
 /// What every connection needs.
@@ -75,6 +77,7 @@ impl Door {
                 () = self.shutdown.cancelled() => break,
                 place = Arc::clone(&places).acquire_owned() => place,
             };
+            let Ok(place) = place.map(Arc::new) else { break };
             let accepted = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => break,
@@ -90,8 +93,7 @@ impl Door {
             };
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
-                let _place = place;
-                if let Err(error) = door.connection(tcp, address, router).await {
+                if let Err(error) = door.connection(tcp, address, router, place).await {
                     tracing::debug!(%address, "a connection ended: {error}");
                 }
             });
@@ -103,7 +105,13 @@ impl Door {
         }
     }
 
-    async fn connection(&self, tcp: TcpStream, address: SocketAddr, router: Router) -> io::Result<()> {
+    async fn connection(
+        &self,
+        tcp: TcpStream,
+        address: SocketAddr,
+        router: Router,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> io::Result<()> {
         tcp.set_nodelay(true)?;
         let greeted = tokio::select! {
             biased;
@@ -126,7 +134,11 @@ impl Door {
                 return close(tls).await;
             }
         }
-        let peer = Peer { address, certificate };
+        let peer = Peer {
+            address,
+            certificate,
+            place,
+        };
         self.requests(tls, peer, router).await
     }
 
@@ -137,6 +149,10 @@ impl Door {
     }
 
     async fn requests(&self, tls: TlsStream<TcpStream>, peer: Peer, router: Router) -> io::Result<()> {
+        let certificate = peer.certificate.as_ref();
+        // Tokens are shown with each request; a certificate is shown once, for the connection.
+        let tenure =
+            certificate.map(|c| Tenure::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let mut router = router.clone();
@@ -150,7 +166,8 @@ impl Door {
                     .max_buf_size(self.limits.head_bytes)
                     .serve_connection(TokioIo::new(tls), service)
                     .with_upgrades();
-                self.until_over(connection, |c| c.graceful_shutdown()).await
+                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                    .await
             }
             Protocol::Http2 => {
                 let connection = http2::Builder::new(TokioExecutor::new())
@@ -159,17 +176,26 @@ impl Door {
                     .max_concurrent_streams(CALLS_MAX)
                     .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
                     .serve_connection(TokioIo::new(tls), service);
-                self.until_over(connection, |c| c.graceful_shutdown()).await
+                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                    .await
             }
         }
     }
 
-    /// Serves a connection to its end; from the shutdown on only what is under way.
+    /// Serves a connection to its end; from the shutdown on only what is under way, and when its certificate
+    /// holds no more that too not for long.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
+        tenure: Option<Tenure>,
         end: impl FnOnce(Pin<&mut C>),
     ) -> io::Result<()> {
+        let over = async {
+            match tenure {
+                Some(tenure) => tenure.over().await,
+                None => std::future::pending().await,
+            }
+        };
         let mut connection = pin!(connection);
         let served = tokio::select! {
             biased;
@@ -177,6 +203,12 @@ impl Door {
             () = self.shutdown.cancelled() => {
                 end(connection.as_mut());
                 connection.await
+            }
+            over = over => {
+                tracing::info!("a connection is ended: {}", over.message());
+                end(connection.as_mut());
+                let cut = |_| io::Error::new(io::ErrorKind::TimedOut, over.message());
+                timeout(self.limits.grace, connection).await.map_err(cut)?
             }
         };
         served.map_err(io::Error::other)

@@ -85,6 +85,12 @@ pub struct Limits {
     pub stalled: Duration,
     /// Bytes of a message of a client: terminals paste pages, not files.
     pub frame_bytes: usize,
+    /// How long a certificate that was held against the chain is taken for valid, and how often those of open
+    /// connections are looked at: a revocation is seen after twice this at the latest. The chain is asked once in
+    /// that time for each certificate, however many connections show it.
+    pub recheck: Duration,
+    /// How often the files of the public certificate are looked at.
+    pub look_at_files: Duration,
     /// How long requests and streams get to end when the gateway stops.
     pub grace: Duration,
 }
@@ -106,6 +112,8 @@ impl Default for Limits {
             pong: 15 * SECOND,
             stalled: 60 * SECOND,
             frame_bytes: 64 * 1024,
+            recheck: 30 * SECOND,
+            look_at_files: 30 * SECOND,
             grace: 5 * SECOND,
         }
     }

@@ -61,7 +61,7 @@ fn open_logs(app: &Arc<App>, caller: &Caller, path: &LeasePath, request: Request
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     let seat = seat(app, &lease)?;
-    upgrade::upgrade(app, request, move |app, socket| async move {
+    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
         logs::run(&app, socket, &lease, options).await;
         drop(seat);
     })
@@ -80,7 +80,7 @@ fn open_events(
     let services = permit(identity, Scope::Events, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     let seat = seat(app, &lease)?;
-    upgrade::upgrade(app, request, move |app, socket| async move {
+    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
         events::run(&app, socket, &lease, options).await;
         drop(seat);
     })
@@ -101,12 +101,24 @@ fn open_shell(
     }
     let seat = seat(app, &lease)?;
     let token = identity.token_id.clone();
-    upgrade::upgrade(app, request, move |app, socket| async move {
+    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
         let service = &asked.request.service;
         tracing::info!(%lease, service, token, "a command is run");
         shell::run(&app, socket, &lease, asked).await;
         drop(seat);
     })
+}
+
+/// Reads the bytes of a client as the server's end of a websocket, and each message as a shell's.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz_frames(input: &[u8]) {
+    shell::fuzz(input, &upgrade::config(64 * 1024));
+}
+
+/// Reads a query as that of each stream.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz_query(text: &str) {
+    query::fuzz(text);
 }
 
 /// The services to show: those asked for, all of which must be allowed; all that are allowed where none is named.

@@ -4,6 +4,7 @@ mod access;
 pub(crate) mod clients;
 mod grpc;
 mod hostile;
+mod outside;
 mod recorded;
 mod routes;
 mod streams;

@@ -22,6 +22,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::auth::Clock;
 use super::listen::Protocol;
 
+/// True when a handshake takes this for the certificate of a client.
+#[cfg(feature = "fuzzing")]
+pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
+    use rustls::server::danger::ClientCertVerifier;
+    let verifier = OnChain::new(&ring::default_provider(), clock.clone());
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(clock.now());
+    verifier
+        .verify_client_cert(&CertificateDer::from(der), &[], now)
+        .is_ok()
+}
+
 /// Largest file of a certificate or key that is read.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 

@@ -12,15 +12,14 @@ use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
     Address, BidId, ChainEvent, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId,
 };
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::BASE64;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use provider_daemon::devnet::wallet::{Wallet, allowance};
 use provider_daemon::devnet::{Devnet, DevnetConfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,59 +27,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/interop");
-const FILES: [&str; 3] = ["package.json", "package-lock.json", "chain.mjs"];
 const DSEQ: u64 = 77;
 /// How long an event may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The folder with the SDK and the script; says why there is none.
 fn installed() -> Option<PathBuf> {
-    let skip = |why: &str| {
-        println!("skipped: the TypeScript SDK cannot be had: {why}");
-        None
-    };
-    let runs = |program: &str| {
-        Command::new(program)
-            .arg("--version")
-            .output()
-            .is_ok_and(|o| o.status.success())
-    };
-    if !runs("node") || !runs("npm") {
-        return skip("node and npm are not both installed");
-    }
-    let mut hash = Sha256::new();
-    for file in FILES {
-        hash.update(std::fs::read(Path::new(SOURCE).join(file)).unwrap());
-    }
-    let name = HEXLOWER.encode(&hash.finalize()[..8]);
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));
-    let Some(cache) = cache else {
-        return skip("there is no home directory");
-    };
-    let folder = cache.join("akash-provider").join("interop").join(name);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let parent = folder.parent().unwrap();
-    std::fs::create_dir_all(parent).unwrap();
-    // Whole or not at all: whoever is first puts it into its place.
-    let scratch = tempfile::tempdir_in(parent).unwrap();
-    for file in FILES {
-        std::fs::copy(Path::new(SOURCE).join(file), scratch.path().join(file)).unwrap();
-    }
-    let install = Command::new("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .current_dir(scratch.path())
-        .output()
-        .unwrap();
-    if !install.status.success() {
-        return skip(&String::from_utf8_lossy(&install.stderr));
-    }
-    let moved = std::fs::rename(scratch.path(), &folder);
-    assert!(moved.is_ok() || folder.is_dir(), "{moved:?}");
-    Some(folder)
+    let found = testbed::clients::node();
+    found
+        .inspect_err(|why| println!("skipped: the TypeScript SDK cannot be had: {why}"))
+        .ok()
 }
 
 /// Both sides: the tenant's script with its account, and our client that follows the same network.

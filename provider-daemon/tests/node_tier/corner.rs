@@ -53,8 +53,7 @@ pub(crate) fn outage() -> Duration {
 impl Stage {
     /// The cluster, without any lease on it; `None` where none runs.
     pub(crate) fn take() -> Option<Self> {
-        let testbed = Cluster::from_env(Tier::Node).unwrap()?;
-        let alone = testbed.exclusive().unwrap();
+        let (testbed, alone) = Cluster::exclusive_from_env(Tier::Node).unwrap()?;
         let stage = Self {
             testbed,
             _alone: alone,

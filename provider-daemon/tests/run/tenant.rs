@@ -1,6 +1,7 @@
 //! A tenant's whole way over the wire: order, lease, manifest, status, close.
 
 use crate::stage::{ADDRESS, Running, Stage, until};
+use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin};
@@ -127,6 +128,106 @@ fn a_tenant_is_served_from_the_order_to_the_close() {
     assert!(status == 200 && body.contains("\"web\""), "{status} {body}");
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     provider.says("\"event\":\"lease_closed\"");
+}
+
+/// A tenant with money, and the file with the words of its key.
+fn tenant(stage: &Stage) -> (Address, String) {
+    const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+    let key = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
+    let words = stage.path("tenant");
+    std::fs::write(&words, WORDS).unwrap();
+    stage.chain.market(|market| {
+        for denom in ["uact", "uakt"] {
+            let coin = Coin {
+                denom: denom.into(),
+                amount: 1_000_000_000,
+            };
+            market.fund(key.address(), &coin);
+        }
+    });
+    (key.address().clone(), words.display().to_string())
+}
+
+/// A provider whose record says where its gateway is.
+fn reachable(stage: &Stage) -> Running {
+    let gateway = [
+        "--gateway-listen-address=127.0.0.1:0",
+        "--certificate-domain=localhost",
+        "--deployment-ingress-static-hosts",
+        "--deployment-ingress-domain=ingress.localhost",
+        "--output=json",
+    ];
+    let provider = stage.provider("provider", &gateway);
+    let record = stage.path("provider.yaml");
+    let text = format!("host: {}\nattributes: []\n", url(&provider));
+    std::fs::write(&record, text).unwrap();
+    let (code, _, err) = stage.ran(&["tx", "provider", "update", record.to_str().unwrap(), "--yes"]);
+    assert_eq!(code, 0, "{err}");
+    provider.says("\"is_ready\":true");
+    provider
+}
+
+/// The same way with the tenant's commands alone, which are this program too.
+#[test]
+fn a_tenant_s_commands_do_the_whole_of_it() {
+    let mut stage = Stage::new("commands", true);
+    let (account, words) = tenant(&stage);
+    stage.start_node(FAST);
+    let provider = reachable(&stage);
+    let tenant = ["--key-file", words.as_str()];
+    let ran = |more: &[&str]| stage.ran(&[more, &tenant].concat());
+    let good = |more: &[&str]| {
+        let (code, out, err) = ran(more);
+        assert_eq!(code, 0, "{more:?}: {out}{err}\n{}", provider.told());
+        out
+    };
+    good(&["tx", "cert", "generate", "client"]);
+    good(&["tx", "cert", "publish", "client", "--yes"]);
+    let id = stage.order_of(&account, 9);
+    let bid = stage.bid(&id, &provider);
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id.clone() })
+        .unwrap();
+    // Nobody waits here until the provider knows of its lease: the command does.
+    until(
+        "the lease at the node",
+        || provider.told(),
+        || {
+            stage
+                .ran(&["query", "leases", "-o", "json"])
+                .1
+                .contains("\"dseq\":\"9\"")
+        },
+    );
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let sent = good(&["send-manifest", sample, "--dseq", "9"]);
+    assert_eq!(sent, format!("provider: {ADDRESS}\n\tstatus:       PASS\n"));
+    provider.says("\"health\":\"good\"");
+    for auth in ["jwt", "mtls"] {
+        let status = good(&[
+            "lease-status",
+            "--dseq",
+            "9",
+            "--provider",
+            ADDRESS,
+            "--auth-type",
+            auth,
+        ]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["services"]["web"]["available"], 2, "{auth}");
+    }
+    good(&["lease-logs", "--dseq", "9"]);
+    good(&["lease-events", "--dseq", "9"]);
+    assert_eq!(good(&["lease-shell", "web", "cat", "--dseq", "9"]), "");
+    assert!(good(&["get-manifest", "--dseq", "9"]).contains("nginx"));
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    provider.says("\"event\":\"lease_closed\"");
+    until(
+        "the end of the lease",
+        || provider.told(),
+        || ran(&["lease-status", "--dseq", "9"]).2.contains("is over"),
+    );
 }
 
 #[test]

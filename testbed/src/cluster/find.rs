@@ -1,13 +1,16 @@
 //! How a test finds the cluster that runs for it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::Cluster;
+use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// The state folder of the cluster to use.
+/// The state folder of the cluster to use, or of several that are alike.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
+/// Between two looks for a cluster that nobody holds.
+const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
     /// The cluster that `AKASH_TESTBED_DIR` names, or else one that `cargo xtask cluster up` left running in
@@ -17,8 +20,8 @@ impl Cluster {
     /// # Errors
     /// When the variable names a folder without a healthy cluster of that tier: who names one means it.
     pub fn from_env(wanted: Tier) -> Result<Option<Self>> {
-        if let Some(dir) = std::env::var_os(VARIABLE) {
-            return named(Path::new(&dir), wanted).map(Some);
+        if let Some(dir) = dirs().first() {
+            return named(dir, wanted).map(Some);
         }
         for dir in candidates() {
             if let Some(cluster) = Self::at(&dir)?
@@ -33,6 +36,37 @@ impl Cluster {
         );
         Ok(None)
     }
+
+    /// As [`Self::from_env`], held off from everybody else. Where `AKASH_TESTBED_DIR` names several clusters (in the
+    /// way of `PATH`) it is the first that nobody holds, so that tests which need one to themselves go side by side.
+    ///
+    /// # Errors
+    /// As [`Self::from_env`], and when a state folder cannot be written.
+    pub fn exclusive_from_env(wanted: Tier) -> Result<Option<(Self, Hold)>> {
+        let dirs = dirs();
+        if dirs.len() < 2 {
+            let Some(cluster) = Self::from_env(wanted)? else {
+                return Ok(None);
+            };
+            let hold = cluster.exclusive()?;
+            return Ok(Some((cluster, hold)));
+        }
+        loop {
+            for dir in &dirs {
+                let cluster = of_tier(dir, wanted)?;
+                if let Some(hold) = cluster.try_exclusive()? {
+                    return well(dir, cluster).map(|cluster| Some((cluster, hold)));
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The folders that are named.
+fn dirs() -> Vec<PathBuf> {
+    let named = std::env::var_os(VARIABLE);
+    named.iter().flat_map(std::env::split_paths).collect()
 }
 
 /// A cluster that went away while it was looked at is not well.
@@ -43,22 +77,31 @@ fn is_well(cluster: &Cluster) -> bool {
 }
 
 fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
-    let told = |what: &str| Error::new(format!("{VARIABLE}={}: {what}", dir.display()));
-    let cluster = Cluster::at(dir)?.ok_or_else(|| told("no cluster came up there"))?;
-    if !cluster.tier().holds(wanted) {
-        return Err(told(&format!(
-            "its tier is {}, wanted is {wanted}",
-            cluster.tier()
-        )));
-    }
+    let cluster = of_tier(dir, wanted)?;
     // Another test may be breaking it at this moment, and mends it before it lets go.
-    let hold = cluster.shared()?;
+    let _together = cluster.shared()?;
+    well(dir, cluster)
+}
+
+fn of_tier(dir: &Path, wanted: Tier) -> Result<Cluster> {
+    let cluster = Cluster::at(dir)?.ok_or_else(|| told(dir, "no cluster came up there"))?;
+    if cluster.tier().holds(wanted) {
+        return Ok(cluster);
+    }
+    let what = format!("its tier is {}, wanted is {wanted}", cluster.tier());
+    Err(told(dir, &what))
+}
+
+fn well(dir: &Path, cluster: Cluster) -> Result<Cluster> {
     let status = cluster.status();
-    drop(hold);
     if status.is_healthy() {
         return Ok(cluster);
     }
-    Err(told(&format!("it is not healthy:\n{status}")))
+    Err(told(dir, &format!("it is not healthy:\n{status}")))
+}
+
+fn told(dir: &Path, what: &str) -> Error {
+    Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 
 /// The folders of this checkout's clusters, those that hold most first.

@@ -2,14 +2,16 @@
 
 use super::{MemoryCluster, Operation, State};
 use crate::cluster::{
-    DeclaredHostname, ExecIo, ExecRequest, HostnameDeclaration, Hostnames, IpDeclaration, LeasedIps, Shell,
+    AssignedIp, DeclaredHostname, ExecIo, ExecRequest, HostnameDeclaration, Hostnames, IpDeclaration,
+    LeasedIps, Shell,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::lock;
 use crate::inventory::LeasedIpUsage;
 use crate::types::LeaseId;
 use async_trait::async_trait;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -79,6 +81,21 @@ impl State {
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
+    /// The addresses of a lease: those of the same key are one, and it follows from the key alone.
+    pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
+        let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
+        for ip in self.ips.get(lease).into_iter().flatten() {
+            let assigned = AssignedIp {
+                ip: address_of(&ip.sharing_key),
+                port: ip.port,
+                external_port: ip.external_port,
+                proto: ip.proto,
+            };
+            by_service.entry(ip.service.clone()).or_default().push(assigned);
+        }
+        by_service
+    }
+
     fn declare_ip(
         &mut self,
         lease: &LeaseId,
@@ -110,6 +127,15 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// An address of the network that is kept for benchmarks, so that it is nobody's.
+fn address_of(sharing_key: &str) -> IpAddr {
+    let digest = sharing_key.bytes().fold(0_u32, |digest, byte| {
+        digest.wrapping_mul(31).wrapping_add(byte.into())
+    });
+    let [_, _, high, low] = digest.to_be_bytes();
+    IpAddr::from([198, 18, high, low])
 }
 
 #[async_trait]

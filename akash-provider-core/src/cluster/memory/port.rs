@@ -19,6 +19,11 @@ fn no_lease(operation: Operation, lease: &LeaseId) -> Error {
     Error::new(ErrorKind::NotFound, operation.name(), message)
 }
 
+fn no_service(operation: Operation, lease: &LeaseId, service: &str) -> Error {
+    let message = format!("lease {lease} has no service `{service}`");
+    Error::new(ErrorKind::NotFound, operation.name(), message)
+}
+
 impl State {
     fn workload(&mut self, operation: Operation, lease: &LeaseId) -> Result<&mut Workload, Error> {
         self.workloads
@@ -50,6 +55,7 @@ impl State {
         Some(LeaseStatus {
             services: services.iter().map(status).collect(),
             forwarded_ports: workload.forwarded_ports(),
+            ips: self.assigned_ips(lease),
         })
     }
 }
@@ -71,6 +77,15 @@ impl Workload {
     }
 
     /// Lines so far: the last `tail` of each replica.
+    /// Fails unless the lease has all of these services.
+    fn check_services(&self, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
+        let has = |name: &&String| self.recorded.group.services.iter().any(|s| s.name == **name);
+        match services.iter().find(|name| !has(name)) {
+            None => Ok(()),
+            Some(unknown) => Err(no_service(Operation::Logs, lease, unknown)),
+        }
+    }
+
     fn lines(&self, options: &LogOptions) -> Vec<LogLine> {
         let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
         let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);
@@ -168,10 +183,8 @@ impl Cluster for MemoryCluster {
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let mut status = self.lease_status(lease).await?;
-        status.services.remove(service).ok_or_else(|| {
-            let message = format!("lease {lease} has no service `{service}`");
-            Error::new(ErrorKind::NotFound, Operation::Status.name(), message)
-        })
+        let found = status.services.remove(service);
+        found.ok_or_else(|| no_service(Operation::Status, lease, service))
     }
 
     async fn forwarded_port_status(
@@ -190,6 +203,7 @@ impl Cluster for MemoryCluster {
         let stream = {
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
+            workload.check_services(lease, &options.services)?;
             let rest = options.follow.then(|| {
                 let (feed, rest) = Feed::new();
                 workload.log_readers.push((options.services.clone(), feed));
@@ -209,6 +223,7 @@ impl Cluster for MemoryCluster {
         let stream = {
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
+            workload.check_services(lease, &options.services)?;
             let wanted =
                 |e: &&LeaseEvent| options.services.is_empty() || options.services.contains(&e.service);
             let history = workload.events.iter().filter(wanted).cloned().collect();

@@ -20,6 +20,7 @@ impl Reservations {
         let mut explanation = known.left.explain(&committed_units(&self.config, spec));
         if let Err(decline) = self.pools.check(claim(&spec.resources)) {
             explanation.fits = false;
+            explanation.offers.clear();
             explanation.cluster.push(decline.to_string());
         }
         explanation

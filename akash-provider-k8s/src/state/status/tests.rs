@@ -153,3 +153,34 @@ fn restarts_add_up_over_the_containers_of_a_service() {
     let wanted = BTreeMap::from([("db".to_owned(), 3), ("web".to_owned(), 6)]);
     assert_eq!(restarts(&view), wanted);
 }
+
+#[test]
+fn addresses_are_those_that_load_balancers_have_got() {
+    let lease = lease(1);
+    let balancer = |name: &str, status: serde_json::Value| {
+        let ports = json!([{"port": 8080, "targetPort": 80, "protocol": "TCP"}]);
+        let mut made = serde_json::to_value(service(&lease, name, "LoadBalancer", ports)).unwrap();
+        made["spec"]["selector"] = json!({"akash.network": "true", "akash.network/manifest-service": "web"});
+        made["status"] = status;
+        let made: Service = serde_json::from_value(made).unwrap();
+        (name.to_owned(), Arc::new(made))
+    };
+    let mut view = sample();
+    let got = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}});
+    let named = json!({"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}});
+    view.services = [
+        balancer("web-ip-8080-tcp", got),
+        balancer("web-ip-8081-tcp", json!({})),
+        balancer("web-ip-8082-tcp", named),
+    ]
+    .into();
+    let status = lease_status(&view, "provider.example").unwrap();
+    let assigned = AssignedIp {
+        ip: "198.51.100.7".parse().unwrap(),
+        port: 80,
+        external_port: 8080,
+        proto: Proto::Tcp,
+    };
+    assert_eq!(status.ips, [("web".to_owned(), vec![assigned])].into());
+    assert!(status.forwarded_ports.is_empty());
+}

@@ -4,6 +4,7 @@ use akash_provider_core::types::{Address, LeaseId};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// One thing a token may allow, by the network's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,16 +167,19 @@ pub struct Identity {
     pub access: Access,
     /// Id of the token, for the log.
     pub token_id: Option<String>,
+    /// It ends then, since the Unix epoch.
+    pub until: Duration,
 }
 
 impl Identity {
-    /// Everything with its own leases, which is what a certificate gives.
+    /// Everything with its own leases, which is what a certificate gives until its end.
     #[must_use]
-    pub const fn full(owner: Address) -> Self {
+    pub const fn full(owner: Address, until: Duration) -> Self {
         Self {
             owner,
             access: Access::Full,
             token_id: None,
+            until,
         }
     }
 
@@ -217,6 +221,7 @@ mod tests {
             owner,
             access,
             token_id: None,
+            until: Duration::MAX,
         }
     }
 

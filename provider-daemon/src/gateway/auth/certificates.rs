@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// Certificates at hand.
 const AT_HAND_MAX: u64 = 10_000;
-/// A valid one is compared again after so long: that is how late a revocation may be seen.
-const VALID_FOR: Duration = Duration::from_secs(60);
 /// One that is not on the chain is looked for again after so long.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 
@@ -63,14 +61,20 @@ enum NotValid {
 }
 
 impl Certificates {
-    pub(super) fn new(chain: Arc<dyn ChainQuery>, memory: Arc<dyn Memory>, lookups: Arc<Lookups>) -> Self {
+    /// A valid one is compared again after `valid_for`.
+    pub(super) fn new(
+        chain: Arc<dyn ChainQuery>,
+        memory: Arc<dyn Memory>,
+        lookups: Arc<Lookups>,
+        valid_for: Duration,
+    ) -> Self {
         Self {
             chain,
             memory,
             lookups,
             valid: Cache::builder()
                 .max_capacity(AT_HAND_MAX)
-                .time_to_live(VALID_FOR)
+                .time_to_live(valid_for)
                 .build(),
             unknown: moka::sync::Cache::builder()
                 .max_capacity(AT_HAND_MAX)

@@ -2,6 +2,7 @@
 
 use crate::gateway::App;
 use akash_provider_chain::convert;
+use akash_provider_chain::proto::akash::market::v1beta5::ResourceOffer;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Facts};
@@ -35,7 +36,7 @@ pub(super) async fn screen(app: &App, asked: BidScreeningRequest) -> Result<BidS
     let group = convert::group_spec(asked.group_spec)
         .map_err(|e| Status::invalid_argument(format!("group_spec: {e}")))?;
     let group = Arc::new(group);
-    let mut reasons = reasons(app, screening, &group).await?;
+    let (mut reasons, offers) = judge(app, screening, &group).await?;
     if !asked.hostnames.is_empty() {
         reasons.extend(taken(app, screening, &asked.hostnames).await);
     }
@@ -49,7 +50,7 @@ pub(super) async fn screen(app: &App, asked: BidScreeningRequest) -> Result<BidS
     Ok(BidScreeningResponse {
         passed: reasons.is_empty(),
         reasons,
-        resource_offers: Vec::new(),
+        resource_offers: if price.is_some() { offers } else { Vec::new() },
         price,
     })
 }
@@ -59,8 +60,12 @@ fn unavailable(error: &Error) -> Status {
     Status::unavailable("the chain or the provider cannot be asked; try again")
 }
 
-/// What speaks against a bid but the price.
-async fn reasons(app: &App, screening: &Screening, group: &Arc<GroupSpec>) -> Result<Vec<String>, Status> {
+/// What speaks against a bid but the price, and what it would offer.
+async fn judge(
+    app: &App,
+    screening: &Screening,
+    group: &Arc<GroupSpec>,
+) -> Result<(Vec<String>, Vec<ResourceOffer>), Status> {
     let us = &screening.config.provider;
     let (chain, fail) = (&app.chain, |e: Error| unavailable(&e));
     let record = app.bounded("provider", chain.provider(us)).await.map_err(fail)?;
@@ -73,7 +78,7 @@ async fn reasons(app: &App, screening: &Screening, group: &Arc<GroupSpec>) -> Re
         audited.extend(app.bounded("audits", asking).await.map_err(fail)?);
     }
     let Some(record) = record else {
-        return Ok(vec!["the provider is not registered".to_owned()]);
+        return Ok((vec!["the provider is not registered".to_owned()], Vec::new()));
     };
     let facts = Facts {
         attributes: &record.attributes,
@@ -81,12 +86,13 @@ async fn reasons(app: &App, screening: &Screening, group: &Arc<GroupSpec>) -> Re
         params: Some(&params),
     };
     if let Err(decline) = bidding::should_bid(&order(group, screening), &facts, &screening.config) {
-        return Ok(vec![decline.to_string()]);
+        return Ok((vec![decline.to_string()], Vec::new()));
     }
     let explained = app.handle.explain(group).await.map_err(fail)?;
     let explained = explained.ok_or_else(|| Status::unavailable("capacity is not known yet; try again"))?;
     if explained.fits {
-        return Ok(Vec::new());
+        let offers = explained.offers.iter().map(convert::wire_offer);
+        return Ok((Vec::new(), offers.collect()));
     }
     let of_nodes = explained.nodes.into_iter().flat_map(|node| {
         let name = node.node;
@@ -96,7 +102,7 @@ async fn reasons(app: &App, screening: &Screening, group: &Arc<GroupSpec>) -> Re
     if all.is_empty() {
         all.push("it does not fit".to_owned());
     }
-    Ok(all)
+    Ok((all, Vec::new()))
 }
 
 /// An order of nobody: what it is judged by is its group.

@@ -7,7 +7,7 @@ use akash_provider_chain::proto::akash::provider::v1 as wire;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::inventory::{NodeMetrics, Pair};
+use akash_provider_core::inventory::{GpuMetrics, NodeMetrics, Pair};
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How often a stream looks for news; all of them look at the same page.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Devices of one kind that are listed.
+const DEVICES_MAX: u32 = 64;
 
 /// The status at this moment.
 pub(super) async fn now(app: &App) -> wire::Status {
@@ -158,7 +161,7 @@ fn node(node: &NodeMetrics) -> inventory::Node {
             }),
             gpu: Some(inventory::Gpu {
                 quantity: Some(pair(&node.gpu, bytes)),
-                info: Vec::new(),
+                info: node.gpus.iter().flat_map(devices).collect(),
             }),
             ephemeral_storage: Some(pair(&node.storage_ephemeral, bytes)),
             volumes_attached: Some(none.clone()),
@@ -168,6 +171,19 @@ fn node(node: &NodeMetrics) -> inventory::Node {
             storage_classes: node.storage_classes.clone(),
         }),
     }
+}
+
+/// A line for each device. The numbers of vendor and model are not known here, their names are.
+fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
+    let info = inventory::GpuInfo {
+        vendor: kind.vendor.clone(),
+        name: kind.model.clone(),
+        interface: kind.interface.clone(),
+        memory_size: kind.memory_size.clone(),
+        ..inventory::GpuInfo::default()
+    };
+    // More are on no board; a number that makes no sense makes no long answer.
+    std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
 fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {

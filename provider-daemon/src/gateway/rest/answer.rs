@@ -85,7 +85,11 @@ pub(crate) fn cluster_status(error: &Error) -> StatusCode {
 /// JSON as the network's tools write it: characters that mean something in HTML are escaped.
 pub(crate) fn encode(value: &impl Serialize) -> String {
     // Our own types have text keys and nothing that could fail.
-    let plain = serde_json::to_string(value).unwrap_or_default();
+    escaped(serde_json::to_string(value).unwrap_or_default())
+}
+
+/// JSON with those characters escaped.
+pub(crate) fn escaped(plain: String) -> String {
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return plain;
     }

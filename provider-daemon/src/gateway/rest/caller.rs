@@ -1,16 +1,23 @@
 //! Who asks, as the routes see it.
 
 use super::{Refused, answer};
-use crate::gateway::auth::{Access, Authenticator, Credentials, Denial, Identity, Scope, Services, Target};
+use crate::gateway::App;
+use crate::gateway::auth::{
+    Access, Authenticator, Credentials, Denial, Identity, Scope, Services, Target, Tenure,
+};
 use crate::gateway::listen::Peer;
 use axum::extract::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The caller of a request; nobody where nothing was shown.
 #[derive(Debug, Clone)]
-pub(in crate::gateway) struct Caller(Option<Arc<Identity>>);
+pub(in crate::gateway) struct Caller {
+    identity: Option<Arc<Identity>>,
+    peer: Option<Peer>,
+}
 
 impl Caller {
     /// What a request shows is taken out first: bodies cannot be shared between threads.
@@ -28,16 +35,23 @@ impl Caller {
                     .as_ref()
                     .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip()),
             };
-            auth.identify(shown).await.map(Self)
+            let identity = auth.identify(shown).await?;
+            Ok(Self { identity, peer })
         }
     }
 
     /// The tenant; somebody who may do anything here at all.
     pub(in crate::gateway) fn tenant(&self) -> Result<&Arc<Identity>, Refused> {
-        match &self.0 {
+        match &self.identity {
             Some(identity) if identity.access != Access::Elsewhere => Ok(identity),
             Some(_) | None => Err(unauthorized()),
         }
+    }
+
+    /// For how long what was shown holds.
+    pub(in crate::gateway) fn tenure(&self, app: &App) -> Tenure {
+        let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
+        Tenure::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 

@@ -5,7 +5,7 @@ use super::caller::permit;
 use super::{Caller, LeasePath, Refused};
 use crate::gateway::App;
 use crate::gateway::auth::{Scope, Services, Target};
-use akash_provider_core::cluster::{ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Group, Proto};
 use akash_provider_core::types::LeaseId;
@@ -14,14 +14,14 @@ use axum::extract::{Path, State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 #[derive(Serialize)]
 struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
-    /// Addresses are handed out by operators of the cluster, which no backend has.
-    ips: Option<()>,
+    ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
 }
 
 #[derive(Serialize)]
@@ -46,6 +46,17 @@ struct PortBody<'a> {
     external_port: u16,
     proto: Proto,
     name: &'a str,
+}
+
+/// Clients know these in capitals.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpBody {
+    port: u16,
+    external_port: u16,
+    protocol: Proto,
+    #[serde(rename = "IP")]
+    ip: IpAddr,
 }
 
 impl<'a> From<&'a ServiceStatus> for ServiceBody<'a> {
@@ -76,6 +87,17 @@ impl<'a> From<&'a ForwardedPort> for PortBody<'a> {
     }
 }
 
+impl From<&AssignedIp> for IpBody {
+    fn from(assigned: &AssignedIp) -> Self {
+        Self {
+            port: assigned.port,
+            external_port: assigned.external_port,
+            protocol: assigned.proto,
+            ip: assigned.ip,
+        }
+    }
+}
+
 fn some<K: Ord, V>(map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
     (!map.is_empty()).then_some(map)
 }
@@ -83,6 +105,7 @@ fn some<K: Ord, V>(map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
 fn status_body<'a>(status: &'a LeaseStatus, services: &Services) -> StatusBody<'a> {
     let shown = |name: &&'a String| services.contains(name);
     let of_services = status.services.iter().filter(|(name, _)| shown(name));
+    let ips = status.ips.iter().filter(|(name, _)| shown(name));
     let ports = status.forwarded_ports.iter().filter(|(name, _)| shown(name));
     StatusBody {
         services: some(of_services.map(|(name, s)| (name.as_str(), s.into())).collect()),
@@ -91,7 +114,10 @@ fn status_body<'a>(status: &'a LeaseStatus, services: &Services) -> StatusBody<'
                 .map(|(name, p)| (name.as_str(), p.iter().map(PortBody::from).collect()))
                 .collect(),
         ),
-        ips: None,
+        ips: some(
+            ips.map(|(name, i)| (name.as_str(), i.iter().map(IpBody::from).collect()))
+                .collect(),
+        ),
     }
 }
 

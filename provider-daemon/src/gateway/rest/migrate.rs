@@ -208,6 +208,14 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
     let Some(ips) = app.cluster.leased_ips() else {
         return Err(no_endpoint(names.first().map_or("", String::as_str)));
     };
+    // The cluster itself keeps who holds an address, so it is asked directly; but who may write is for the provider
+    // to say.
+    if !app.handle.status().await.leader {
+        return Err(Box::new(manifest::refused(&Refusal {
+            kind: RefusalKind::NotLeader,
+            message: "this instance is a standby; ask the leading one".to_owned(),
+        })));
+    }
     if services_are_limited(&to.services) {
         check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
     }

@@ -141,6 +141,31 @@ fn replica(text: &str) -> Option<u32> {
     i32::try_from(number).is_ok().then_some(number)
 }
 
+/// Rules that hold for every query.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    let query = Query::parse(text);
+    assert!(query.0.len() <= PAIRS_MAX);
+    if let Ok(asked) = query.shell() {
+        let words = &asked.request.command;
+        assert!(!words.is_empty() && words.iter().all(|w| !w.is_empty()));
+        assert!(words.len() <= PAIRS_MAX && !asked.request.service.is_empty());
+        assert!(i32::try_from(asked.request.replica).is_ok());
+    }
+    if let Ok(options) = query.log_options() {
+        assert!(
+            options
+                .tail_lines
+                .is_none_or(|lines| i32::try_from(lines).is_ok())
+        );
+        let events = query.event_options().ok();
+        assert_eq!(
+            events.map(|e| (e.follow, e.services)),
+            Some((options.follow, options.services))
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

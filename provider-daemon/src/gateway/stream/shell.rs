@@ -195,6 +195,39 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     frame(FAILURE, &[])
 }
 
+/// Rules that hold for whatever a client sends.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
+    use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
+    /// What the client sends comes in; what is answered is thrown away.
+    struct Pipe<'a>(&'a [u8]);
+    impl std::io::Read for Pipe<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            std::io::Read::read(&mut self.0, into)
+        }
+    }
+    impl std::io::Write for Pipe<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let check = |message: &Message| match said(message) {
+        Said::Input(bytes) => assert_eq!(bytes.len() + 1, message.len()),
+        Said::Size(..) => assert_eq!(message.len(), 5),
+        Said::Nothing => {}
+    };
+    check(&Message::Binary(Bytes::copy_from_slice(input)));
+    let mut socket = WebSocket::from_raw_socket(Pipe(input), Role::Server, Some(*config));
+    // It ends with an error at the latest when the bytes do.
+    while let Ok(message) = socket.read() {
+        assert!(config.max_message_size.is_none_or(|most| message.len() <= most));
+        check(&message);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! A websocket that is being served: pings, a client that goes away, a client that reads slowly.
 
+use crate::gateway::auth::Tenure;
 use crate::gateway::settings::Limits;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
@@ -32,6 +33,8 @@ impl Ending {
     pub(super) const DONE: u16 = 1000;
     /// The gateway stops.
     const STOPPING: u16 = 1001;
+    /// What the client has shown holds no more.
+    const OVER: u16 = 1008;
     /// Something went wrong.
     pub(super) const FAILED: u16 = 4000;
     /// There is no such thing.
@@ -65,6 +68,7 @@ pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
     incoming: SplitStream<Io>,
     shutdown: CancellationToken,
+    tenure: Tenure,
     ping: Duration,
     silence: Duration,
     stalled: Duration,
@@ -79,12 +83,13 @@ enum Over {
 }
 
 impl Socket {
-    pub(super) fn new(io: Io, limits: &Limits, shutdown: CancellationToken) -> Self {
+    pub(super) fn new(io: Io, limits: &Limits, shutdown: CancellationToken, tenure: Tenure) -> Self {
         let (sink, incoming) = io.split();
         Self {
             sink,
             incoming,
             shutdown,
+            tenure,
             ping: limits.ping,
             // A ping is sent, and its answer waited for.
             silence: limits.ping + limits.pong,
@@ -108,6 +113,7 @@ impl Socket {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => Over::Ended(Ending::stopping()),
+                over = self.tenure.clone().over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
                 over = writing => over,
                 () = listening => Over::Gone,
             }

@@ -2,6 +2,7 @@
 
 use super::socket::Socket;
 use crate::gateway::App;
+use crate::gateway::auth::Tenure;
 use crate::gateway::rest::Refused;
 use crate::gateway::rest::answer::{self, Answer};
 use axum::body::Body;
@@ -23,11 +24,13 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 const WRITE_BUFFER: usize = 32 * 1024;
 /// More than this never waits: a writer is held up before.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
-const READ_BUFFER: usize = 4 * 1024;
+/// What is read has come through TLS and is in memory already, and ten thousand streams have such a buffer each.
+const READ_BUFFER: usize = 512;
 
 /// Answers that the connection becomes a websocket, and has it served from then on.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
+    tenure: Tenure,
     mut request: Request,
     serve: impl FnOnce(Arc<App>, Socket) -> F + Send + 'static,
 ) -> Result<Answer, Refused>
@@ -47,14 +50,9 @@ where
                 return;
             }
         };
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(WRITE_BUFFER)
-            .max_write_buffer_size(WRITE_BUFFER_MAX)
-            .max_message_size(Some(served.limits.frame_bytes))
-            .max_frame_size(Some(served.limits.frame_bytes));
+        let config = config(served.limits.frame_bytes);
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        let socket = Socket::new(stream, &served.limits, served.shutdown.clone());
+        let socket = Socket::new(stream, &served.limits, served.shutdown.clone(), tenure);
         serve(served, socket).await;
     });
     let mut answer = Response::new(Body::empty());
@@ -64,6 +62,16 @@ where
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     Ok(answer)
+}
+
+/// Messages of a client have so many bytes at most.
+pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_write_buffer_size(WRITE_BUFFER_MAX)
+        .max_message_size(Some(frame_bytes))
+        .max_frame_size(Some(frame_bytes))
 }
 
 fn refusal(status: StatusCode) -> Answer {

@@ -448,6 +448,76 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
 }
 
 #[tokio::test]
+async fn what_is_open_is_cut_when_the_certificate_is_revoked() {
+    let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let (own, other) = (world.certificate(&key), world.certificate(&key));
+    let client = world.client().certificate(&own);
+    let mut kept = client.connect().await.unwrap();
+    let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    let others = world.client().certificate(&other);
+    let mut stays = others.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    // While the chain is away nothing is known, so nothing is cut.
+    world
+        .chain
+        .fail_queries(akash_provider_core::chain::Outage::UntilRestored);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.chain.restore_queries();
+    world.publish(&own.revoke());
+    let (_, end) = stream.rest().await;
+    assert_eq!(end, Some((1008, "the certificate is revoked".to_owned())));
+    let mut rest = Vec::new();
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut rest);
+    drop(
+        tokio::time::timeout(Duration::from_secs(60), reading)
+            .await
+            .expect("an end"),
+    );
+    assert!(rest.is_empty(), "{rest:?}");
+    // The tenant's other one is as good as it was.
+    let lease = world.handle.status().await.leases[0].lease.clone();
+    world.cluster.log(&lease, "web", 0, "still here");
+    assert!(
+        stays
+            .data()
+            .await
+            .unwrap()
+            .to_text()
+            .unwrap()
+            .contains("still here")
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token() {
+    let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let client = world
+        .client()
+        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    world.set_time(NOW + 899);
+    let lease = world.handle.status().await.leases[0].lease.clone();
+    world.cluster.log(&lease, "web", 0, "still here");
+    assert!(
+        stream
+            .data()
+            .await
+            .unwrap()
+            .to_text()
+            .unwrap()
+            .contains("still here")
+    );
+    world.set_time(NOW + 900);
+    let (_, end) = stream.rest().await;
+    assert_eq!(end, Some((1008, "what was shown is expired".to_owned())));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_token_at_hand_ends_when_it_ends() {
     let world = World::start().await;
     let key = world.known(1);

@@ -104,7 +104,18 @@ async fn the_status_has_what_indexers_read() {
         (text(cpu.allocatable), text(cpu.allocated)),
         ("16".to_owned(), "300m".to_owned())
     );
-    assert_eq!(text(resources.gpu.unwrap().quantity.unwrap().allocatable), "4");
+    let gpu = resources.gpu.unwrap();
+    assert_eq!(text(gpu.quantity.unwrap().allocatable), "4");
+    let kinds: Vec<_> = gpu
+        .info
+        .iter()
+        .map(|i| (i.vendor.as_str(), i.name.as_str()))
+        .collect();
+    assert_eq!(kinds, [("nvidia", "a100"); 4]);
+    assert_eq!(
+        (gpu.info[0].memory_size.as_str(), gpu.info[0].interface.as_str()),
+        ("80Gi", "pcie")
+    );
     world.stop().await;
 }
 
@@ -232,12 +243,24 @@ async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
     let passed = screen(&world, SDL, &["new.example.com"]).await;
     assert!(passed.passed, "{:?}", passed.reasons);
     assert_eq!(passed.price.unwrap().denom, "uact");
+    let wanted = &sdl::parse(SDL).unwrap().groups[0].resources;
+    let offered: Vec<u32> = passed.resource_offers.iter().map(|o| o.count).collect();
+    let counts: Vec<u32> = wanted.iter().map(|u| u.count).collect();
+    assert_eq!(offered, counts);
+    let cpu = passed.resource_offers[0]
+        .resources
+        .as_ref()
+        .unwrap()
+        .cpu
+        .as_ref()
+        .unwrap();
+    assert_eq!(cpu.units.as_ref().unwrap().val, b"100");
     let large = SDL.replace("units: 0.1", "units: 200");
     let cheap = SDL.replace("amount: 50000", "amount: 0.000001");
     let elsewhere = SDL.replace("here: {pricing", "here: {attributes: {region: mars}, pricing");
     for (text, word) in [(&large, "node1"), (&cheap, "price"), (&elsewhere, "region=mars")] {
         let screened = screen(&world, text, &[]).await;
-        assert!(!screened.passed && screened.price.is_none());
+        assert!(!screened.passed && screened.price.is_none() && screened.resource_offers.is_empty());
         assert!(
             screened.reasons.iter().any(|r| r.contains(word)),
             "{word}: {:?}",

@@ -1,7 +1,10 @@
 //! Bad input and bad manners: a clear answer or a closed connection, and everybody else is served.
 
-use super::world::{SDL, World, tenant, token_for};
+use super::world::{SDL, World, claims, signed, tenant, token_for, until};
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_core::cluster::Operation;
 use akash_provider_core::sdl;
+use akash_provider_core::types::Address;
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -144,5 +147,154 @@ async fn a_frame_without_end_closes_its_stream() {
     let (frames, _) = channel.rest().await;
     assert!(frames.is_empty(), "{frames:?}");
     assert_eq!(world.client().get("/status").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn thousands_of_unknown_issuers_at_once_hold_up_nobody() {
+    const CONNECTIONS: u16 = 10;
+    const EACH: u16 = 200;
+    let world = World::start().await;
+    let (key, forger) = (world.known(1), tenant(99));
+    let access = json!({"access": "full"});
+    let token = |number: u16| {
+        let mut account = [7; 20];
+        account[..2].copy_from_slice(&number.to_be_bytes());
+        signed(&forger, &claims(&Address::from_bytes(&account).unwrap(), &access))
+    };
+    let flood = |from: u16| {
+        let requests = (0..EACH).map(|n| {
+            let end = if n + 1 == EACH {
+                "Connection: close\r\n"
+            } else {
+                ""
+            };
+            let bearer = token(from * EACH + n);
+            format!("GET /address HTTP/1.1\r\nHost: x\r\n{end}Authorization: Bearer {bearer}\r\n\r\n")
+        });
+        let all: String = requests.collect();
+        let client = world.client();
+        async move {
+            let mut connection = client.connect().await.unwrap();
+            let (mut reading, mut writing) = tokio::io::split(&mut connection);
+            let mut answers = Vec::new();
+            let asking = async { writing.write_all(all.as_bytes()).await.unwrap() };
+            let heard = timeout(PATIENCE, async {
+                tokio::join!(asking, reading.read_to_end(&mut answers))
+            });
+            drop(heard.await.expect("all answers"));
+            let text = String::from_utf8_lossy(&answers).into_owned();
+            [401, 429].map(|status| text.matches(&format!("HTTP/1.1 {status} ")).count())
+        }
+    };
+    // Who is known stays so; an unknown one from the same address has to wait.
+    assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
+    let knowing = async {
+        for _ in 0..20 {
+            assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
+        }
+    };
+    let (counts, ()) = tokio::join!(futures::future::join_all((0..CONNECTIONS).map(flood)), knowing);
+    let sum = |at: usize| counts.iter().map(|c| c[at]).sum::<usize>();
+    assert_eq!(sum(0) + sum(1), usize::from(CONNECTIONS * EACH));
+    // As many as may be asked about at once may all be on their way when the limit is reached.
+    assert!((60..60 + 16).contains(&sum(0)), "{} were looked for", sum(0));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn certificates_of_nobody_are_looked_for_a_few_times_and_others_are_served() {
+    let world = World::start().await;
+    let key = world.known(1);
+    let own = world.certificate(&key);
+    assert_eq!(world.client().certificate(&own).get("/address").await.status, 200);
+    let made = Duration::from_secs(super::world::NOW - 60);
+    let (mut closed, mut told) = (0, 0);
+    for seed in 100..170 {
+        let stranger = OwnCertificate::make(tenant(seed).address(), &Usage::Client, made).unwrap();
+        match world
+            .client()
+            .certificate(&stranger)
+            .try_send("GET", "/address", "")
+            .await
+        {
+            Err(_) => closed += 1,
+            Ok(reply) => {
+                assert_eq!(reply.status, 429, "{}", reply.body);
+                told += 1;
+            }
+        }
+    }
+    assert_eq!((closed, told), (60, 10));
+    assert_eq!(world.client().certificate(&own).get("/address").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_whose_pieces_never_end_closes_its_stream() {
+    use tokio_tungstenite::tungstenite::Message;
+    use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+    let world = World::with(|s| s.limits.frame_bytes = 1000).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let path = "/lease/7/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
+    let mut channel = world.client().bearer(&token).open(path).await.ok().unwrap();
+    let mut code = Data::Binary;
+    for _ in 0..20 {
+        let frame = Frame::message(vec![104; 100], OpCode::Data(code), false);
+        // The gateway may have had enough before the last of them.
+        if futures::SinkExt::send(&mut channel.0, Message::Frame(frame))
+            .await
+            .is_err()
+        {
+            break;
+        }
+        code = Data::Continue;
+    }
+    let (frames, _) = channel.rest().await;
+    assert!(frames.is_empty(), "{frames:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_was_let_in_before_the_end_is_answered_and_nobody_after_it() {
+    let world = World::with(|s| s.limits.grace = PATIENCE).await;
+    let key = world.known(1);
+    let lease = world.running(key.address(), 7, SDL).await;
+    world.cluster.hang(Operation::Status);
+    let before = world.cluster.calls(&lease);
+    let asking = world.ask(&key, "GET", "/lease/7/1/1/status", "");
+    let stopping = async {
+        until("the question at the cluster", || async {
+            world.cluster.calls(&lease) != before
+        })
+        .await;
+        world.stop_gateway();
+        let client = world.client();
+        until("a closed door", || async { client.connect().await.is_err() }).await;
+        world.cluster.restore(Operation::Status);
+    };
+    let (reply, ()) = tokio::join!(asking, stopping);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_keeps_the_place_of_its_connection() {
+    let world = World::with(|s| s.limits.connections = 1).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let client = world.client();
+    let follow = "/lease/7/1/1/logs?follow=true";
+    let stream = client.clone().bearer(&token).open(follow).await.ok().unwrap();
+    let waiting = tokio::spawn(async move { client.get("/address").await.status });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    drop(stream);
+    let served = timeout(PATIENCE, waiting).await.expect("a place");
+    assert_eq!(served.unwrap(), 200);
     world.stop().await;
 }

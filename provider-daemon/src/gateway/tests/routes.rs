@@ -3,6 +3,7 @@
 use super::world::{SDL, WITH_IP, World, token_for, until};
 use akash_provider_core::chain::Outage;
 use akash_provider_core::cluster::{Cluster, Operation};
+use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::sdl;
 use serde_json::json;
@@ -287,6 +288,22 @@ async fn w30_exactly_the_named_addresses_move() {
             "the endpoint \"nope\" does not exist in the destination deployment\n"
         )
     );
+    let ips = async |dseq: u64| {
+        let path = format!("/lease/{dseq}/1/1/status");
+        world.ask(&key, "GET", &path, "").await.json()["ips"].clone()
+    };
+    let there = ips(7).await;
+    let of = |at: usize| &there["web"][at];
+    assert_eq!(
+        (&of(0)["Port"], &of(0)["ExternalPort"], &of(0)["Protocol"]),
+        (&json!(80), &json!(80), &json!("TCP"))
+    );
+    assert!(
+        of(0)["IP"].as_str().unwrap().parse::<std::net::IpAddr>().is_ok(),
+        "{there}"
+    );
+    assert_ne!(of(0)["IP"], of(1)["IP"]);
+    assert_eq!(ips(8).await, json!(null));
     let moved = world.ask(&key, "POST", "/endpoint/migrate", &body("ep")).await;
     assert_eq!(
         (moved.status, moved.body.as_str()),
@@ -295,11 +312,24 @@ async fn w30_exactly_the_named_addresses_move() {
     let (at_from, at_to) = (keys(&from), keys(&to));
     assert_eq!((at_from.len(), at_to.len()), (1, 1), "{at_from:?} {at_to:?}");
     assert!(at_to[0].ends_with("-ip-ep") && at_from[0].ends_with("-ip-other"));
+    // The address goes with its name.
+    let (left, gone) = (ips(7).await, ips(8).await);
+    let mut after = [&left["web"][0]["IP"], &gone["web"][0]["IP"]].map(ToString::to_string);
+    let mut before = [&of(0)["IP"], &of(1)["IP"]].map(ToString::to_string);
+    after.sort();
+    before.sort();
+    assert_eq!(after, before);
     world
         .cluster
         .fail_next(Operation::DeclareIp, 1, ErrorKind::Conflict);
     let conflict = world.ask(&key, "POST", "/endpoint/migrate", &body("other")).await;
     assert_eq!(conflict.status, 422, "{}", conflict.body);
+    // A standby moves nothing.
+    let standby = world.handle.set_leadership(Leadership::Standby);
+    standby.await.unwrap();
+    let refused = world.ask(&key, "POST", "/endpoint/migrate", &body("other")).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert_eq!(keys(&to).len(), 1);
     world.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! Handshakes: versions, names, certificates.
 
-use super::world::{NOW, SDL, World, tenant};
+use super::world::{NOW, SDL, World, tenant, until};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_core::types::Address;
 use std::time::Duration;
@@ -40,6 +40,14 @@ fn write(folder: &std::path::Path, own: &OwnCertificate) {
     let key = data_encoding::BASE64.encode(&own.private_key_der().unwrap());
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.join("tls.key"), pem).unwrap();
+}
+
+/// A public certificate that is shown from then on, and the folder it lies in.
+pub(super) fn public_certificate(world: &World, name: &str) -> (OwnCertificate, tempfile::TempDir) {
+    let (folder, public) = files(tenant(50).address(), name, NOW - 10);
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    world.tls.set_public(name, &certificate, &key).unwrap();
+    (public, folder)
 }
 
 #[tokio::test]
@@ -124,5 +132,37 @@ async fn no_session_is_resumed_around_a_certificate() {
         Some(rustls::HandshakeKind::Full)
     );
     assert_eq!(connection.get_ref().1.tls13_tickets_received(), 0);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_public_certificate_that_changes_on_disk_is_shown_soon_after() {
+    let owner = tenant(50).address().clone();
+    let (folder, first) = files(&owner, "provider.localhost", NOW - 10);
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    let world = World::with(|s| {
+        s.limits.look_at_files = Duration::from_millis(20);
+        s.public_certificate = Some(crate::gateway::CertificateFiles {
+            certificate: certificate.clone(),
+            key,
+        });
+    })
+    .await;
+    let client = world.client().named("provider.localhost");
+    let kept = client.connect().await.unwrap();
+    assert_eq!(shown(&kept), first.der());
+    // Half a change, and one that is none: what was shown goes on.
+    std::fs::write(&certificate, "nonsense").unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(shown(&client.connect().await.unwrap()), first.der());
+    }
+    let second = OwnCertificate::make(&owner, &Usage::Client, Duration::from_secs(NOW - 5)).unwrap();
+    write(folder.path(), &second);
+    until("the new certificate", || async {
+        shown(&client.connect().await.unwrap()) == second.der()
+    })
+    .await;
+    assert_eq!(shown(&kept), first.der());
     world.stop().await;
 }

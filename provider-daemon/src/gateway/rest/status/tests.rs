@@ -45,7 +45,7 @@ fn every_field_is_named_and_ordered_as_in_the_recording() {
         gpu: pair(2, 1),
         memory: pair(25_171_652_608, 24_718_667_776),
         storage_ephemeral: pair(Pair::UNLIMITED, 241_098_714_324),
-        storage_classes: Vec::new(),
+        ..NodeMetrics::default()
     });
     status
         .inventory

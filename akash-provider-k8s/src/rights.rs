@@ -1,0 +1,80 @@
+//! What a 403 means: a right that is missing, or admission that refuses.
+//!
+//! The API server says "forbidden" to who may not write, and also to who may, when admission (a quota, a standard
+//! for pods, a policy) refuses what is written. The first is the operator's to mend, the second lies in what was
+//! written. Which of the two it was is a question that the API server answers.
+
+use crate::error::within;
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{ApiResource, PostParams};
+use kube::{Api, Client, Resource};
+use std::time::Duration;
+
+/// What was tried.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt<'a> {
+    /// The rights it takes, all of them.
+    pub(crate) verbs: &'static [&'static str],
+    /// The kind.
+    pub(crate) resource: ApiResource,
+    /// `None` for a kind of the whole cluster.
+    pub(crate) namespace: Option<&'a str>,
+}
+
+impl<'a> Attempt<'a> {
+    /// An attempt at a kind that has a type.
+    pub(crate) fn at<K: Resource<DynamicType = ()>>(
+        verbs: &'static [&'static str],
+        namespace: Option<&'a str>,
+    ) -> Self {
+        Self {
+            verbs,
+            resource: ApiResource::erase::<K>(&()),
+            namespace,
+        }
+    }
+}
+
+/// An error of an attempt; [`ErrorKind::Denied`] becomes [`ErrorKind::Invalid`] where no right is missing.
+pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
+    if error.kind() != ErrorKind::Denied {
+        return error;
+    }
+    for verb in attempt.verbs {
+        // Where nobody answers, it stays what it was.
+        let allowed = may(client, limit, verb, attempt, error.operation()).await;
+        if !allowed.unwrap_or(false) {
+            return error;
+        }
+    }
+    Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
+}
+
+async fn may(
+    client: &Client,
+    limit: Duration,
+    verb: &str,
+    attempt: &Attempt<'_>,
+    operation: &'static str,
+) -> Result<bool, Error> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(attempt.resource.group.clone()),
+                resource: Some(attempt.resource.plural.clone()),
+                namespace: attempt.namespace.map(str::to_owned),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let params = PostParams::default();
+    let answer = within(limit, operation, api.create(&params, &review)).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}

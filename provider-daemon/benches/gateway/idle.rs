@@ -1,0 +1,87 @@
+//! Websockets on which nothing happens but pings.
+
+use super::daemon::Daemon;
+use super::load::{authorization, frame, lease_path, tls, websocket};
+use super::{TENANTS, figure};
+use anyhow::{Context, ensure};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::client::TlsStream;
+
+const WEBSOCKETS: usize = 10_000;
+/// Files besides.
+const FILES: u64 = 100;
+/// Opened at once.
+const TOGETHER: usize = 50;
+/// All have been pinged twice by then.
+const SETTLED: Duration = Duration::from_secs(22);
+
+pub(crate) async fn websockets() -> anyhow::Result<()> {
+    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
+    let needed = WEBSOCKETS as u64 + FILES;
+    ensure!(
+        most >= needed,
+        "a process may open {most} files here; {needed} are needed (`ulimit -Hn`)"
+    );
+    let daemon = Daemon::start()?;
+    let before = daemon.memory()?;
+    let config = tls(None)?;
+    let (mut opening, mut open) = (JoinSet::new(), JoinSet::new());
+    let pings = Arc::new(AtomicUsize::new(0));
+    let tenants: Vec<String> = (1..=TENANTS).map(authorization).collect::<Result<_, _>>()?;
+    let tenants = Arc::new(tenants);
+    let mut hold = |opened: anyhow::Result<TlsStream<TcpStream>>| {
+        open.spawn(answer_pings(opened?, Arc::clone(&pings)));
+        anyhow::Ok(())
+    };
+    for number in 0..WEBSOCKETS {
+        let (config, address, tenants) = (Arc::clone(&config), daemon.address, Arc::clone(&tenants));
+        opening.spawn(async move {
+            let tenant = &tenants[number % tenants.len()];
+            websocket(address, &config, &lease_path("logs?follow=true"), tenant).await
+        });
+        if opening.len() >= TOGETHER {
+            hold(opening.join_next().await.context("one that is opened")??)?;
+        }
+    }
+    while let Some(opened) = opening.join_next().await {
+        hold(opened?)?;
+    }
+    tokio::time::sleep(SETTLED).await;
+    let after = daemon.memory()?;
+    let gone = open.try_join_next();
+    ensure!(gone.is_none(), "a websocket ended: {gone:?}");
+    ensure!(
+        pings.load(Ordering::Relaxed) >= WEBSOCKETS,
+        "not every websocket was pinged"
+    );
+    #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
+    let (mib, each) = (
+        after as f64 / f64::from(1 << 20),
+        (after - before) as f64 / WEBSOCKETS as f64,
+    );
+    figure("ws_10000_idle_mib", mib, "MiB");
+    figure("ws_idle_bytes", each, "bytes");
+    open.abort_all();
+    Ok(())
+}
+
+async fn answer_pings(mut io: TlsStream<TcpStream>, pings: Arc<AtomicUsize>) -> anyhow::Result<()> {
+    /// A pong with a mask, as clients send it, and without content.
+    const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+    let mut buffer = Vec::new();
+    loop {
+        ensure!(io.read_buf(&mut buffer).await? > 0, "the stream ended");
+        while let Some((code, bytes)) = frame(&buffer) {
+            ensure!(code == 9, "a frame of code {code}");
+            buffer.drain(..bytes);
+            io.write_all(&PONG).await?;
+            io.flush().await?;
+            pings.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

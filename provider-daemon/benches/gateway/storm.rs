@@ -1,0 +1,107 @@
+//! A tenant's requests while thousands come with certificates that nobody knows.
+
+use super::daemon::Daemon;
+use super::figure;
+use super::load::{Kept, authorization, connect, lease_path, request, tls};
+use super::requests::percentile;
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::private_key::PrivateKey;
+use anyhow::{Context, ensure};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinSet;
+
+const STRANGERS: u16 = 2_000;
+/// At once.
+const TOGETHER: usize = 50;
+
+/// Two threads: the kernel shares the cores between the storm and the tenant, not a queue of ours.
+pub(crate) fn strangers() -> anyhow::Result<()> {
+    let daemon = Daemon::start()?;
+    let address = daemon.address;
+    let shown = (0..STRANGERS).map(stranger).collect::<Result<Vec<_>, _>>()?;
+    let over = Arc::new(AtomicBool::new(false));
+    let begun = Arc::clone(&over);
+    let tenant = std::thread::spawn(move || runtime()?.block_on(tenant(address, &begun)));
+    let began = Instant::now();
+    let outcome = runtime()?.block_on(storm(address, shown));
+    let seconds = began.elapsed().as_secs_f64();
+    over.store(true, Ordering::Relaxed);
+    let tenant = tenant
+        .join()
+        .map_err(|_| anyhow::anyhow!("the tenant's thread"))?;
+    outcome?;
+    let mut took = tenant?;
+    figure("storm_p99_ms", f64::from(percentile(&mut took, 99)) / 1e3, "ms");
+    figure("storm_handshakes_per_s", f64::from(STRANGERS) / seconds, "1/s");
+    Ok(())
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
+}
+
+/// A stranger with a certificate of its own.
+fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
+    let mut secret = [9; 32];
+    secret[..2].copy_from_slice(&number.to_be_bytes());
+    let account = PrivateKey::from_bytes(&secret)?;
+    let made = SystemTime::now().duration_since(UNIX_EPOCH)? - Duration::from_secs(60);
+    let own = OwnCertificate::make(account.address(), &Usage::Client, made)?;
+    let private = PrivatePkcs8KeyDer::from(own.private_key_der()?.to_vec());
+    let key = ring::default_provider()
+        .key_provider
+        .load_private_key(PrivateKeyDer::from(private))?;
+    let chain = vec![CertificateDer::from(own.der().to_vec())];
+    tls(Some(rustls::sign::CertifiedKey::new(chain, key)))
+}
+
+/// The tenant goes on until the storm is over; microseconds that each answer took.
+async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u32>> {
+    let mut connection = Kept::new(connect(address, &tls(None)?).await?);
+    let request = request(&lease_path("status"), &authorization(1)?);
+    let mut took = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let at = Instant::now();
+        let (status, _) = connection.ask(&request).await?;
+        ensure!(status == 200, "status {status}");
+        took.push(u32::try_from(at.elapsed().as_micros())?);
+        // A tenant is not a load by itself.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(took)
+}
+
+/// Everybody comes, asks for something, and is refused or cut off.
+async fn storm(address: SocketAddr, shown: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
+    let mut coming = JoinSet::new();
+    let mut refused = 0_u32;
+    let mut count = |answer: Option<u16>| {
+        let is_no = answer.is_none_or(|status| [401, 429].contains(&status));
+        ensure!(is_no, "a stranger got status {answer:?}");
+        refused += 1;
+        Ok(())
+    };
+    for config in shown {
+        if coming.len() >= TOGETHER {
+            count(coming.join_next().await.context("one that came")??)?;
+        }
+        coming.spawn(async move {
+            let mut connection = Kept::new(connect(address, &config).await.ok()?);
+            let asked = connection.ask(&request(&lease_path("status"), "")).await;
+            asked.ok().map(|(status, _)| status)
+        });
+    }
+    while let Some(came) = coming.join_next().await {
+        count(came?)?;
+    }
+    ensure!(refused == u32::from(STRANGERS), "{refused} came");
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What strangers send, read as the gateway reads it: for fuzzers, which call one of [`TARGETS`] with any bytes.
+//!
+//! A target panics when a rule is broken that holds for every input; it answers nothing. `tests/fuzz.rs` changes the
+//! inputs of a corpus at random, on any toolchain; a fuzzer that coverage guides takes the same functions and the
+//! same corpora (`fuzz/corpus`, where `cargo fuzz` looks for them).
+
+use super::auth::claims::{self, Claims};
+use super::auth::token::Token;
+use super::auth::{Access, Clock, Scope, Services, Target};
+use super::stream;
+use super::tls::client_certificate;
+use akash_provider_chain::cert;
+use akash_provider_core::manifest;
+use akash_provider_core::types::Address;
+use std::time::Duration;
+
+/// Reads an input; panics where a rule is broken.
+pub type Reader = fn(&[u8]);
+
+/// Every target, by the name of its corpus.
+pub const TARGETS: [(&str, Reader); 5] = [
+    ("certificate", certificate),
+    ("frames", frames),
+    ("jwt", jwt),
+    ("manifest", manifest_json),
+    ("query", query),
+];
+
+/// A header, a token, and the claims of one whose signature is right.
+pub fn jwt(input: &[u8]) {
+    let Ok(provider) = Address::from_bytes(&[1; 20]) else {
+        return;
+    };
+    if let Some(token) = super::auth::bearer(input) {
+        assert!(!token.contains(char::is_whitespace), "a token is one word");
+    }
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    if let Some(token) = Token::parse(text) {
+        assert!(token.claims.is_object(), "claims are an object");
+        judge(&token.claims, &provider);
+    }
+    if let Ok(value) = serde_json::from_str(text) {
+        judge(&value, &provider);
+    }
+}
+
+fn judge(value: &serde_json::Value, provider: &Address) {
+    let Ok(read) = Claims::read(value, provider) else {
+        return;
+    };
+    assert_eq!(claims::issuer(value).as_ref(), Some(&read.issuer));
+    assert!(
+        read.check_time(read.expires).is_err(),
+        "no token holds at its end"
+    );
+    assert!(read.lifetime() <= read.expires);
+    let owner = read.issuer.clone();
+    let identity = super::auth::Identity {
+        owner,
+        access: read.access.clone(),
+        token_id: None,
+        until: Duration::MAX,
+    };
+    let everywhere = Scope::ALL.map(|s| identity.permits(s, Target::Deployment(0)));
+    match read.access {
+        Access::Full => assert!(everywhere.iter().all(|s| *s == Some(Services::All))),
+        Access::Scoped(scopes) => {
+            let granted = everywhere.iter().flatten().count();
+            assert_eq!(granted, scopes.len(), "as many as are named");
+        }
+        // No deployment has the number 0.
+        Access::Granular(_) | Access::Elsewhere => assert!(everywhere.iter().all(Option::is_none)),
+    }
+}
+
+/// A client's certificate as TLS sees it, and as the chain has it.
+pub fn certificate(input: &[u8]) {
+    let now = Clock::new(|| Duration::from_secs(1_800_000_000));
+    let is_accepted = client_certificate(input, &now);
+    let read = cert::read_der(input);
+    if let Ok(facts) = &read {
+        assert!(!facts.serial.is_empty() && facts.serial.bytes().all(|b| b.is_ascii_digit()));
+    }
+    if is_accepted {
+        assert!(
+            read.is_ok_and(|facts| facts.client),
+            "what TLS accepts can be asked about"
+        );
+    }
+    if let Ok(der) = cert::der_of(input) {
+        certificate(&der);
+    }
+}
+
+/// A manifest: what is read has one canonical form, which is read as the same.
+pub fn manifest_json(input: &[u8]) {
+    let Ok((read, hash)) = manifest::parse(input) else {
+        return;
+    };
+    let written = serde_json::to_vec(&read).unwrap_or_default();
+    match manifest::parse(&written) {
+        Ok((again, same)) => {
+            assert_eq!(again, read);
+            assert_eq!(same, hash, "the hash follows from what was read");
+        }
+        Err(error) => assert!(
+            written.len() > manifest::MAX_BYTES,
+            "what was written is not read: {error}"
+        ),
+    }
+}
+
+/// The bytes behind the upgrade of a shell: frames of a websocket, and what each of them says.
+pub fn frames(input: &[u8]) {
+    stream::fuzz_frames(input);
+}
+
+/// The query of each stream.
+pub fn query(input: &[u8]) {
+    stream::fuzz_query(&String::from_utf8_lossy(input));
+}

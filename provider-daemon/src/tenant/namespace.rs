@@ -1,0 +1,26 @@
+//! `show-cluster-ns`: what a lease is called on its provider's cluster.
+
+use crate::args::tenant::ClusterNsArgs;
+use crate::say;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use std::process::ExitCode;
+
+pub(super) fn run(args: &ClusterNsArgs) -> ExitCode {
+    let deployment = DeploymentId {
+        owner: args.owner.clone(),
+        dseq: args.dseq,
+    };
+    let group = GroupId {
+        deployment,
+        gseq: args.gseq,
+    };
+    let lease = LeaseId {
+        order: OrderId {
+            group,
+            oseq: args.oseq,
+        },
+        provider: args.provider.clone(),
+    };
+    say(&format!("{}\n", lease.namespace()));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,167 @@
+//! A websocket of a provider: logs, events, a shell.
+
+use super::auth::Means;
+use super::trouble::Trouble;
+use bytes::Bytes;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use http::HeaderMap;
+use http::header::{CONNECTION, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// Silence after which nobody is there any more: providers ping every 10 seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Largest message: a line of a log has 64 kilobytes at most, and JSON may make six of one.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// A normal end.
+const DONE: u16 = 1000;
+/// An end because something went wrong.
+const FAILED: u16 = 4000;
+/// An end without a code.
+const NO_CODE: u16 = 1005;
+
+type Io = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The whole of it.
+#[derive(Debug)]
+pub(super) struct Stream {
+    io: Io,
+    at: String,
+}
+
+/// What comes from the provider.
+#[derive(Debug)]
+pub(super) struct Hearing {
+    io: SplitStream<Io>,
+    at: String,
+}
+
+/// A message of the provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Of logs and events.
+    Text(Bytes),
+    /// Of a shell.
+    Binary(Bytes),
+}
+
+/// What goes to the provider.
+#[derive(Debug)]
+pub(super) struct Speaking(SplitSink<Io, Message>);
+
+impl Stream {
+    /// The headers that ask for one, and the proof that must come back.
+    pub(super) fn handshake() -> (HeaderMap, HeaderValue) {
+        let key = generate_key();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        let text = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        headers.insert(SEC_WEBSOCKET_KEY, text(&key));
+        (headers, text(&derive_accept_key(key.as_bytes())))
+    }
+
+    pub(super) async fn new(io: Upgraded, at: String) -> Self {
+        let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
+        let io = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Client, Some(config)).await;
+        Self { io, at }
+    }
+
+    /// Both directions, each for itself: who writes must not keep from reading.
+    pub(super) fn split(self) -> (Hearing, Speaking) {
+        let (sink, io) = self.io.split();
+        (Hearing { io, at: self.at }, Speaking(sink))
+    }
+}
+
+impl Hearing {
+    /// The next message that is data; `None` at a normal end.
+    ///
+    /// # Errors
+    /// The stream broke off, or the provider ended it for a reason.
+    pub(super) async fn next(&mut self) -> Result<Option<Heard>, Trouble> {
+        loop {
+            let next = timeout(SILENCE, self.io.next()).await;
+            let Ok(next) = next else {
+                return Err(self.cut(format!("nothing was heard for {} seconds", SILENCE.as_secs())));
+            };
+            match next {
+                None => return Ok(None),
+                Some(Ok(Message::Text(text))) => return Ok(Some(Heard::Text(text.into()))),
+                Some(Ok(Message::Binary(bytes))) => return Ok(Some(Heard::Binary(bytes))),
+                Some(Ok(Message::Close(frame))) => return self.closed(frame),
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                // Today's provider ends logs and shells by closing the connection, which is no accident.
+                Some(Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => return Ok(None),
+                Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => return Ok(None),
+                Some(Err(error)) => return Err(self.cut(error.to_string())),
+            }
+        }
+    }
+
+    fn closed(&self, frame: Option<CloseFrame>) -> Result<Option<Heard>, Trouble> {
+        let Some(frame) = frame else {
+            return Ok(None);
+        };
+        let code = u16::from(frame.code);
+        if matches!(code, DONE | NO_CODE) {
+            return Ok(None);
+        }
+        Err(Trouble::Ended {
+            at: self.at.clone(),
+            code,
+            reason: frame.reason.to_string(),
+        })
+    }
+
+    pub(super) fn cut(&self, why: String) -> Trouble {
+        Trouble::Cut {
+            at: self.at.clone(),
+            why,
+            means: Means::Nothing,
+        }
+    }
+
+    /// The provider says that something went wrong, and no more.
+    pub(super) fn failed(&self) -> Trouble {
+        Trouble::Ended {
+            at: self.at.clone(),
+            code: FAILED,
+            reason: "the command could not be run".to_owned(),
+        }
+    }
+
+    pub(super) fn strange(&self, why: &str) -> Trouble {
+        Trouble::Strange {
+            at: self.at.clone(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+impl Speaking {
+    /// Sends bytes; `false` when nobody takes them any more.
+    pub(super) async fn say(&mut self, bytes: Vec<u8>) -> bool {
+        self.0.send(Message::Binary(bytes.into())).await.is_ok()
+    }
+
+    /// Ends the stream.
+    pub(super) async fn goodbye(mut self) {
+        // It may have ended already, and nothing hangs on it.
+        if let Ok(Err(error)) = timeout(GOODBYE, self.0.close()).await {
+            tracing::trace!("a goodbye: {error}");
+        }
+    }
+}

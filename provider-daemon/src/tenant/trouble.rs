@@ -1,0 +1,200 @@
+//! What may go wrong between a tenant and a provider: what, where, and the mend.
+
+use super::auth::Means;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// Nobody is there.
+    #[error("{at} cannot be reached: {why}; is the provider up, and the address the one it registered?")]
+    Unreachable { at: String, why: String },
+    /// Somebody is there, and it is not shown that it is the provider.
+    #[error("{at} does not show that it is the provider: {why}")]
+    Stranger { at: String, why: String },
+    /// The chain cannot be asked whether it is the provider.
+    #[error("the chain cannot be asked about the certificate of {at}; name another node with --node")]
+    Chain {
+        at: String,
+        #[source]
+        source: akash_provider_core::Error,
+    },
+    /// The provider answers, and not with what was asked for.
+    #[error("{0}")]
+    Answer(Answered),
+    /// It takes too long.
+    #[error("{at} does not answer within {}; try again, or ask the provider", humantime::format_duration(*.limit))]
+    Slow { at: String, limit: Duration },
+    /// The connection ended in the middle.
+    #[error("{at} broke off: {why}{}", mend_of_cut(*.means))]
+    Cut { at: String, why: String, means: Means },
+    /// The answer is nothing that a provider says.
+    #[error("{at} answers what no provider says: {why}")]
+    Strange { at: String, why: String },
+    /// A stream was ended with a reason.
+    #[error("{at} ended the stream: {}", why_ended(*.code, .reason))]
+    Ended { at: String, code: u16, reason: String },
+}
+
+impl Trouble {
+    /// The provider's own words.
+    pub(super) fn words(&self) -> Option<&str> {
+        match self {
+            Self::Answer(answered) => Some(answered.text.trim()).filter(|text| !text.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// The status of an answer.
+    pub(super) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Answer(answered) => Some(answered.status),
+            _ => None,
+        }
+    }
+}
+
+/// An answer that is a no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answered {
+    pub(super) at: String,
+    pub(super) status: u16,
+    pub(super) text: String,
+    pub(super) means: Means,
+}
+
+impl Answered {
+    fn mend(&self) -> &'static str {
+        match (self.status, self.means) {
+            (400, Means::Token) => {
+                "the request or the token makes no sense to it; tokens need clocks that agree, look at yours"
+            }
+            (401 | 403, Means::Token) => {
+                "it does not let this account in: the lease must be yours, your clock right, and the chain must know \
+                 your key, which it does since your first transaction"
+            }
+            (401 | 403, Means::Certificate) => {
+                "it does not let this certificate in: the lease must be yours, and the certificate on the chain and \
+                 not revoked (`query cert list --owner ADDRESS`)"
+            }
+            (404, _) => {
+                "there is no such lease, or service, or it has no manifest yet: `send-manifest` sends one, and a new \
+                 lease takes a block or two to be known"
+            }
+            (422, _) => {
+                "it does not take this; where it is no fault of the SDL, the manifest must be that of the deployment on \
+                 the chain, which an update of the deployment changes"
+            }
+            (429, _) => "it was asked too often; wait a minute",
+            (500.., _) => "it is in trouble itself; try again, or ask the provider",
+            _ => "it does not take this",
+        }
+    }
+}
+
+impl fmt::Display for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answers {}", self.at, self.status)?;
+        let text = shortened(self.text.trim());
+        if !text.is_empty() {
+            write!(f, " ({text})")?;
+        }
+        write!(f, ": {}", self.mend())
+    }
+}
+
+/// What the code of a close frame means, and the provider's own words.
+fn why_ended(code: u16, reason: &str) -> String {
+    let why = match code {
+        1001 => "it stops",
+        4001 => "there is no such lease or service, or nothing of it runs",
+        4002 => "its cluster cannot be asked; try again",
+        _ => "it failed",
+    };
+    match reason {
+        "" => format!("{why} (code {code})"),
+        reason => format!("{why} (code {code}, {})", shortened(reason)),
+    }
+}
+
+/// A text of somebody else, on one line, without what would move a terminal's cursor.
+pub(super) fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 500;
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut short: String = plain.clone().take(CHARS_MAX).collect();
+    if plain.count() > CHARS_MAX {
+        short.push('…');
+    }
+    short
+}
+
+/// An error with its causes.
+pub(super) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// A provider that does not like a certificate ends the connection without a word.
+const fn mend_of_cut(means: Means) -> &'static str {
+    match means {
+        Means::Certificate => {
+            "; is your certificate on the chain, and not revoked? (`query cert list --owner ADDRESS`)"
+        }
+        Means::Token | Means::Nothing => "; try again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: u16, text: &str, means: Means) -> String {
+        let at = "https://p.example".to_owned();
+        Trouble::Answer(Answered {
+            at,
+            status,
+            text: text.to_owned(),
+            means,
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn a_no_names_who_says_it_its_words_and_the_mend() {
+        let text = answered(401, "{\"message\":\"unauthorized access\"}", Means::Token);
+        assert!(
+            text.starts_with("https://p.example answers 401 ({\"message\""),
+            "{text}"
+        );
+        assert!(text.contains("your clock"), "{text}");
+        let text = answered(401, "", Means::Certificate);
+        assert!(
+            text.contains("answers 401: ") && text.contains("not revoked"),
+            "{text}"
+        );
+        assert!(answered(404, "", Means::Token).contains("no such lease"));
+        assert!(answered(422, "x", Means::Token).contains("deployment on the chain"));
+        assert!(answered(503, "x", Means::Token).contains("in trouble itself"));
+    }
+
+    #[test]
+    fn words_of_others_move_no_cursor_and_are_not_endless() {
+        let text = answered(
+            500,
+            &format!("\u{1b}[2Jboo\n{}", "x".repeat(5000)),
+            Means::Nothing,
+        );
+        assert!(text.contains(" [2Jboo ") && text.len() < 700, "{text}");
+    }
+}

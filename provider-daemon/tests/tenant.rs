@@ -1,0 +1,24 @@
+//! The tenant's commands against providers that are really there: ours, and the answers of another one.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what broke and stops"
+)]
+
+#[path = "tenant/commands.rs"]
+mod commands;
+#[path = "tenant/credentials.rs"]
+mod credentials;
+#[path = "tenant/dev.rs"]
+mod dev;
+#[path = "tenant/manifest.rs"]
+mod manifest;
+#[path = "tenant/other.rs"]
+mod other;
+#[path = "tenant/replay.rs"]
+mod replay;
+#[path = "tenant/shell.rs"]
+mod shell;
+#[path = "tenant/stage.rs"]
+mod stage;

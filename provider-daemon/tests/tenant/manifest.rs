@@ -1,0 +1,54 @@
+//! The manifest that a provider is sent.
+
+use crate::stage::{ran, sample};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder of the shared golden data; says so when it is absent.
+pub(crate) fn fixtures(name: &str) -> Option<PathBuf> {
+    let all = std::env::var_os("AKASH_FIXTURES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
+        PathBuf::from,
+    );
+    let folder = all.join(name);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: fixtures folder {} is absent", folder.display());
+    None
+}
+
+fn converted(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+    ran(command.arg("sdl-to-manifest").args(words)).good()
+}
+
+#[test]
+fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
+    let Some(folder) = fixtures("peer/sdl") else {
+        return;
+    };
+    let mut compared = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(name) = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| n.strip_suffix(".yaml"))
+        else {
+            continue;
+        };
+        let golden = std::fs::read_to_string(folder.join(format!("{name}.manifest.json"))).unwrap();
+        assert_eq!(converted(&[path.to_str().unwrap()]), golden, "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 7, "{compared}");
+}
+
+#[test]
+fn a_manifest_is_the_same_in_both_formats() {
+    let sdl = sample("shop.yaml");
+    let json: serde_json::Value = serde_json::from_str(&converted(&[&sdl, "-o", "json"])).unwrap();
+    let yaml: serde_json::Value = serde_norway::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
+    assert_eq!(json, yaml);
+}

@@ -1,0 +1,208 @@
+//! Commands in a service: input, exit codes, and the terminal that is given back whatever happens.
+
+use crate::stage::{Serving, Stage, ran, sample, until};
+use akash_provider_core::cluster::ExecResult;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// A lease whose service runs.
+fn running(stage: &Stage, seed: u8) -> Serving {
+    let provider = stage.provider(seed);
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(6, &sdl, &[&provider]).remove(0);
+    stage.ran(&["send-manifest", &sdl, "--dseq", "6"]).good();
+    provider.runs(&lease);
+    provider
+}
+
+#[test]
+fn a_command_gets_its_words_and_its_input_and_its_exit_code_is_ours() {
+    let stage = Stage::new("shell");
+    let provider = running(&stage, 51);
+    // More than any buffer on the way holds, so both directions must go on side by side.
+    let input = vec![b'x'; 3_000_000];
+    let words = ["lease-shell", "web", "cat", "--dseq", "6", "--stdin"];
+    let mut child = stage
+        .command(&words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let written = std::thread::spawn(move || stdin.write_all(&input).map(|()| input));
+    let output = child.wait_with_output().unwrap();
+    let input = written.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        output.stdout == input,
+        "{} bytes of {}",
+        output.stdout.len(),
+        input.len()
+    );
+
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    provider.cluster.set_exec(Arc::new(move |_, request, _| {
+        seen.lock().unwrap().clone_from(&request.command);
+        ExecResult {
+            stdout: b"out".to_vec(),
+            stderr: b"err".to_vec(),
+            code: 42,
+        }
+    }));
+    let ended = stage.ran(&["lease-shell", "--dseq", "6", "web", "--", "ls", "-la", "a b"]);
+    assert_eq!(
+        (ended.code, ended.out.as_str(), ended.err.as_str()),
+        (Some(42), "out", "err")
+    );
+    assert_eq!(*asked.lock().unwrap(), ["ls", "-la", "a b"]);
+    for auth in ["jwt", "mtls"] {
+        let ended = stage.ran(&["lease-shell", "web", "true", "--dseq", "6", "--auth-type", auth]);
+        assert_eq!(ended.code, Some(42), "{auth}: {}", ended.err);
+    }
+    stage
+        .ran(&["lease-shell", "nope", "ls", "--dseq", "6"])
+        .failed(&["remote command execute error"]);
+    let replica = ["lease-shell", "web", "ls", "--dseq", "6", "--replica-index", "9"];
+    stage.ran(&replica).failed(&["remote command execute error"]);
+    stage
+        .ran(&["lease-shell", "web", "ls \"", "--dseq", "6"])
+        .failed(&["a quote"]);
+    stage
+        .ran(&["lease-shell", "web", "ls", "--dseq", "6", "--tty"])
+        .failed(&["--tty needs a terminal"]);
+}
+
+/// A terminal: our end and the program's.
+struct Pty {
+    ours: OwnedFd,
+    theirs: File,
+}
+
+impl Pty {
+    fn open() -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let theirs = OpenOptions::new().read(true).write(true).open(name).unwrap();
+        let size = Winsize {
+            ws_row: 40,
+            ws_col: 100,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&theirs, size).unwrap();
+        Self { ours, theirs }
+    }
+
+    /// True while a line can be edited before it is read, as before a program takes every key.
+    fn is_as_before(&self) -> bool {
+        let modes = tcgetattr(&self.theirs).unwrap().local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    fn spawn(&self, stage: &Stage, words: &[&str]) -> Child {
+        let end = || Stdio::from(self.theirs.try_clone().unwrap());
+        let mut command = stage.command(words);
+        command.stdin(end()).stdout(end()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    fn types(&self, text: &str) {
+        let mut file = File::from(self.ours.try_clone().unwrap());
+        file.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+fn ended(child: &mut Child) -> Option<i32> {
+    let mut status = None;
+    until("the end of the program", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap().code()
+}
+
+#[test]
+fn a_terminal_that_was_given_away_is_given_back_on_every_way_out() {
+    let stage = Stage::new("terminal");
+    let mut provider = running(&stage, 52);
+    let words = ["lease-shell", "web", "sh", "--dseq", "6", "--tty", "--stdin"];
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let pty = Pty::open();
+        assert!(pty.is_as_before());
+        let mut child = pty.spawn(&stage, &words);
+        until("every key is the command's", || !pty.is_as_before());
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+        assert_eq!(ended(&mut child), Some(code));
+        assert!(pty.is_as_before(), "{signal}");
+    }
+    // The provider goes away in the middle.
+    let pty = Pty::open();
+    let mut child = pty.spawn(&stage, &words);
+    until("every key is the command's", || !pty.is_as_before());
+    pty.types("typed");
+    provider.stop_gateway(&stage);
+    assert_eq!(ended(&mut child), Some(1));
+    assert!(pty.is_as_before());
+    // One that does not get that far leaves it alone.
+    let pty = Pty::open();
+    let mut child = pty.spawn(&stage, &words);
+    assert_eq!(ended(&mut child), Some(1));
+    assert!(pty.is_as_before());
+}
+
+#[test]
+fn a_session_with_a_terminal_tells_its_size_and_ends_with_the_command() {
+    use crate::manifest::fixtures;
+    use crate::replay::Replay;
+    let Some(folder) = fixtures("peer/ws") else {
+        return;
+    };
+    let stage = Stage::new("session");
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+    let own = crate::stage::certificate(&stage.chain, &provider);
+    let replay = Replay::start(&own);
+    let text = std::fs::read_to_string(folder.join("shell-tty-resize.json")).unwrap();
+    replay.play(&serde_json::from_str(&text).unwrap());
+    stage.settle();
+    let url = replay.url();
+    let words = [
+        "lease-shell",
+        "web",
+        "/bin/sh",
+        "--tty",
+        "--dseq",
+        "2194",
+        "--provider",
+        provider.as_str(),
+        "--provider-url",
+        &url,
+    ];
+    let pty = Pty::open();
+    let mut child = pty.spawn(&stage, &words);
+    until("every key is the command's", || !pty.is_as_before());
+    // The recorded session waits for the size, and then for two lines.
+    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    until("the size", || has_heard(&[105, 0, 100, 0, 40]));
+    pty.types("busybox stty size\r");
+    until("the first line", || has_heard(b"hbusybox stty size\r"));
+    pty.types("exit\r");
+    assert_eq!(ended(&mut child), Some(0));
+    assert!(pty.is_as_before());
+    // What the terminal shows is what was recorded.
+    let mut shown = vec![0; 64 * 1024];
+    let read = rustix::io::read(&pty.ours, &mut shown).unwrap();
+    let shown = String::from_utf8_lossy(&shown[..read]).into_owned();
+    assert!(shown.contains("BusyBox v1.35.0"), "{shown}");
+    let without = ran(stage.command(&words).stdin(Stdio::null()));
+    without.failed(&["--tty needs a terminal"]);
+}

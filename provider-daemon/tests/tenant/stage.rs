@@ -1,0 +1,416 @@
+//! A network, providers with gateways, and a tenant's home folder; the tenant's commands are the real binary.
+
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::Config;
+use akash_provider_core::bus::LocalBus;
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::cluster::{Facets, MemoryCluster};
+use akash_provider_core::inventory::memory::{MemoryInventorySource, NodeInventory};
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
+use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, Provider as Record,
+};
+use provider_daemon::devnet::{Devnet, DevnetConfig};
+use provider_daemon::gateway::auth::memory::Volatile;
+use provider_daemon::gateway::{Gateway, Ports, Settings};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const WORDS: &str =
+    "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
+/// The tenant, whose key those words are.
+pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+const BLOCK: Duration = Duration::from_millis(200);
+
+/// Waits for a condition.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a run of the binary gave.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn good(self) -> String {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// It failed with exit code 1 and an error that says all of this.
+    #[track_caller]
+    pub(crate) fn failed(self, words: &[&str]) -> String {
+        assert_eq!(self.code, Some(1), "{}\n{}", self.out, self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        self.out
+    }
+}
+
+/// A chain and a tenant on it.
+pub(crate) struct Stage {
+    pub(crate) chain: MemoryChain,
+    pub(crate) runtime: Runtime,
+    devnet: Option<Devnet>,
+    folder: PathBuf,
+}
+
+/// A provider with a gateway.
+pub(crate) struct Serving {
+    pub(crate) address: Address,
+    pub(crate) cluster: MemoryCluster,
+    pub(crate) url: String,
+    pub(crate) own: OwnCertificate,
+    handle: ProviderHandle,
+    stop_gateway: CancellationToken,
+    stop: CancellationToken,
+    gateway: Option<JoinHandle<()>>,
+}
+
+fn coin() -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount: 1_000_000_000_000,
+    }
+}
+
+/// The provider's own, a minute old, and published.
+pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
+    let domains = vec!["localhost".to_owned()];
+    let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
+    let own = OwnCertificate::make(account, &Usage::Server { domains }, now).unwrap();
+    chain.market(|market| market.execute(&own.publish()).unwrap());
+    own
+}
+
+impl Stage {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("tenant-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("words"), WORDS).unwrap();
+        let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+        let chain = MemoryChain::new(MarketConfig::new("devnet", BlockTime(now)));
+        let tenant: Address = TENANT.parse().unwrap();
+        let gas = Coin {
+            denom: "uakt".into(),
+            ..coin()
+        };
+        chain.market(|market| {
+            market.fund(&tenant, &coin());
+            market.fund(&tenant, &gas);
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let config = DevnetConfig {
+            block_time: Some(BLOCK),
+            ..DevnetConfig::new(chain.clone())
+        };
+        let devnet = Some(runtime.block_on(Devnet::start(config)).unwrap());
+        let stage = Self {
+            chain,
+            runtime,
+            devnet,
+            folder,
+        };
+        stage.make_key_known();
+        stage
+    }
+
+    /// The chain knows the tenant's key, as it does since an account's first transaction.
+    fn make_key_known(&self) {
+        let made = self.ran(&["tx", "cert", "generate", "client"]);
+        made.good();
+        let published = self.ran(&["tx", "cert", "publish", "client", "--yes"]);
+        published.good();
+    }
+
+    /// Whatever was done to the chain is in a block that its node shows.
+    pub(crate) fn settle(&self) {
+        let height = || self.chain.market(|market| market.height());
+        let before = height();
+        until("two blocks", || height() >= before + 2);
+    }
+
+    pub(crate) fn register(&self, address: &Address, url: &str) {
+        let record = Record {
+            owner: address.clone(),
+            host_uri: url.to_owned(),
+            attributes: Vec::new(),
+            info: Default::default(),
+        };
+        self.chain.market(|market| {
+            market.fund(address, &coin());
+            let is_there = market.provider(address).is_some();
+            let msg = if is_there {
+                Msg::UpdateProvider(record)
+            } else {
+                Msg::CreateProvider(record)
+            };
+            market.execute(&msg).unwrap();
+        });
+    }
+
+    /// A provider that bids, with its gateway.
+    pub(crate) fn provider(&self, seed: u8) -> Serving {
+        self.provider_with(seed, |_| {})
+    }
+
+    /// One whose gateway is set up like this.
+    pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> Serving {
+        let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
+        self.register(&address, "https://localhost:1");
+        let own = certificate(&self.chain, &address);
+        let cluster = MemoryCluster::new(Facets::default());
+        let mut settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        change(&mut settings);
+        let started = self.start(&address, &cluster, &own, settings);
+        let (url, handle, stop_gateway, stop, gateway) = self.runtime.block_on(started);
+        self.register(&address, &url);
+        Serving {
+            address,
+            cluster,
+            url,
+            own,
+            handle,
+            stop_gateway,
+            stop,
+            gateway: Some(gateway),
+        }
+    }
+
+    async fn start(
+        &self,
+        address: &Address,
+        cluster: &MemoryCluster,
+        own: &OwnCertificate,
+        settings: Settings,
+    ) -> (
+        String,
+        ProviderHandle,
+        CancellationToken,
+        CancellationToken,
+        JoinHandle<()>,
+    ) {
+        let mut config = Config::new(address.clone(), "devnet");
+        config.static_hosts_domain = Some("ingress.localhost".to_owned());
+        let source = MemoryInventorySource::new();
+        source.push(hardware());
+        let (provider, handle) = Provider::builder()
+            .config(config)
+            .chain(Arc::new(self.chain.clone()))
+            .cluster(Arc::new(cluster.clone()))
+            .inventory(Arc::new(source))
+            .pricing(Arc::new(prices()))
+            .bus(Arc::new(LocalBus::new()))
+            .build()
+            .unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(provider.run(stop.clone()));
+        handle.wait_ready().await.unwrap();
+        let ports = Ports {
+            handle: handle.clone(),
+            cluster: Arc::new(cluster.clone()),
+            chain: Arc::new(self.chain.clone()),
+            memory: Arc::new(Volatile::default()),
+        };
+        let gateway = Gateway::bind(address.clone(), ports, own, settings)
+            .await
+            .unwrap();
+        let url = format!("https://{}", gateway.address().unwrap());
+        let stop_gateway = CancellationToken::new();
+        let serving = tokio::spawn(gateway.serve(stop_gateway.clone()));
+        (url, handle, stop_gateway, stop, serving)
+    }
+
+    /// A deployment with leases of these providers, group by group; its manifest is still to come.
+    pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&Serving]) -> Vec<LeaseId> {
+        let sdl = read(sdl);
+        let id = DeploymentId {
+            owner: TENANT.parse().unwrap(),
+            dseq,
+        };
+        let deposit = Coin {
+            amount: 5_000_000,
+            ..coin()
+        };
+        self.chain
+            .tenant(TenantMsg::CreateDeployment {
+                id: id.clone(),
+                groups: sdl.groups,
+                hash: sdl.hash,
+                deposit,
+                reclamation_min_window: None,
+            })
+            .unwrap();
+        let bid = |gseq: u32, provider: &Serving| -> Option<BidId> {
+            self.chain.market(|market| {
+                let is_meant = |bid: &BidId| {
+                    let group = &bid.order.group;
+                    group.deployment == id && group.gseq == gseq && bid.provider == provider.address
+                };
+                market.bids().map(|bid| bid.id.clone()).find(is_meant)
+            })
+        };
+        let mut leases = Vec::new();
+        for (gseq, provider) in (1..).zip(providers) {
+            until("a bid", || {
+                let declined = self.runtime.block_on(provider.handle.status()).recent_declines;
+                let ours = declined.iter().find(|d| *d.order.deployment() == id);
+                assert!(ours.is_none(), "{ours:?}");
+                bid(gseq, provider).is_some()
+            });
+            let bid = bid(gseq, provider).unwrap();
+            self.chain
+                .tenant(TenantMsg::CreateLease { bid: bid.clone() })
+                .unwrap();
+            until("the lease at its provider", || {
+                self.runtime.block_on(provider.handle.has_lease(&bid)).unwrap()
+            });
+            leases.push(bid);
+        }
+        self.settle();
+        leases
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.folder.join(name), text).unwrap();
+        self.path(name)
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("AP_") || name.starts_with("AKASH_") {
+                command.env_remove(&*name);
+            }
+        }
+        command
+            .args(words)
+            .env("AKASH_HOME", &self.folder)
+            .env("AKASH_NODE", self.devnet.as_ref().unwrap().rpc_url())
+            .env("AKASH_CHAIN_ID", "devnet")
+            .env("AKASH_KEY_FILE", self.folder.join("words"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn ran(&self, words: &[&str]) -> Ran {
+        ran(&mut self.command(words))
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn ran(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran {
+        code: output.status.code(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+/// An SDL of this package.
+pub(crate) fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("samples")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+pub(crate) fn read(path: &str) -> Sdl {
+    sdl::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn hardware() -> InventoryUpdate {
+    const GIB: i64 = 1 << 30;
+    let node = NodeSpec::new("node1", 16_000, 64 * GIB, 500 * GIB);
+    InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+        placements: Vec::new(),
+        leased_ips: Some(LeasedIpUsage {
+            total: 8,
+            ..LeasedIpUsage::default()
+        }),
+    }
+}
+
+/// Far below what tenants pay.
+fn prices() -> Scale {
+    let config = ScaleConfig {
+        cpu: "0.001".parse().unwrap(),
+        memory: "0.0002".parse().unwrap(),
+        storage: [("ephemeral".to_owned(), "0.00001".parse().unwrap())].into(),
+        ..ScaleConfig::default()
+    };
+    Scale::new(config).unwrap()
+}
+
+impl Serving {
+    /// Waits until the cluster runs the lease.
+    pub(crate) fn runs(&self, lease: &LeaseId) {
+        until("the workload", || {
+            self.cluster.contents().running.contains_key(lease)
+        });
+    }
+
+    /// Its gateway goes away.
+    pub(crate) fn stop_gateway(&mut self, stage: &Stage) {
+        self.stop_gateway.cancel();
+        if let Some(gateway) = self.gateway.take() {
+            stage.runtime.block_on(gateway).unwrap();
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop_gateway.cancel();
+        self.stop.cancel();
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(devnet) = self.devnet.take() {
+            self.runtime.block_on(devnet.stop());
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
