@@ -31,16 +31,28 @@ fn main() -> Result<(), Failed> {
         gas_limit: 160_000,
         granter: None,
     };
-    let (began, mut signed) = (Instant::now(), 0_u32);
+    let (began, on_core, mut signed) = (Instant::now(), time_on_core(), 0_u32);
     while began.elapsed() < MEASURE_FOR {
         let timeout_nanos = 1_700_000_000_000_000_000 + i64::from(signed);
         let ordering = Ordering::Unordered { timeout_nanos };
         black_box(sign(&account, vec![to_any(black_box(&bid))], ordering, &price));
         signed += 1;
     }
-    let per_second = f64::from(signed) / began.elapsed().as_secs_f64();
+    // What others do on the machine meanwhile is not measured, where the system says how long this ran.
+    let took = match (on_core, time_on_core()) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => began.elapsed(),
+    };
+    let per_second = f64::from(signed) / took.as_secs_f64();
     println!(r#"{{"name":"sign_per_s","value":{per_second:.0},"unit":"1/s"}}"#);
     Ok(())
+}
+
+/// How long this thread has had a core; `None` where the system does not say.
+fn time_on_core() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanos = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
 }
 
 fn bid(key: &PrivateKey) -> Msg {

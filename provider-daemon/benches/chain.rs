@@ -7,7 +7,7 @@
 mod slow;
 
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_chain::{AkashClient, ClientSettings, Source};
 use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
@@ -284,6 +284,12 @@ async fn catch_up() -> anyhow::Result<()> {
         down: true,
         ..Faults::default()
     });
+    // What is pushed until the cut is felt would not be missed.
+    let until = Instant::now() + PATIENCE;
+    while client.status().reader.follower.source != Source::None {
+        ensure!(Instant::now() < until, "the cut is felt: {:?}", client.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let mut last = 0;
     for dseq in 1..=MISSED {
         let (create, _) = create(&scene.tenant, dseq);

@@ -332,6 +332,11 @@ impl Planner {
         (self.queue.len(), self.flights.len())
     }
 
+    /// True while this transaction is under way.
+    pub(super) fn is_under_way(&self, id: FlightId) -> bool {
+        self.flights.contains_key(&id)
+    }
+
     fn submit(&mut self, ticket: Ticket, msgs: Vec<Msg>, out: &mut Vec<Action>) {
         let refused = if self.stopped {
             Some((

@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// No question to a node takes longer; the endpoints have shorter limits of their own.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Hashes that are kept at least before those of transactions that have ended are thrown away.
+const HASHES_MIN: usize = 256;
 
 type Answer = Result<TxOutcome, Failure>;
 
@@ -232,8 +234,10 @@ impl Task {
         for action in self.planner.step(Mono(now), input) {
             self.act(action);
         }
-        if self.planner.load().1 == 0 {
-            self.hashes.clear();
+        // Before a slow node there may always be something under way.
+        if self.hashes.len() > HASHES_MIN.max(4 * self.planner.load().1) {
+            let planner = &self.planner;
+            self.hashes.retain(|_, id| planner.is_under_way(*id));
         }
         *lock(&self.status) = self.planner.status();
     }

@@ -309,22 +309,20 @@ async fn an_outage_is_in_the_status_with_its_beginning() {
                 matches!(s.source, Source::Websocket(_)) && s.silent_since.is_none()
             })
             .await;
-        let before = SystemTime::now();
         match is_frozen {
             true => scene.freeze(),
             false => scene.stop_node(),
         }
         scene
             .status("nothing is heard", |s| {
-                s.source == Source::None && s.silent_since.is_some_and(|at| at >= before)
+                s.source == Source::None && s.silent_since.is_some()
             })
             .await;
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let status = scene.reader.status().follower;
-            assert_eq!(
-                status.source,
-                Source::None,
+            assert!(
+                status.silent_since.is_some(),
                 "however often it is tried: {status:?}"
             );
         }
