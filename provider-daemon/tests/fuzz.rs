@@ -56,7 +56,8 @@ const TELLING: [&[u8]; 24] = [
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| {
-        text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}"))
+        text.parse::<u64>()
+            .unwrap_or_else(|e| panic!("{name}={text}: {e}"))
     })
 }
 
