@@ -107,6 +107,16 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
+/// Has a namespace end, whatever holds it; true once that is accepted.
+async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
+    let finalizers = json!({"metadata": {"finalizers": null}});
+    let _ = namespaces
+        .patch(name, &PatchParams::default(), &Patch::Merge(&finalizers))
+        .await;
+    let deleted = namespaces.delete(name, &DeleteParams::default()).await;
+    !deleted.is_err_and(|e| !matches!(&e, kube::Error::Api(s) if matches!(s.code, 404 | 409)))
+}
+
 /// A number that no other test has.
 fn unique() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
@@ -206,11 +216,9 @@ impl World {
             .filter_map(|n| n.metadata.name)
             .chain([own.clone()]);
         for name in names {
-            let finalizers = json!({"metadata": {"finalizers": null}});
-            let _ = namespaces
-                .patch(&name, &PatchParams::default(), &Patch::Merge(&finalizers))
+            // A policy that a test has taken back holds for a moment more.
+            self.until("its namespaces end", || clear_away(&namespaces, &name))
                 .await;
-            let _ = namespaces.delete(&name, &DeleteParams::default()).await;
         }
         let role = format!("akash-provider-{own}");
         let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
