@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 const TICK: Duration = Duration::from_secs(1);
 /// First wait for a cluster that does not answer; it doubles.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// Longest such wait: a cluster that is back is used half a minute later.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest such wait: a cluster that comes late is used so soon after it.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A cluster and its capacity.
 #[derive(Debug)]
