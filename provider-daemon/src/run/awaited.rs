@@ -1,10 +1,11 @@
-//! What a provider waits for before it can bid, told whenever it changes.
+//! What a provider waits for before it can bid, told whenever it changes; and whether it leads, told to its cluster.
 
 use super::breaker::Breaker;
 use crate::dev::Printer;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderHandle;
+use akash_provider_k8s::cluster::Leading;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,11 +51,18 @@ pub(super) struct Watch {
     is_breaker_file_seen: bool,
     cluster: Desk,
     gateway: Desk,
+    leading: Leading,
     told: Mutex<Option<(Vec<String>, Option<String>)>>,
 }
 
 impl Watch {
-    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, parts: &Desks) -> Self {
+    pub(super) fn new(
+        printer: Arc<Printer>,
+        chain: AkashClient,
+        breaker: Breaker,
+        parts: &Desks,
+        leading: Leading,
+    ) -> Self {
         Self {
             printer,
             chain,
@@ -62,12 +70,18 @@ impl Watch {
             is_breaker_file_seen: false,
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
+            leading,
             told: Mutex::default(),
         }
     }
 
     /// Until the end.
     pub(super) async fn follow(&mut self, handle: &ProviderHandle, until: CancellationToken) {
+        self.look(handle, until).await;
+        self.leading.set(false);
+    }
+
+    async fn look(&mut self, handle: &ProviderHandle, until: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
@@ -78,6 +92,7 @@ impl Watch {
             if status.lifecycle != "init" && status.lifecycle != "running" {
                 return;
             }
+            self.leading.set(status.leader);
             self.watch_breaker(handle, status.breaker.tripped).await;
             let awaited = awaited(
                 &status,

@@ -8,6 +8,7 @@ use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::Address;
+use akash_provider_k8s::cluster::Leading;
 use akash_provider_k8s::inventory::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ impl Hardware {
         args: &RunArgs,
         config: &Config,
         desk: &Desk,
+        leading: &Leading,
         background: &CancellationToken,
         helpers: &mut Vec<JoinHandle<()>>,
     ) -> Self {
@@ -45,6 +47,7 @@ impl Hardware {
                 provider: config.provider.clone(),
                 chain_id: config.chain_id.clone(),
                 desk: desk.clone(),
+                leading: leading.clone(),
             };
             helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
             return Self {
@@ -82,6 +85,7 @@ struct Connecting {
     provider: Address,
     chain_id: String,
     desk: Desk,
+    leading: Leading,
 }
 
 impl Connecting {
@@ -95,6 +99,7 @@ impl Connecting {
                 self.provider.clone(),
                 &self.chain_id,
                 &self.options,
+                self.leading.clone(),
             );
             let connected = tokio::select! {
                 biased;
