@@ -27,7 +27,6 @@ use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::Provider;
-use akash_provider_k8s::cluster::Leading;
 use anyhow::Context;
 use awaited::{Desks, Watch};
 use breaker::Breaker;
@@ -85,16 +84,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let desks = Desks::default();
-    // Until the provider says that it leads, its cluster does nothing unasked.
-    let leading = Leading::new(false);
-    let hardware = Hardware::start(args, &config, &desks.cluster, &leading, &background, &mut helpers).await;
-    let mut watch = Watch::new(
-        Arc::clone(&printer),
-        chain.clone(),
-        breaker.clone(),
-        &desks,
-        leading,
-    );
+    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), &desks);
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut helpers).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
     let screening = Screening {

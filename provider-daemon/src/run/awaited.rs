@@ -24,11 +24,23 @@ pub(super) struct Desk {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Those of the parts that wait.
-#[derive(Debug, Default)]
+/// Those of the parts that wait, and what the cluster is told.
+#[derive(Debug)]
 pub(super) struct Desks {
     pub(super) cluster: Desk,
     pub(super) gateway: Desk,
+    pub(super) leading: Leading,
+}
+
+impl Default for Desks {
+    fn default() -> Self {
+        Self {
+            cluster: Desk::default(),
+            gateway: Desk::default(),
+            // Until the provider says that it leads, its cluster does nothing unasked.
+            leading: Leading::new(false),
+        }
+    }
 }
 
 impl Desk {
@@ -56,13 +68,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(
-        printer: Arc<Printer>,
-        chain: AkashClient,
-        breaker: Breaker,
-        parts: &Desks,
-        leading: Leading,
-    ) -> Self {
+    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, parts: &Desks) -> Self {
         Self {
             printer,
             chain,
@@ -70,7 +76,7 @@ impl Watch {
             is_breaker_file_seen: false,
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
-            leading,
+            leading: parts.leading.clone(),
             told: Mutex::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Where the leases run: in memory, or on a real cluster that is asked until it answers.
 
-use super::awaited::Desk;
+use super::awaited::{Desk, Desks};
 use super::distant::Distant;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
@@ -34,8 +34,7 @@ impl Hardware {
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
-        desk: &Desk,
-        leading: &Leading,
+        desks: &Desks,
         background: &CancellationToken,
         helpers: &mut Vec<JoinHandle<()>>,
     ) -> Self {
@@ -46,8 +45,8 @@ impl Hardware {
                 options: args.cluster.inventory_options(),
                 provider: config.provider.clone(),
                 chain_id: config.chain_id.clone(),
-                desk: desk.clone(),
-                leading: leading.clone(),
+                desk: desks.cluster.clone(),
+                leading: desks.leading.clone(),
             };
             helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
             return Self {
