@@ -13,6 +13,8 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+#[path = "../src/gateway/tests/anybody.rs"]
+mod anybody;
 #[path = "../src/gateway/tests/clients.rs"]
 #[expect(
     dead_code,
