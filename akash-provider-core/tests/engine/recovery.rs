@@ -321,7 +321,10 @@ fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
     assert_eq!(world.count(lists), before + 1);
     world.wait(10 * MINUTE);
     let waits = world.engine.next_deadline().unwrap();
-    assert!(waits > world.now().mono.plus(2 * soon), "it would wait: {waits:?}");
+    assert!(
+        waits > world.now().mono.plus(2 * soon),
+        "it would wait: {waits:?}"
+    );
     world.fail = None;
     world.feed(shows());
     world.wait(soon);
