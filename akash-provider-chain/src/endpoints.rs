@@ -15,6 +15,7 @@ use crate::endpoint::health::Health;
 use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
+use crate::lock::lock;
 use crate::method::Method;
 use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
@@ -27,7 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -82,11 +83,6 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct Endpoints {
     shared: Arc<Shared>,
-}
-
-/// Locks what is whole at every point where a holder could panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Endpoints {

@@ -2,9 +2,10 @@
 
 use crate::endpoints::{EndpointStatus, Endpoints};
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
+use crate::lock::lock;
 use akash_provider_core::types::{BlockTime, Height};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Times of blocks that are remembered; the oldest go first.
 const TIMES_MAX: usize = 16_384;
@@ -34,10 +35,6 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// How the chain is followed.
     pub follower: FollowerStatus,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reader {

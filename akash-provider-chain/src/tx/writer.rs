@@ -3,6 +3,7 @@
 use super::api::{Included, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
+use crate::lock::lock;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::chain::{ChainTx, SyncInfo};
@@ -13,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -160,10 +161,6 @@ impl ChainTx for TxWriter {
             )),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Task {
