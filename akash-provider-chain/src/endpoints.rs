@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Blocks an endpoint may be behind the best one.
-const LAG_MAX: Height = 5;
+pub(crate) const LAG_MAX: Height = 5;
 /// Differences of latency below this do not count.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// How often endpoints are tried when none is left.
@@ -152,6 +152,13 @@ impl Endpoints {
     #[must_use]
     pub fn floor(&self) -> Height {
         self.shared.floor.load(Ordering::Relaxed)
+    }
+
+    /// The newest height that an endpoint which tells blocks is known to have.
+    pub(crate) fn newest(&self) -> Height {
+        let ready = self.ready(Need::Blocks).into_iter();
+        let members = ready.filter_map(|at| self.shared.members.get(at));
+        members.map(|m| lock(&m.health).height).max().unwrap_or_default()
     }
 
     /// Asks a query of the best endpoint and, when that one fails, of others; the answer and its height.

@@ -108,7 +108,9 @@ impl Planner {
                 }
             }
         }
-        if is_newest {
+        // What a subscription that lags tells is no news, and must not put off the question for what is.
+        let is_news = self.tip.value.is_none_or(|tip| tip.height <= height);
+        if is_newest && is_news {
             let asked = self.tip.asked;
             self.block(Ok(block));
             self.tip.asked = asked;
