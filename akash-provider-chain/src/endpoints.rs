@@ -22,7 +22,6 @@ use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
 use flights::{Flights, Landed};
-use futures::future::join_all;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -191,24 +190,6 @@ impl Endpoints {
             async move { Ok((endpoint?.call(method, params).await?, None)) }
         };
         self.attempt(Need::Blocks, ask).await.map(|(_, answer)| answer)
-    }
-
-    /// Calls a method of the JSON-RPC at every healthy endpoint that has one: each one's answer, by name.
-    pub async fn call_each<T: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: impl Serialize + Clone + Send,
-    ) -> Vec<(Arc<str>, Result<T, NodeError>)> {
-        self.refresh_if_due(Need::Blocks).await;
-        let ready = self.ready(Need::Blocks).into_iter();
-        let calls = ready.filter_map(|at| self.endpoint(at).ok()).map(|endpoint| {
-            let params = params.clone();
-            async move {
-                let answer = endpoint.call(method, params).await;
-                (Arc::clone(&endpoint.name), answer)
-            }
-        });
-        join_all(calls).await
     }
 
     /// What the endpoint in use says of itself, asked now.

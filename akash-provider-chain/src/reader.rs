@@ -102,3 +102,22 @@ impl Reader {
         lock(&self.times).get(&height).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    #[test]
+    fn times_of_the_newest_blocks_are_remembered_and_no_more() {
+        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", Limits::default()).unwrap();
+        let reader = Reader::new(endpoints);
+        let last = Height::try_from(TIMES_MAX).unwrap() + 10;
+        for height in 1..=last {
+            reader.remember_time(height, BlockTime(1));
+        }
+        assert_eq!(lock(&reader.times).len(), TIMES_MAX);
+        assert_eq!(reader.remembered_time(10), None);
+        assert_eq!(reader.remembered_time(last), Some(BlockTime(1)));
+    }
+}
