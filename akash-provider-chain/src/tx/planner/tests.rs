@@ -1,4 +1,6 @@
 //! The planner against a node that takes real bytes, with faults drawn from a seed.
+//!
+//! Length: one story for each thing that goes wrong.
 
 use super::*;
 use crate::convert::to_any;
