@@ -73,9 +73,10 @@ struct QueryParams<'a> {
     prove: bool,
 }
 
+/// Which block.
 #[derive(Serialize)]
-struct HeightParams {
-    height: String,
+pub(crate) struct HeightParams {
+    pub(crate) height: String,
 }
 
 #[derive(Serialize)]

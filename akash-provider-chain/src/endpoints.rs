@@ -15,24 +15,24 @@ use crate::endpoint::health::Health;
 use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
+use crate::lock::lock;
 use crate::method::Method;
 use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
 use flights::{Flights, Landed};
-use futures::future::join_all;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Blocks an endpoint may be behind the best one.
-const LAG_MAX: Height = 5;
+pub(crate) const LAG_MAX: Height = 5;
 /// Differences of latency below this do not count.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// How often endpoints are tried when none is left.
@@ -82,11 +82,6 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct Endpoints {
     shared: Arc<Shared>,
-}
-
-/// Locks what is whole at every point where a holder could panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Endpoints {
@@ -158,6 +153,13 @@ impl Endpoints {
         self.shared.floor.load(Ordering::Relaxed)
     }
 
+    /// The newest height that an endpoint which tells blocks is known to have.
+    pub(crate) fn newest(&self) -> Height {
+        let ready = self.ready(Need::Blocks).into_iter();
+        let members = ready.filter_map(|at| self.shared.members.get(at));
+        members.map(|m| lock(&m.health).height).max().unwrap_or_default()
+    }
+
     /// Asks a query of the best endpoint and, when that one fails, of others; the answer and its height.
     ///
     /// # Errors
@@ -188,24 +190,6 @@ impl Endpoints {
             async move { Ok((endpoint?.call(method, params).await?, None)) }
         };
         self.attempt(Need::Blocks, ask).await.map(|(_, answer)| answer)
-    }
-
-    /// Calls a method of the JSON-RPC at every healthy endpoint that has one: each one's answer, by name.
-    pub async fn call_each<T: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: impl Serialize + Clone + Send,
-    ) -> Vec<(Arc<str>, Result<T, NodeError>)> {
-        self.refresh_if_due(Need::Blocks).await;
-        let ready = self.ready(Need::Blocks).into_iter();
-        let calls = ready.filter_map(|at| self.endpoint(at).ok()).map(|endpoint| {
-            let params = params.clone();
-            async move {
-                let answer = endpoint.call(method, params).await;
-                (Arc::clone(&endpoint.name), answer)
-            }
-        });
-        join_all(calls).await
     }
 
     /// What the endpoint in use says of itself, asked now.

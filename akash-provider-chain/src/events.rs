@@ -25,7 +25,8 @@ mod poll;
 mod tests;
 mod websocket;
 
-use crate::reader::{Reader, lock};
+use crate::lock::lock;
+use crate::reader::Reader;
 use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};

@@ -43,6 +43,7 @@ pub mod gas;
 mod grpc;
 pub mod keyring;
 mod limits;
+mod lock;
 pub mod method;
 mod private_file;
 pub mod private_key;

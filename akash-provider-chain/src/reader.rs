@@ -2,9 +2,10 @@
 
 use crate::endpoints::{EndpointStatus, Endpoints};
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
+use crate::lock::lock;
 use akash_provider_core::types::{BlockTime, Height};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Times of blocks that are remembered; the oldest go first.
 const TIMES_MAX: usize = 16_384;
@@ -34,10 +35,6 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// How the chain is followed.
     pub follower: FollowerStatus,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reader {
@@ -103,5 +100,24 @@ impl Reader {
 
     pub(crate) fn remembered_time(&self, height: Height) -> Option<BlockTime> {
         lock(&self.times).get(&height).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    #[test]
+    fn times_of_the_newest_blocks_are_remembered_and_no_more() {
+        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", Limits::default()).unwrap();
+        let reader = Reader::new(endpoints);
+        let last = Height::try_from(TIMES_MAX).unwrap() + 10;
+        for height in 1..=last {
+            reader.remember_time(height, BlockTime(1));
+        }
+        assert_eq!(lock(&reader.times).len(), TIMES_MAX);
+        assert_eq!(reader.remembered_time(10), None);
+        assert_eq!(reader.remembered_time(last), Some(BlockTime(1)));
     }
 }

@@ -1,7 +1,7 @@
 //! How fast the chain client is against a development network, inclusion verified. Figures go to the standard
 //! output, one JSON object a line.
 //!
-//! `cargo bench -p provider-daemon --bench chain`
+//! `cargo bench -p provider-daemon --bench chain [-- NAME…]`
 
 #[path = "chain/slow.rs"]
 mod slow;
@@ -18,6 +18,8 @@ use anyhow::{Context, ensure};
 use fault_proxy::{Faults, Proxy};
 use futures::StreamExt;
 use provider_daemon::devnet::{Devnet, DevnetConfig};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use std::alloc::System;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +31,16 @@ const MISSED: Height = 1_500;
 /// How long an idle client is watched.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// Counts what is allocated: the size of a process says as much of its allocator as of the program.
+#[global_allocator]
+static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
 fn main() -> anyhow::Result<()> {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -38,11 +49,20 @@ fn main() -> anyhow::Result<()> {
         return runtime.block_on(slow::client(node));
     }
     runtime.block_on(async {
-        burst(100).await?;
-        burst(1000).await?;
-        catch_up().await?;
-        idle().await?;
-        slow::growth().await
+        if is_wanted("burst") {
+            burst(100).await?;
+            burst(1000).await?;
+        }
+        if is_wanted("catchup") {
+            catch_up().await?;
+        }
+        if is_wanted("idle") {
+            idle().await?;
+        }
+        if is_wanted("slow") {
+            slow::growth().await?;
+        }
+        Ok(())
     })
 }
 

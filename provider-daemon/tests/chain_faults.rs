@@ -13,6 +13,8 @@
 mod bidder;
 #[path = "chain_faults/cut.rs"]
 mod cut;
+#[path = "chain_faults/grpc.rs"]
+mod grpc;
 #[path = "chain_faults/judge.rs"]
 mod judge;
 #[path = "chain_faults/kills.rs"]

@@ -4,10 +4,11 @@
 //! asked again about the height of the other. The reading is from that height.
 
 use super::flights::Landed;
-use super::{Endpoints, Need, lock};
+use super::{Endpoints, Need};
 use crate::convert::Malformed;
 use crate::endpoint::{Answer, Endpoint, Transport};
 use crate::fault::{Fault, NodeError};
+use crate::lock::lock;
 use crate::method::Method;
 use akash_provider_core::types::{Agreement, Height, Observed};
 use prost::Message;

@@ -1,8 +1,8 @@
 //! Equal questions under way share one answer.
 
-use super::lock;
 use crate::endpoint::Answer;
 use crate::fault::NodeError;
+use crate::lock::lock;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
 use futures::FutureExt;

@@ -1,8 +1,9 @@
 //! Reading the endpoints' health, choosing among them, and telling what was chosen and why.
 
-use super::{Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT, lock, spread};
+use super::{Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT, is_able, spread};
 use crate::endpoint::Versions;
 use crate::fault::{Fault, NodeError};
+use crate::lock::lock;
 use akash_provider_core::types::Height;
 use futures::future::join_all;
 use std::sync::Arc;
@@ -231,8 +232,4 @@ impl Endpoints {
         }
         tracing::info!(endpoint = %name, ?need, reason, "this node is asked from now on");
     }
-}
-
-fn is_able(member: &Member, need: Need) -> bool {
-    need == Need::Queries || member.endpoint.rpc().is_some()
 }

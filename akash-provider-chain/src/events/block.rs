@@ -2,7 +2,7 @@
 
 use super::decode::{Facts, facts};
 use crate::convert::shown;
-use crate::endpoint::{Endpoint, parse_time};
+use crate::endpoint::{Endpoint, HeightParams, parse_time};
 use crate::endpoints::{Endpoints, Need};
 use crate::fault::{Fault, NodeError};
 use crate::rpc::types::{AbciEvent, BlockAnswer, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
@@ -52,11 +52,6 @@ fn seen(txs: &[String], results: &[TxResult]) -> Option<Vec<SeenTx>> {
         })
     });
     seen.collect()
-}
-
-#[derive(Serialize)]
-struct HeightParams {
-    height: String,
 }
 
 #[derive(Serialize)]

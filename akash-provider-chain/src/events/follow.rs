@@ -4,7 +4,7 @@ use super::block::Block;
 use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
-use crate::endpoints::Need;
+use crate::endpoints::{LAG_MAX, Need};
 use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -353,16 +353,21 @@ impl Follower {
         }
     }
 
-    /// Tells a block that was pushed, after those before it.
+    /// Tells a block that was pushed, after those before it. A subscription that is far behind what its node is known
+    /// to have holds nothing up: the rest is asked for.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
         self.heard = Instant::now();
-        if block.height < self.next {
-            return Ok(Ok(()));
+        if block.height >= self.next {
+            if let Err(error) = self.fill(block.height - 1).await? {
+                return Ok(Err(error));
+            }
+            let is_newest = block.height >= self.reader.endpoints.newest();
+            self.tell_block(block, is_newest).await?;
         }
-        if let Err(error) = self.fill(block.height - 1).await? {
-            return Ok(Err(error));
+        let newest = self.reader.endpoints.newest();
+        if newest >= self.next + LAG_MAX {
+            return self.fill(newest).await;
         }
-        self.tell_block(block, true).await?;
         Ok(Ok(()))
     }
 

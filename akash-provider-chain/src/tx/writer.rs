@@ -3,6 +3,7 @@
 use super::api::{Included, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
+use crate::lock::lock;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::chain::{ChainTx, SyncInfo};
@@ -13,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -80,29 +81,11 @@ impl TxWriter {
         stop: CancellationToken,
     ) -> (Self, BoxFuture<'static, ()>) {
         let (inbox, notes) = mpsc::channel(INBOX);
-        let mut salt = [0; 4];
-        if let Err(error) = getrandom::fill(&mut salt) {
-            // Two processes with one key might then, rarely, choose the same nonce; the chain refuses the second
-            // and it is sent again with another.
-            tracing::warn!(%error, "no randomness from the system for the writer's nonces");
-        }
-        let chain_id = config.chain_id.clone();
-        let status = Arc::new(Mutex::default());
-        let task = Task {
-            status: Arc::clone(&status),
-            api,
-            key: Arc::new(key),
-            chain_id: chain_id.into(),
-            planner: Planner::new(config, u32::from_le_bytes(salt)),
-            began: Instant::now(),
-            replies: BTreeMap::new(),
-            hashes: HashMap::new(),
-            calls: FuturesUnordered::new(),
-        };
+        let task = Task::new(api, key, config);
         let writer = Self {
             inbox,
             tickets: Arc::default(),
-            status,
+            status: Arc::clone(&task.status),
         };
         (writer, Box::pin(task.run(notes, stop)))
     }
@@ -162,10 +145,6 @@ impl ChainTx for TxWriter {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Task {
     status: Arc<Mutex<WriterStatus>>,
     api: Arc<dyn TxApi>,
@@ -180,25 +159,49 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut notes: mpsc::Receiver<Note>, stop: CancellationToken) {
-        loop {
-            let deadline = self.planner.next_deadline();
-            let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
-            let input = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                note = notes.recv() => match note {
-                    Some(note) => self.read(note),
-                    None => break,
-                },
-                Some(input) = self.calls.next() => vec![input],
-                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => vec![Input::Tick],
-            };
-            for input in input {
-                self.step(input);
-            }
+    fn new(api: Arc<dyn TxApi>, key: PrivateKey, config: PlannerConfig) -> Self {
+        let mut salt = [0; 4];
+        if let Err(error) = getrandom::fill(&mut salt) {
+            // Two processes with one key might then, rarely, choose the same nonce; the chain refuses the second
+            // and it is sent again with another.
+            tracing::warn!(%error, "no randomness from the system for the writer's nonces");
         }
+        Self {
+            status: Arc::default(),
+            api,
+            key: Arc::new(key),
+            chain_id: config.chain_id.as_str().into(),
+            planner: Planner::new(config, u32::from_le_bytes(salt)),
+            began: Instant::now(),
+            replies: BTreeMap::new(),
+            hashes: HashMap::new(),
+            calls: FuturesUnordered::new(),
+        }
+    }
+
+    async fn run(mut self, mut notes: mpsc::Receiver<Note>, stop: CancellationToken) {
+        while self.turn(&mut notes, &stop).await {}
         self.step(Input::Stop);
+    }
+
+    /// Waits for the next thing and does what it calls for; false at the end.
+    async fn turn(&mut self, notes: &mut mpsc::Receiver<Note>, stop: &CancellationToken) -> bool {
+        let deadline = self.planner.next_deadline();
+        let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
+        let inputs = tokio::select! {
+            biased;
+            () = stop.cancelled() => return false,
+            note = notes.recv() => match note {
+                Some(note) => self.read(note),
+                None => return false,
+            },
+            Some(input) = self.calls.next() => vec![input],
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => vec![Input::Tick],
+        };
+        for input in inputs {
+            self.step(input);
+        }
+        true
     }
 
     fn read(&mut self, note: Note) -> Vec<Input> {

@@ -7,8 +7,10 @@ use akash_provider_core::types::ChainEvent;
 use anyhow::{Context, ensure};
 use fault_proxy::{Faults, Proxy};
 use futures::StreamExt;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -19,18 +21,22 @@ pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 const BLOCK: Duration = Duration::from_millis(200);
 /// Most by which an answer or a pushed block is late: several blocks.
 const LATE: Duration = Duration::from_millis(1500);
-/// Until connections, caches and the allocator have what they need.
-const WARM_UP: Duration = Duration::from_secs(40);
-const WATCHED: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
+/// The first is for connections and caches to get what they need; what is there after it is compared with the end.
+const MINUTES: u32 = 4;
+/// How many instead, for who wants to see more of them.
+const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Bids that a provider has under way; more orders are let go, as one lets go that runs into its time limits.
 const UNDER_WAY: usize = 64;
 /// Looks at the memory, of which the middle one counts.
-const LOOKS: usize = 9;
+const LOOKS: usize = 21;
+const TOLD_EVERY: Duration = Duration::from_millis(250);
 
 /// The client: it asks about every order and bids on it.
 pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     let us = key()?.address().clone();
     let client = start(node, &CancellationToken::new())?;
+    tokio::spawn(tell());
     let places = Arc::new(Semaphore::new(UNDER_WAY));
     let mut events = client.subscribe(&us);
     while let Some(event) = events.next().await {
@@ -50,38 +56,94 @@ pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says how much it holds, in bytes, a line each time.
+async fn tell() {
+    let mut out = std::io::stdout();
+    loop {
+        let allocated = super::ALLOCATED.stats();
+        let live = allocated.bytes_allocated - allocated.bytes_deallocated;
+        // Nobody reads any more: the bench is over.
+        if writeln!(out, "{live}").and_then(|()| out.flush()).is_err() {
+            return;
+        }
+        tokio::time::sleep(TOLD_EVERY).await;
+    }
+}
+
 /// Ends with the bench, however that ends.
-struct Process(Child);
+struct Process {
+    child: Child,
+    live: Arc<AtomicU64>,
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
+}
+
+/// What a process holds, in KiB.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Allocated and not freed.
+    live: f64,
+    /// What the system counts.
+    rss: f64,
 }
 
 impl Process {
-    fn rss_kib(&self) -> anyhow::Result<u32> {
-        let path = format!("/proc/{}/status", self.0.id());
+    fn start(node: String) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .env(NODE, node)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().context("its output")?;
+        let live = Arc::<AtomicU64>::default();
+        let heard = Arc::clone(&live);
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if let Ok(bytes) = line.parse() {
+                    heard.store(bytes, Ordering::Relaxed);
+                }
+            }
+        });
+        Ok(Self { child, live })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes")]
+    fn size(&self) -> anyhow::Result<Size> {
+        let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next());
-        Ok(number.context("VmRSS")?.parse()?)
+        Ok(Size {
+            live: self.live.load(Ordering::Relaxed) as f64 / 1024.0,
+            rss: number.context("VmRSS")?.parse()?,
+        })
     }
 
     /// The middle of several looks: answers on their way come and go.
-    async fn usual_rss_kib(&self) -> anyhow::Result<u32> {
+    async fn usual_size(&self) -> anyhow::Result<Size> {
         let mut looks = Vec::new();
         for _ in 0..LOOKS {
-            looks.push(self.rss_kib()?);
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            looks.push(self.size()?);
+            tokio::time::sleep(TOLD_EVERY).await;
         }
-        looks.sort_unstable();
-        Ok(looks[LOOKS / 2])
+        let middle = |of: fn(&Size) -> f64| {
+            let mut all: Vec<f64> = looks.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all[LOOKS / 2]
+        };
+        Ok(Size {
+            live: middle(|size| size.live),
+            rss: middle(|size| size.rss),
+        })
     }
 }
 
-/// By how much it grows in a minute.
+/// By how much it grows after its first minute.
 pub(crate) async fn growth() -> anyhow::Result<()> {
     if !std::path::Path::new("/proc/self/status").exists() {
         println!("skipped: the memory of a process is read from /proc, which is absent");
@@ -89,12 +151,7 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
     }
     let scene = Scene::new(Some(BLOCK)).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
-    let process = Command::new(std::env::current_exe()?)
-        .env(NODE, proxy.url())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()?;
-    let process = Process(process);
+    let process = Process::start(proxy.url())?;
     // A tenant orders once a block, heard from the chain itself.
     let (chain, tenant) = (scene.chain.clone(), scene.tenant.clone());
     let mut blocks = chain.subscribe(&scene.us);
@@ -115,24 +172,36 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
         delay_ms: late,
         ..Faults::default()
     });
-    tokio::time::sleep(WARM_UP).await;
-    let bids = || scene.chain.market(|market| market.bids().count());
-    let (before, bids_before, asked_before) =
-        (process.usual_rss_kib().await?, bids(), proxy.stats().questions);
-    tokio::time::sleep(WATCHED).await;
-    let (after, bids_after, asked_after) = (process.usual_rss_kib().await?, bids(), proxy.stats().questions);
-    ensure!(!ordering.is_finished(), "tenants order to the end");
-    // A client that hangs does not grow either.
-    ensure!(
-        bids_after >= bids_before + 50 && asked_after >= asked_before + 50,
-        "the client works: {bids_before} bids, then {bids_after}; {asked_before} questions, then {asked_after}"
-    );
-    figure(
-        "chain_slow_endpoint_growth_kib",
-        f64::from(after) - f64::from(before),
-        "KiB/min",
-    );
-    figure("chain_slow_endpoint_rss_kib", f64::from(after), "KiB");
+    let minutes = std::env::var(MINUTES_SETTING).map_or(Ok(MINUTES), |text| text.parse())?;
+    let mut sizes = Vec::new();
+    let mut bids_before = 0;
+    let began = Instant::now();
+    for minute in 1..=minutes {
+        let end = MINUTE * minute;
+        tokio::time::sleep(end.saturating_sub(began.elapsed())).await;
+        let size = process.usual_size().await?;
+        let bids = scene.chain.market(|market| market.bids().count());
+        eprintln!(
+            "after {minute} min: {:.0} KiB allocated, {:.0} KiB resident, {bids} bids, {:?}",
+            size.live,
+            size.rss,
+            proxy.stats()
+        );
+        ensure!(!ordering.is_finished(), "tenants order to the end");
+        // A client that hangs does not grow either.
+        ensure!(
+            bids >= bids_before + 50,
+            "the client bids: {bids_before}, a minute later {bids}"
+        );
+        bids_before = bids;
+        sizes.push(size);
+    }
+    let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else {
+        return Ok(());
+    };
+    figure("chain_slow_endpoint_growth_kib", last.live - first.live, "KiB");
+    figure("chain_slow_endpoint_live_kib", last.live, "KiB");
+    figure("chain_slow_endpoint_rss_kib", last.rss, "KiB");
     ordering.abort();
     drop(process);
     scene.end().await;

@@ -4,6 +4,7 @@ use super::read_sdl;
 use crate::args::Output;
 use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
+use crate::dev::tenant::create_deployment;
 use crate::devnet::keys::Keys;
 use crate::devnet::wallet::{Wallet, allowance};
 use crate::devnet::{Devnet, DevnetConfig};
@@ -135,13 +136,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
             let sdl = read_sdl(sdl)?;
             let newest = ChainQuery::sync_info(&tenant.reader).await?.height;
             let id = tenant.id(dseq.unwrap_or(newest));
-            let create = TenantMsg::CreateDeployment {
-                id: id.clone(),
-                groups: sdl.groups,
-                hash: sdl.hash,
-                deposit: deposit.clone(),
-                reclamation_min_window: sdl.reclamation_min_window,
-            };
+            let create = create_deployment(id.clone(), &sdl, deposit.clone());
             tenant.send(&[create], "deployed", &id, &[]).await
         }
         TenantCommand::Accept { what } => {

@@ -21,6 +21,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// First money of a deployment.
 const DEPOSIT: u128 = 50_000_000;
 
+/// What a tenant sends to get what an SDL asks for.
+pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> TenantMsg {
+    TenantMsg::CreateDeployment {
+        id,
+        groups: sdl.groups.clone(),
+        hash: sdl.hash,
+        deposit,
+        reclamation_min_window: sdl.reclamation_min_window,
+    }
+}
+
 /// How one SDL fared.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -166,13 +177,8 @@ impl Tenant {
         self.world
             .chain
             .market(|market| market.fund(&self.id.owner, &coin));
-        let created = self.world.chain.tenant(TenantMsg::CreateDeployment {
-            id: self.id.clone(),
-            groups: self.sdl.groups.clone(),
-            hash: self.sdl.hash,
-            deposit: coin,
-            reclamation_min_window: self.sdl.reclamation_min_window,
-        });
+        let create = create_deployment(self.id.clone(), &self.sdl, coin);
+        let created = self.world.chain.tenant(create);
         created.map_err(|e| anyhow!("the chain refuses the deployment: {e}"))?;
         self.printer.tenant(
             &self.id,

@@ -8,6 +8,7 @@ mod client;
 
 use akash_provider_chain::cert::{CertError, OwnCertificate};
 use client::OnChain;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
+use rustls::{ConfigBuilder, PeerIncompatible, ServerConfig, WantsVerifier};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -31,6 +32,13 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
     verifier
         .verify_client_cert(&CertificateDer::from(der), &[], now)
         .is_ok()
+}
+
+/// The answer of a verifier to a signature of TLS 1.2, which neither side speaks.
+pub(crate) fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
+    Err(rustls::Error::PeerIncompatible(
+        PeerIncompatible::ServerDoesNotSupportTls12Or13,
+    ))
 }
 
 /// Largest file of a certificate or key that is read.

@@ -5,6 +5,7 @@
 //! handshake judges what needs no question; the chain is asked right after it, before anything is said.
 
 use super::trouble::{Trouble, with_causes};
+use crate::gateway::tls::no_tls12;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{self, Facts};
 use akash_provider_core::chain::{Certificate, ChainQuery};
@@ -15,9 +16,7 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature, verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -181,9 +180,7 @@ impl ServerCertVerifier for Judge {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::PeerIncompatible(
-            PeerIncompatible::ServerDoesNotSupportTls12Or13,
-        ))
+        no_tls12()
     }
 
     fn verify_tls13_signature(

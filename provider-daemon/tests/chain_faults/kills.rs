@@ -88,6 +88,7 @@ async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
         })
     };
     until("every order has its bid", || orders.iter().all(open)).await;
+    let settled_in = began.elapsed();
     process.kill();
     let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
     let (mut doubled, mut most) = (0, 0);
@@ -105,8 +106,8 @@ async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
     // A process that knows nothing of the one before may send again what is not in a block yet; the chain refuses it.
     assert!(most <= 3, "{most} transactions for one bid");
     println!(
-        "{kills} kills, {in_the_gap} before the block; {doubled} bids were sent again and refused; settled in {:?}",
-        began.elapsed()
+        "{kills} kills, {in_the_gap} before the block; {doubled} bids were sent again and refused; settled in \
+         {settled_in:?}"
     );
     net.stop().await;
 }

@@ -8,12 +8,16 @@ use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, BidState, CloseReason, Msg, OrderState};
 use fault_proxy::{Faults, Pipe, Proxy};
+use provider_daemon::devnet::Devnet;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(200);
 /// How long a seed's faults go on.
 const STORM: Duration = Duration::from_secs(12);
+/// After it everything is settled within this: less than what a call may wait to be sent, so that one which nobody
+/// works on any more is not taken for one that takes its time.
+const SETTLING: Duration = Duration::from_secs(45);
 
 /// Splitmix64.
 struct Dice(u64);
@@ -119,34 +123,91 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
     }
 }
 
-/// Switches faults, and cuts, until the time is over. The last of each kind is gone at the end.
-async fn storm(seed: u64, proxies: &[Proxy], pipe: Option<&Pipe>) -> Vec<&'static str> {
-    let mut dice = Dice(seed);
-    let mut names = Vec::new();
-    let began = Instant::now();
-    while began.elapsed() < STORM {
-        for proxy in proxies {
-            let (name, faults) = fault(&mut dice);
-            names.push(name);
-            proxy.set(faults);
-            if dice.draw(4) == 0 {
-                proxy.cut();
+/// The ways to a node, each with faults of its own.
+struct Ways {
+    /// With what holds also while nothing else does.
+    proxies: Vec<(Proxy, Faults)>,
+    pipe: Option<Pipe>,
+}
+
+impl Ways {
+    /// One or two nodes, by their JSON-RPC. Every second seed asks over gRPC, every third has one more node of which
+    /// the proxy sees bytes alone.
+    async fn of(seed: u64, net: &Devnet) -> Self {
+        let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
+        let asks_grpc = !seed.is_multiple_of(2);
+        let usual = Faults {
+            // The faster one is asked.
+            delay_ms: if asks_grpc { 100 } else { 0 },
+            ..Faults::default()
+        };
+        let mut proxies = Vec::new();
+        for at in 0..if seed.is_multiple_of(4) { 2 } else { 1 } {
+            let proxy = Proxy::start(&rpc, seed * 10 + at).await.unwrap();
+            proxies.push((proxy, usual));
+        }
+        if asks_grpc {
+            let proxy = Proxy::start_grpc(&grpc, seed * 10 + 9).await.unwrap();
+            proxies.push((proxy, Faults::default()));
+        }
+        let pipe = match seed % 3 {
+            0 => Some(Pipe::start(&grpc, seed).await.unwrap()),
+            _ => None,
+        };
+        let ways = Self { proxies, pipe };
+        ways.calm();
+        ways
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let pipe = self.pipe.iter().map(|pipe| format!("grpc://{}", pipe.address()));
+        self.proxies
+            .iter()
+            .map(|(proxy, _)| proxy.url())
+            .chain(pipe)
+            .collect()
+    }
+
+    /// Questions over gRPC.
+    fn grpc_questions(&self) -> u64 {
+        let grpc = self
+            .proxies
+            .iter()
+            .filter(|(proxy, _)| proxy.url().starts_with("grpc"));
+        grpc.map(|(proxy, _)| proxy.stats().questions).sum()
+    }
+
+    fn calm(&self) {
+        self.proxies.iter().for_each(|(proxy, usual)| proxy.set(*usual));
+        self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
+    }
+
+    /// Switches faults, and cuts, until the time is over. The last of each kind is gone at the end.
+    async fn storm(&self, seed: u64) -> Vec<&'static str> {
+        let mut dice = Dice(seed);
+        let mut names = Vec::new();
+        let began = Instant::now();
+        while began.elapsed() < STORM {
+            for (proxy, _) in &self.proxies {
+                let (name, faults) = fault(&mut dice);
+                names.push(name);
+                proxy.set(faults);
+                if dice.draw(4) == 0 {
+                    proxy.cut();
+                }
+            }
+            if let Some(pipe) = &self.pipe {
+                pipe.set(fault(&mut dice).1);
+            }
+            tokio::time::sleep(Duration::from_millis(200 + dice.draw(1500))).await;
+            if dice.draw(2) == 0 {
+                self.calm();
+                tokio::time::sleep(Duration::from_millis(dice.draw(600))).await;
             }
         }
-        if let Some(pipe) = pipe {
-            pipe.set(fault(&mut dice).1);
-        }
-        tokio::time::sleep(Duration::from_millis(200 + dice.draw(1500))).await;
-        if dice.draw(2) == 0 {
-            proxies.iter().for_each(|proxy| proxy.set(Faults::default()));
-            tokio::time::sleep(Duration::from_millis(dice.draw(600))).await;
-        }
+        self.calm();
+        names
     }
-    proxies.iter().for_each(|proxy| proxy.set(Faults::default()));
-    if let Some(pipe) = pipe {
-        pipe.set(Faults::default());
-    }
-    names
 }
 
 /// Tenants come, take bids, and go; now and then we close or are paid.
@@ -232,22 +293,11 @@ async fn seed(seed: u64) {
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
     let oracle = Oracle::of(&chain);
-    let rpc = authority(&net.rpc_url());
-    let count = if seed.is_multiple_of(2) { 1 } else { 2 };
-    let mut proxies = Vec::new();
-    for at in 0..count {
-        proxies.push(Proxy::start(&rpc, seed * 10 + at).await.unwrap());
-    }
-    let pipe = match seed % 3 {
-        0 => Some(Pipe::start(&authority(&net.grpc_url()), seed).await.unwrap()),
-        _ => None,
-    };
-    let mut nodes: Vec<String> = proxies.iter().map(Proxy::url).collect();
-    nodes.extend(pipe.iter().map(|pipe| format!("grpc://{}", pipe.address())));
+    let ways = Ways::of(seed, &net).await;
     let stop = CancellationToken::new();
-    let bidder = Bidder::new(start(impatient(nodes), &stop));
+    let bidder = Bidder::new(start(impatient(ways.nodes()), &stop));
     let listening = tokio::spawn(bidder.clone().run());
-    let (faults, ()) = tokio::join!(storm(seed, &proxies, pipe.as_ref()), life(seed, &chain, &bidder));
+    let (faults, ()) = tokio::join!(ways.storm(seed), life(seed, &chain, &bidder));
 
     let settled = |bidder: &Bidder| {
         let goal = chain.market(|market| {
@@ -261,12 +311,13 @@ async fn seed(seed: u64) {
     while !settled(&bidder) {
         let status = bidder.client.status();
         assert!(
-            began.elapsed() < Duration::from_secs(150),
+            began.elapsed() < SETTLING,
             "{name}: not settled: {:?} under way, {status:#?}",
             bidder.book().under_way
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let settled_in = began.elapsed();
     let goal = height(&chain) + 2;
     until(&format!("{name}: the follower is there"), || {
         bidder.told() >= goal
@@ -279,11 +330,12 @@ async fn seed(seed: u64) {
     let bids = same_market(&name, &bidder, &chain).await;
     let status = bidder.client.status().reader.follower;
     println!(
-        "{name}: {judged} blocks, {} fetched, {} resyncs, {} bids, calls {:?}, faults {faults:?}",
+        "{name}: {judged} blocks, {} fetched, {} resyncs, {bids} bids, calls {:?}, {} questions over gRPC, settled in \
+         {settled_in:?}, faults {faults:?}",
         status.fetched,
         status.resyncs,
-        bids,
-        bidder.tally()
+        bidder.tally(),
+        ways.grpc_questions(),
     );
     stop.cancel();
     listening.abort();

@@ -130,12 +130,28 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
+/// A bid whose gas is not known yet, as often as not: it offers as many volumes as others before it, or more.
 pub(crate) fn bid(order: &OrderId) -> Msg {
+    let volumes = 1 + order.deployment().dseq / 4 % 16;
+    let volume = |at| Storage {
+        name: format!("volume-{at}"),
+        bytes: 1 << 20,
+        ..Storage::default()
+    };
+    let resources = Resources {
+        id: 1,
+        storage: (0..volumes).map(volume).collect(),
+        ..Resources::default()
+    };
     Msg::CreateBid {
         id: bid_id(order),
         price: price(),
         deposit: coin(500_000, "uact"),
-        resources_offer: Vec::new(),
+        resources_offer: vec![ResourceUnit {
+            resources,
+            count: 1,
+            price: DecCoin::new(&"uact".into(), Dec::from_int(0)),
+        }],
         reclamation_window: None,
     }
 }

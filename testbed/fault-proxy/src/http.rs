@@ -5,7 +5,7 @@ use crate::rpc;
 use crate::websocket;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -23,11 +23,21 @@ const BYTES_MAX: usize = 64 << 20;
 
 const FLUSH: Duration = Duration::from_millis(20);
 
-type Body = BoxBody<Bytes, io::Error>;
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
 pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
 
-fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
+}
+
+/// What stands before a node answers when the node does not.
+pub(crate) fn refusal() -> Response<Body> {
+    let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
+    let mut response = Response::new(whole(page));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    let kind = HeaderValue::from_static("text/html");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }
 
 /// Serves until the client, or a fault, ends it.
@@ -45,10 +55,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     shared.thaw().await;
     if shared.faults().refused {
         shared.count(|stats| stats.faults += 1);
-        let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
-        let mut response = Response::new(whole(page));
-        *response.status_mut() = StatusCode::BAD_GATEWAY;
-        return Ok(response);
+        return Ok(refusal());
     }
     if request.headers().contains_key(header::UPGRADE) {
         let response = websocket::upgrade(shared, request)?;
@@ -76,7 +83,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 }
 
 /// The beginning of a body, and then the connection ends.
-fn cut(beginning: Bytes) -> Body {
+pub(crate) fn cut(beginning: Bytes) -> Body {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {
         // What is written before the end must be on its way.

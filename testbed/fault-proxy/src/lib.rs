@@ -1,9 +1,9 @@
 //! A proxy before a chain node that behaves badly on request.
 //!
 //! ```text
-//!   client ──▶ proxy ── JSON-RPC, websocket ──▶ node        client ──▶ pipe ── bytes (gRPC) ──▶ node
-//!                ▲ Faults                                                ▲ Faults
-//!             test, or PUT /faults at the control address ───────────────┘
+//!   client ──▶ proxy ── JSON-RPC, websocket, or gRPC ──▶ node        client ──▶ pipe ── bytes (TLS) ──▶ node
+//!                ▲ Faults                                                         ▲ Faults
+//!             test, or PUT /faults at the control address ────────────────────────┘
 //! ```
 //! The node behind it may be any: nothing of it is changed. What a node can do to its clients is a field of
 //! [`Faults`]; several may hold at once, and each can be switched at any moment. What is drawn by lot is drawn from
@@ -22,9 +22,11 @@
 
 mod control;
 mod faults;
+mod grpc;
 mod http;
 mod pipe;
 mod rpc;
+mod view;
 mod websocket;
 
 pub use control::Control;
@@ -32,27 +34,31 @@ pub use faults::{Faults, Stats};
 pub use pipe::Pipe;
 
 use faults::Shared;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A proxy of a node's JSON-RPC and websocket. Dropping it ends it.
+/// A free port of this machine.
+const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A proxy of a node's JSON-RPC and websocket, or of its gRPC. Dropping it ends it.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
+    scheme: &'static str,
     _ends: DropGuard,
 }
 
 impl Proxy {
-    /// Listens at a free port of this machine, before the node at `upstream` (`host:port`).
+    /// Listens at a free port of this machine, before the JSON-RPC of the node at `upstream` (`host:port`).
     ///
     /// # Errors
     /// When no port can be had.
     pub async fn start(upstream: &str, seed: u64) -> std::io::Result<Self> {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), upstream, seed).await
+        Self::start_at(FREE, upstream, seed).await
     }
 
     /// The same at an address.
@@ -65,6 +71,32 @@ impl Proxy {
         Ok(Self {
             shared,
             address,
+            scheme: "http",
+            _ends: ends,
+        })
+    }
+
+    /// Listens at a free port of this machine, before the gRPC of the node at `upstream` (`host:port`). It knows the
+    /// heights of questions and not what is in them: `catching_up` and `other_versions` do nothing, and of the node
+    /// itself it says what the node says.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start_grpc(upstream: &str, seed: u64) -> std::io::Result<Self> {
+        Self::start_grpc_at(FREE, upstream, seed).await
+    }
+
+    /// The same at an address.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub async fn start_grpc_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new(upstream, seed));
+        let (address, ends) = serve(listen, &shared, grpc::connection).await?;
+        Ok(Self {
+            shared,
+            address,
+            scheme: "grpc",
             _ends: ends,
         })
     }
@@ -78,7 +110,7 @@ impl Proxy {
     /// The same as an address of a node.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// From now on these faults hold and no others.

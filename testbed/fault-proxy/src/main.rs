@@ -1,4 +1,4 @@
-//! `fault-proxy --rpc LISTEN=NODE --grpc LISTEN=NODE --control LISTEN`: before any node.
+//! `fault-proxy --rpc LISTEN=NODE --grpc LISTEN=NODE --tls LISTEN=NODE --control LISTEN`: before any node.
 
 use clap::Parser;
 use fault_proxy::{Control, Pipe, Proxy};
@@ -11,9 +11,12 @@ struct Cli {
     /// Where to listen for JSON-RPC, and the node behind it: 127.0.0.1:36657=127.0.0.1:26657.
     #[arg(long, value_parser = pair)]
     rpc: Vec<(SocketAddr, String)>,
-    /// The same for gRPC, whose bytes pass as they are.
+    /// The same for gRPC.
     #[arg(long, value_parser = pair)]
     grpc: Vec<(SocketAddr, String)>,
+    /// The same for either in TLS, whose bytes pass as they are.
+    #[arg(long, value_parser = pair)]
+    tls: Vec<(SocketAddr, String)>,
     /// Where faults are switched: `curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults`.
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
@@ -49,8 +52,13 @@ async fn run(cli: &Cli) -> std::io::Result<()> {
         proxies.push(proxy);
     }
     for (listen, node) in &cli.grpc {
+        let proxy = Proxy::start_grpc_at(*listen, node, cli.seed).await?;
+        println!("grpc {} before {node}", proxy.address());
+        proxies.push(proxy);
+    }
+    for (listen, node) in &cli.tls {
         let pipe = Pipe::start_at(*listen, node, cli.seed).await?;
-        println!("grpc {} before {node}", pipe.address());
+        println!("tls {} before {node}", pipe.address());
         pipes.push(pipe);
     }
     let (all, every): (Vec<_>, Vec<_>) = (proxies.iter().collect(), pipes.iter().collect());

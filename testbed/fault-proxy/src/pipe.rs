@@ -1,7 +1,7 @@
-//! Bytes as they are, for what is no JSON-RPC: cut, frozen, late.
+//! Bytes as they are, for what cannot be read, as TLS: cut, frozen, late.
 
 use crate::faults::{Faults, Shared, Stats};
-use crate::serve;
+use crate::{FREE, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -10,7 +10,7 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// A pipe before a node's gRPC. It knows no questions: of [`Faults`] those hold that need none, which are `down`,
+/// A pipe before a node that is spoken to in TLS. It knows no questions: of [`Faults`] those hold that need none, which are `down`,
 /// `frozen`, `delay_ms` for each chunk, and `swallow` and `truncate` as so many of a hundred chunks after which the
 /// connection ends. Dropping it ends it.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Pipe {
     /// # Errors
     /// When no port can be had.
     pub async fn start(upstream: &str, seed: u64) -> std::io::Result<Self> {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), upstream, seed).await
+        Self::start_at(FREE, upstream, seed).await
     }
 
     /// The same at an address.

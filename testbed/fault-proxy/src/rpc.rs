@@ -2,6 +2,7 @@
 
 use crate::faults::Shared;
 use crate::http::Http;
+use crate::view::{Distance, View, has_height};
 use bytes::Bytes;
 use http::{Method, Request, Response, header, request};
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,8 +13,6 @@ use std::io;
 const UNSPOKEN: &str = "v9";
 /// Largest answer that passes.
 const BYTES_MAX: usize = 64 << 20;
-/// The services whose state has no height that can be asked for.
-const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
 /// Answers a question as the node that it lands on would.
 pub(crate) async fn answer(
@@ -53,17 +52,12 @@ async fn as_that_node(
     method: &str,
     call: &mut Value,
 ) -> io::Result<Response<Bytes>> {
-    let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
-    if behind == 0 && keep == 0 {
+    let Some(distance) = Distance::of(shared) else {
         return forward(shared, http, head, body).await;
-    }
+    };
     shared.count(|stats| stats.faults += 1);
     let newest = ask(shared, http, "status", json!({})).await?;
-    let newest = number(&newest["sync_info"]["latest_block_height"]);
-    let view = View {
-        shown: newest.saturating_sub(behind).max(1),
-        oldest: if keep > 0 { newest.saturating_sub(keep) } else { 0 },
-    };
+    let view = distance.at(number(&newest["sync_info"]["latest_block_height"]));
     match view.change(method, call) {
         Some(refusal) => {
             let mut answer = refusal;
@@ -102,14 +96,6 @@ fn changed(shared: &Shared, method: &str, mut answer: Response<Bytes>) -> Respon
     answer
 }
 
-/// What the node that a question lands on has.
-struct View {
-    /// Its newest block.
-    shown: u64,
-    /// It has thrown away what is below.
-    oldest: u64,
-}
-
 impl View {
     /// Changes a question so that the answer is that node's; `Some` when it refuses.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
@@ -138,22 +124,14 @@ impl View {
 
     fn change_query(&self, call: &mut Value, asked: u64) -> Option<Value> {
         let path = call["params"]["path"].as_str().unwrap_or_default();
-        if WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service)) {
+        if !has_height(path) {
             return None;
         }
-        let refused = |code: u32, log: &str| {
-            let height = asked.to_string();
+        if let Some((code, meaning, text)) = self.refusal(asked) {
+            let (log, height) = (format!("{text}: {meaning}"), asked.to_string());
             let response =
                 json!({"code": code, "codespace": "sdk", "log": log, "value": null, "height": height});
-            Some(json!({"result": {"response": response}}))
-        };
-        if asked > self.shown {
-            let log = "cannot query with height in the future; please provide a valid height: invalid height";
-            return refused(26, log);
-        }
-        if asked > 0 && asked < self.oldest {
-            let log = format!("failed to load state at height {asked}; version does not exist: not found");
-            return refused(38, &log);
+            return Some(json!({"result": {"response": response}}));
         }
         if asked == 0 {
             call["params"]["height"] = self.shown.to_string().into();

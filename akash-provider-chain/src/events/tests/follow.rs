@@ -3,15 +3,15 @@
 //! Length: one story for each thing that a node does.
 
 use crate::endpoints::Endpoints;
-use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Source};
+use crate::events::{FollowerStatus, HeightStore, MemoryHeights, SeenTx, Settings, Source, Witness};
 use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
 use crate::testing::chain::{Chain, Habits, account};
-use akash_provider_core::chain::ChainEvents;
+use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Address, ChainEvent, Height, Snapshot};
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, Snapshot};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use proptest::prelude::*;
@@ -58,13 +58,29 @@ struct Scene {
     told: Height,
 }
 
+/// Writes down what it sees: a height, and whether it was the newest.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<(Height, bool)>>);
+
+impl Witness for Seen {
+    fn saw(&self, height: Height, _: BlockTime, is_newest: bool, _: Option<Vec<SeenTx>>) {
+        self.0.lock().unwrap().push((height, is_newest));
+    }
+}
+
 impl Scene {
     async fn new(settings: Settings) -> Self {
+        Self::before(settings, Arc::<Seen>::default()).await
+    }
+
+    async fn before(settings: Settings, witness: Arc<Seen>) -> Self {
         let chain = Chain::new();
         let habits: Arc<Mutex<Habits>> = Arc::default();
         let node = chain.node(Arc::clone(&habits)).await;
         let endpoints = Endpoints::new(&[&node.url], "local", limits()).unwrap();
-        let reader = Reader::new(endpoints).with_settings(settings);
+        let reader = Reader::new(endpoints)
+            .with_settings(settings)
+            .with_witness(witness);
         let mut scene = Self {
             chain,
             habits,
@@ -213,6 +229,31 @@ async fn pushed_blocks_are_told_and_nothing_is_asked() {
         "{status:?}"
     );
     assert_eq!(scene.reader.heights.load().unwrap(), Some(scene.told));
+}
+
+#[tokio::test]
+async fn a_subscription_that_falls_behind_holds_nothing_up() {
+    // A silence would be noticed; this one goes on speaking, of the past.
+    let settings = Settings {
+        silence: PATIENCE * 2,
+        ..settings()
+    };
+    let witness = Arc::<Seen>::default();
+    let mut scene = Scene::before(settings, Arc::clone(&witness)).await;
+    scene.push_until_heard().await;
+    let first = scene.block(1);
+    for dseq in 2..20 {
+        scene.block(dseq);
+    }
+    let last = scene.block(20);
+    // Somebody asks something, and the answer says how far the node is.
+    scene.reader.params().await.unwrap();
+    scene.push(first);
+    scene.told_up_to(last).await;
+    let seen = witness.0.lock().unwrap().clone();
+    let of = |height| seen.iter().find(|(at, _)| *at == height).unwrap().1;
+    assert!(!of(first) && of(last), "{seen:?}");
+    assert_eq!(scene.reader.status().follower.resyncs, 1);
 }
 
 #[tokio::test]

@@ -14,6 +14,8 @@ use akash_provider_core::types::{DecCoin, Msg, TxError, TxOutcome};
 const REPLACED_MAX: u32 = 5;
 /// Times a flight may run out of gas: each costs a fee.
 const STARVED_MAX: u32 = 2;
+/// Simulations of a bid that are refused for no reason that can be seen, before the refusal is believed.
+const DOUBTED_MAX: u32 = 3;
 /// Simulations that fail to be answered before a generous limit is used instead.
 const SIMULATIONS_MAX: u32 = 2;
 
@@ -108,7 +110,9 @@ impl Planner {
                 }
             }
         }
-        if is_newest {
+        // What a subscription that lags tells is no news, and must not put off the question for what is.
+        let is_news = self.tip.value.is_none_or(|tip| tip.height <= height);
+        if is_newest && is_news {
             let asked = self.tip.asked;
             self.block(Ok(block));
             self.tip.asked = asked;
@@ -403,6 +407,14 @@ impl Planner {
                     // a send has.
                     flight.gas = None;
                     flight.phase = Phase::Ready { at: now };
+                    return;
+                }
+                let is_bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
+                if error == TxError::Other && is_bid && flight.doubted < DOUBTED_MAX {
+                    // Perhaps a node behind the others, which does not know the order yet.
+                    flight.doubted += 1;
+                    let at = now.plus(backoff(flight.doubted));
+                    flight.phase = Phase::Estimating { at, asked: false };
                     return;
                 }
                 let code = "simulation".to_owned();

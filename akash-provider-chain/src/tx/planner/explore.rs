@@ -507,9 +507,64 @@ impl World {
         out
     }
 
+    /// What waits for an answer is owed one: otherwise it waits until its time is over, and what is behind it too.
+    fn unanswerable(&self) -> Option<String> {
+        use flight::{Check, Phase};
+        let planner = &self.planner;
+        let needs = [
+            (planner.tip.asked, Owed::Block),
+            (planner.account.asked, Owed::Account),
+            (planner.prices.asked, Owed::Prices),
+        ];
+        if let Some((_, need)) = needs
+            .iter()
+            .find(|(asked, owed)| *asked && !self.owed.contains(owed))
+        {
+            return Some(format!("waits for an answer that nobody owes: {need:?}"));
+        }
+        let is_waiting = |phase: &Phase| match phase {
+            Phase::Estimating { asked, .. } | Phase::Waiting { asked, .. } => *asked,
+            Phase::Sending | Phase::Judging { .. } => true,
+            Phase::Ready { .. } => false,
+            Phase::Checking { step, .. } => *step != Check::Start,
+        };
+        let is_answer = |id: FlightId, phase: &Phase, owed: &Owed| match (phase, owed) {
+            (Phase::Estimating { .. }, Owed::Simulate(of, _))
+            | (Phase::Sending, Owed::Send(of, _))
+            | (
+                Phase::Waiting { .. }
+                | Phase::Checking {
+                    step: Check::Finding, ..
+                },
+                Owed::Find(of, _),
+            )
+            | (
+                Phase::Judging { .. }
+                | Phase::Checking {
+                    step: Check::Looking { .. },
+                    ..
+                },
+                Owed::Look(of, _),
+            ) => *of == id,
+            _ => false,
+        };
+        let mut flights = planner.flights.iter();
+        let (id, flight) = flights.find(|(id, flight)| {
+            let owed = |owed: &Owed| is_answer(**id, &flight.phase, owed);
+            is_waiting(&flight.phase) && !self.owed.iter().any(owed)
+        })?;
+        Some(format!(
+            "flight {id} waits for an answer that nobody owes: {:?}",
+            flight.phase
+        ))
+    }
+
     fn broken(&self) -> Option<String> {
         if self.problem.is_some() {
             return self.problem.clone();
+        }
+        if let Some(problem) = self.unanswerable() {
+            return Some(problem);
         }
         for (ticket, told) in &self.told {
             let msg = self

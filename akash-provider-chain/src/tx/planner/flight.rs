@@ -55,6 +55,8 @@ pub(super) struct Flight {
     pub(super) replaced: u32,
     /// Times it ran out of gas.
     pub(super) starved: u32,
+    /// Refusals of its simulation that nothing explained.
+    pub(super) doubted: u32,
 }
 
 impl Flight {
@@ -71,6 +73,7 @@ impl Flight {
             failures: 0,
             replaced: 0,
             starved: 0,
+            doubted: 0,
         }
     }
 

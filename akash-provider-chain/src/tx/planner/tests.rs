@@ -1,4 +1,6 @@
 //! The planner against a node that takes real bytes, with faults drawn from a seed.
+//!
+//! Length: one story for each thing that goes wrong.
 
 use super::*;
 use crate::convert::to_any;
@@ -13,6 +15,10 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
+    /// The same of simulations alone, on top.
+    unsimulated: u64,
+    /// So many simulations are refused by a node that does not know what they are about yet.
+    ignorant: u32,
     lag: u64,
     owner: u64,
     restart: u64,
@@ -31,6 +37,8 @@ struct World {
     replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
     sends: u32,
     simulations: u32,
+    /// Questions for the newest block.
+    looks: u32,
 }
 
 fn key() -> PrivateKey {
@@ -56,6 +64,7 @@ impl World {
             replies: BTreeMap::new(),
             sends: 0,
             simulations: 0,
+            looks: 0,
         }
     }
 
@@ -109,18 +118,28 @@ impl World {
                 assert!(before.is_none(), "two answers to call {ticket}");
                 return;
             }
-            Action::FetchBlock => Input::Block(or_lost(lost).map(|()| {
-                let mut info = self.node.sync_info();
-                info.height -= lag.min(info.height - 1);
-                info.time = self.node.chain.market(|m| m.block_time(info.height)).unwrap();
-                info
-            })),
+            Action::FetchBlock => {
+                self.looks += 1;
+                Input::Block(or_lost(lost).map(|()| {
+                    let mut info = self.node.sync_info();
+                    info.height -= lag.min(info.height - 1);
+                    info.time = self.node.chain.market(|m| m.block_time(info.height)).unwrap();
+                    info
+                }))
+            }
             Action::FetchAccount => Input::Account(or_lost(lost).map(|()| Some(self.node.account()))),
             Action::FetchPrices => Input::Prices(or_lost(lost).map(|()| self.node.prices())),
             Action::Simulate(id, draft) => {
                 self.simulations += 1;
+                let lost = lost || self.strikes(self.faults.unsimulated);
                 let bytes = self.bytes(&draft);
-                Input::Simulated(id, or_lost(lost).map(|()| self.node.simulate(&bytes)))
+                let simulation = if self.simulations <= self.faults.ignorant {
+                    let log = "order not found".to_owned();
+                    Simulation::Refused { log }
+                } else {
+                    self.node.simulate(&bytes)
+                };
+                Input::Simulated(id, or_lost(lost).map(|()| simulation))
             }
             Action::Send(id, draft) => {
                 self.sends += 1;
@@ -240,6 +259,93 @@ fn a_burst_of_bids_lands_in_one_block_each_alone() {
     );
     assert_eq!(world.sends, 200);
     world.judge();
+}
+
+#[test]
+fn a_bid_whose_simulation_gets_no_answer_is_sent_before_long() {
+    for unsimulated in [50, 100] {
+        let faults = Faults {
+            unsimulated,
+            ..Faults::default()
+        };
+        let mut world = World::new(5, faults, PlannerConfig::new(CHAIN));
+        // Of one shape: the later ones wait for what the first one learns.
+        let bids: Vec<Msg> = (1..=3).map(|d| world.node.bid(&world.node.order(d))).collect();
+        let tickets: Vec<_> = bids.into_iter().map(|bid| world.submit(vec![bid])).collect();
+        let began = world.node.sync_info().height;
+        // Far less than what a call may wait at most.
+        world.run(Duration::from_secs(25));
+        let last = tickets.iter().map(|ticket| world.committed(*ticket)).max();
+        assert!(
+            world.simulations > 0 && last.is_some_and(|at| at > began),
+            "{last:?}"
+        );
+        world.judge();
+    }
+}
+
+#[test]
+fn a_bid_that_a_node_behind_the_others_refuses_is_tried_again() {
+    for (ignorant, is_sent) in [(1, true), (3, true), (100, false)] {
+        let faults = Faults {
+            ignorant: 1 + ignorant,
+            ..Faults::default()
+        };
+        let mut world = World::new(5, Faults::default(), PlannerConfig::new(CHAIN));
+        // Before that, something was sent: the chain is known to take such transactions.
+        let first = world.node.lease(9);
+        let first = world.submit(vec![Node::close(&first)]);
+        world.run(Duration::from_secs(20));
+        world.committed(first);
+        assert_eq!(world.simulations, 1);
+        world.faults = faults;
+        let bid = world.node.bid(&world.node.order(1));
+        let ticket = world.submit(vec![bid]);
+        world.run(Duration::from_secs(20));
+        let reply = &world.replies[&ticket];
+        let (committed, refused) = (
+            matches!(reply, Ok(TxOutcome::Committed { .. })),
+            matches!(
+                reply,
+                Ok(TxOutcome::Rejected {
+                    error: TxError::Other,
+                    ..
+                })
+            ),
+        );
+        assert!(if is_sent { committed } else { refused }, "{ignorant}: {reply:?}");
+        world.judge();
+    }
+}
+
+#[test]
+fn blocks_that_are_told_late_do_not_keep_it_from_asking_for_the_newest() {
+    let mut world = World::calm();
+    world.run(Duration::from_secs(20));
+    let old = world.node.sync_info();
+    world.run(Duration::from_secs(60));
+    let bid = world.node.bid(&world.node.order(1));
+    world.submit(vec![bid]);
+    world.run(Duration::from_millis(450));
+    let before = world.looks;
+    assert!(before > 0);
+    for n in 0..20 {
+        let block = SyncInfo {
+            height: old.height + n / 10,
+            ..old.clone()
+        };
+        world.step(Input::Seen {
+            block,
+            is_newest: true,
+            is_complete: true,
+        });
+        world.run(Duration::from_millis(450));
+    }
+    assert!(
+        world.looks >= before + 5,
+        "{} questions in 9 s",
+        world.looks - before
+    );
 }
 
 #[test]
@@ -498,8 +604,8 @@ fn with_every_fault_each_message_ends_as_it_was_told() {
         let faults = Faults {
             unanswered: seed % 40,
             lag: seed % 4,
-            owner: 0,
             restart: seed % 15,
+            ..Faults::default()
         };
         let (c, a) = campaign(seed, faults, false);
         (committed, all) = (committed + c, all + a);
@@ -517,6 +623,7 @@ fn with_sequences_too_and_an_owner_who_uses_the_key() {
             lag: seed % 4,
             owner: seed % 30,
             restart: seed % 8,
+            ..Faults::default()
         };
         let (c, a) = campaign(1_000 + seed, faults, true);
         (committed, all) = (committed + c, all + a);

@@ -6,6 +6,7 @@ use crate::tx::fake::{CHAIN, Node};
 use crate::tx::standing::{Standing, standing};
 use akash_provider_core::chain::Account as ChainAccount;
 use akash_provider_core::types::{Address, DecCoin};
+use futures::FutureExt;
 use std::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
@@ -13,10 +14,13 @@ use tokio::task::JoinHandle;
 struct Api {
     node: Mutex<Node>,
     deaf: std::sync::atomic::AtomicBool,
+    /// By how much every answer is late.
+    late: Duration,
 }
 
 impl Api {
-    fn node(&self) -> Result<MutexGuard<'_, Node>, Error> {
+    async fn node(&self) -> Result<MutexGuard<'_, Node>, Error> {
+        tokio::time::sleep(self.late).await;
         if self.deaf.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "node", "no answer"));
         }
@@ -27,40 +31,40 @@ impl Api {
 #[async_trait]
 impl TxApi for Api {
     async fn sync_info(&self) -> Result<SyncInfo, Error> {
-        Ok(self.node()?.sync_info())
+        Ok(self.node().await?.sync_info())
     }
     async fn account(&self, _address: &Address) -> Result<Option<ChainAccount>, Error> {
-        Ok(Some(self.node()?.account()))
+        Ok(Some(self.node().await?.account()))
     }
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {
-        Ok(self.node()?.prices())
+        Ok(self.node().await?.prices())
     }
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error> {
-        Ok(self.node()?.simulate(&tx))
+        Ok(self.node().await?.simulate(&tx))
     }
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
-        Ok(self.node()?.broadcast(&tx))
+        Ok(self.node().await?.broadcast(&tx))
     }
     async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error> {
-        Ok(self.node()?.find(hash, 0))
+        Ok(self.node().await?.find(hash, 0))
     }
     async fn standing(&self, msg: &Msg) -> Result<Standing, Error> {
-        let chain = self.node()?.chain.clone();
+        let chain = self.node().await?.chain.clone();
         standing(&chain, msg).await
     }
 }
 
-/// A writer, its node, and a block every two seconds.
-fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
-    let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
-    let node = Mutex::new(Node::new(key.public()));
+fn key() -> PrivateKey {
+    PrivateKey::from_bytes(&[7; 32]).unwrap()
+}
+
+/// A node with a block every two seconds until the end.
+fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
-        node,
+        node: Mutex::new(Node::new(key().public())),
         deaf: false.into(),
+        late,
     });
-    let stop = CancellationToken::new();
-    let (writer, task) = TxWriter::new(api.clone(), key, PlannerConfig::new(CHAIN), stop.clone());
-    let running = tokio::spawn(task);
     let (blocks, until) = (api.clone(), stop.clone());
     tokio::spawn(async move {
         while !until.is_cancelled() {
@@ -68,7 +72,15 @@ fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
             blocks.node.lock().unwrap().end_block(Duration::from_secs(2));
         }
     });
-    (writer, api, stop, running)
+    api
+}
+
+/// A writer and its node.
+fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
+    let stop = CancellationToken::new();
+    let api = node(Duration::ZERO, &stop);
+    let (writer, task) = TxWriter::new(api.clone(), key(), PlannerConfig::new(CHAIN), stop.clone());
+    (writer, api, stop, tokio::spawn(task))
 }
 
 fn bid(api: &Api, dseq: u64) -> Msg {
@@ -134,4 +146,50 @@ async fn a_block_that_is_observed_answers_without_a_question() {
     assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
+    const CALLS: u64 = 1_200;
+    const UNDER_WAY: usize = 64;
+    let stop = CancellationToken::new();
+    let api = node(Duration::from_millis(1_500), &stop);
+    let mut task = Task::new(api.clone(), key(), PlannerConfig::new(CHAIN));
+    let (inbox, mut notes) = mpsc::channel(INBOX);
+    let mut answers = FuturesUnordered::new();
+    let (mut calls, mut committed, mut most_hashes) = (0, 0, 0);
+    while committed < CALLS {
+        // A provider always has something under way, so nothing ever comes to rest.
+        while calls < CALLS && answers.len() < UNDER_WAY {
+            let (reply, answer) = oneshot::channel();
+            let msgs = vec![bid(&api, calls + 1)];
+            inbox.send(Note::Submit(calls, msgs, reply)).await.unwrap();
+            answers.push(answer);
+            calls += 1;
+        }
+        assert!(task.turn(&mut notes, &stop).await);
+        let (waiting, in_flight) = task.planner.load();
+        assert!(
+            waiting + in_flight <= UNDER_WAY,
+            "{waiting} wait, {in_flight} fly"
+        );
+        assert!(task.replies.len() <= UNDER_WAY, "{} replies", task.replies.len());
+        // One question for each that flies, and those for block, account and prices.
+        assert!(
+            task.calls.len() <= in_flight + 3 + UNDER_WAY,
+            "{} calls",
+            task.calls.len()
+        );
+        most_hashes = most_hashes.max(task.hashes.len());
+        while let Some(Some(answer)) = answers.next().now_or_never() {
+            let outcome = answer.unwrap();
+            assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
+            committed += 1;
+        }
+    }
+    assert!(
+        most_hashes > UNDER_WAY && most_hashes <= HASHES_MIN.max(4 * UNDER_WAY),
+        "{most_hashes} hashes"
+    );
+    stop.cancel();
 }

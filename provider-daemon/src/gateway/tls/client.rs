@@ -11,8 +11,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_sig
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerIncompatible,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 use std::sync::Arc;
 
@@ -78,9 +77,7 @@ impl ClientCertVerifier for OnChain {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::PeerIncompatible(
-            PeerIncompatible::ServerDoesNotSupportTls12Or13,
-        ))
+        super::no_tls12()
     }
 
     fn verify_tls13_signature(

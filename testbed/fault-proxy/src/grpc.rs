@@ -1,0 +1,138 @@
+//! One connection that speaks gRPC: questions as streams of HTTP/2. What is in them is not known; their path, and the
+//! height that they ask about, stand beside it.
+
+use crate::faults::Shared;
+use crate::http::{Body, cut, refusal, whole};
+use crate::view::{Distance, View, has_height};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// The height in questions and answers.
+const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// The status that a node gives to what is no fault of the question's form.
+const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
+/// A question whose answer carries the newest height as every answer does, and which has nothing in it.
+const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
+const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
+const NODE: &str = "/cosmos.base.tendermint.";
+const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
+
+type Http = Client<HttpConnector, Body>;
+
+/// Serves until the client, or a fault, ends it.
+pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
+    let http: Http = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http();
+    let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
+    let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that goes away is no fault of the proxy's.
+    drop(serving.await);
+}
+
+/// Answers a question as the node that it lands on would. An error ends its stream alone, as a node's end would.
+async fn answer(
+    shared: Arc<Shared>,
+    http: Http,
+    mut request: Request<Incoming>,
+) -> io::Result<Response<Body>> {
+    shared.thaw().await;
+    if shared.faults().refused {
+        shared.count(|stats| stats.faults += 1);
+        return Ok(refusal());
+    }
+    let path = request.uri().path().to_owned();
+    shared.count(|stats| {
+        stats.questions += 1;
+        stats.polls += u64::from(path.starts_with(NODE));
+    });
+    let refused = match Distance::of(&shared) {
+        Some(distance) if has_height(&path) => {
+            shared.count(|stats| stats.faults += 1);
+            distance
+                .at(newest(&shared, &http).await?)
+                .pin(request.headers_mut())
+        }
+        _ => None,
+    };
+    let answer = match refused {
+        Some(refused) => refused,
+        None => forward(&shared, &http, request).await?,
+    };
+    if path == BROADCAST {
+        shared.count(|stats| stats.broadcasts += 1);
+    }
+    shared.thaw().await;
+    shared.delay().await;
+    if shared.strikes(shared.faults().swallow) {
+        return Err(io::Error::other("swallowed"));
+    }
+    if !shared.strikes(shared.faults().truncate) {
+        return Ok(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
+}
+
+impl View {
+    /// Pins a question so that the answer is that node's; `Some` when it refuses.
+    fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
+        let Some(asked) = headers.get(&HEIGHT) else {
+            headers.insert(HEIGHT, self.shown.into());
+            return None;
+        };
+        // What is no height the node itself refuses.
+        let asked: u64 = asked.to_str().ok()?.parse().ok()?;
+        let (_, meaning, text) = self.refusal(asked)?;
+        let mut answer = Response::new(whole(Bytes::new()));
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_TYPE, KIND);
+        headers.insert(STATUS, UNKNOWN);
+        let text = HeaderValue::try_from(format!("{text}: {meaning}"));
+        headers.extend(text.ok().map(|text| (MESSAGE, text)));
+        headers.insert(HEIGHT, self.shown.into());
+        Some(answer)
+    }
+}
+
+/// The node's newest height: what an answer says that was asked about none.
+async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
+    // No compression, and a message of no bytes.
+    let mut empty = BytesMut::new();
+    empty.put_bytes(0, 5);
+    let request = Request::post(format!("http://{}{SMALL}", shared.upstream))
+        .header(header::CONTENT_TYPE, KIND)
+        .header(header::TE, "trailers")
+        .body(whole(empty))
+        .map_err(io::Error::other)?;
+    let answer = http.request(request).await.map_err(io::Error::other)?;
+    let height = answer
+        .headers()
+        .get(&HEIGHT)
+        .and_then(|height| height.to_str().ok()?.parse().ok());
+    height.ok_or_else(|| io::Error::other("the node does not say its height"))
+}
+
+async fn forward(shared: &Shared, http: &Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    let (mut head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    head.uri = Uri::try_from(format!("http://{}{path}", shared.upstream)).map_err(io::Error::other)?;
+    let body = body.map_err(io::Error::other).boxed();
+    let answer = http.request(Request::from_parts(head, body)).await;
+    Ok(answer
+        .map_err(io::Error::other)?
+        .map(|body| body.map_err(io::Error::other).boxed()))
+}
