@@ -34,6 +34,9 @@ pub(super) async fn now(app: &App) -> wire::Status {
 
 /// The status at once, and again whenever something has changed but the time.
 pub(super) fn changes(app: Arc<App>) -> Result<Streamed, tonic::Status> {
+    if app.draining.is_cancelled() {
+        return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
+    }
     let seat = Arc::clone(&app.status_streams).try_acquire_owned();
     let seat = seat.map_err(|_| tonic::Status::resource_exhausted("too many streams are open; try later"))?;
     let mut ticks = interval(LOOK_EVERY);
@@ -66,7 +69,7 @@ impl Watch {
         loop {
             tokio::select! {
                 biased;
-                () = self.app.shutdown.cancelled() => return None,
+                () = self.app.draining.cancelled() => return None,
                 _ = self.ticks.tick() => {}
             }
             let news = now(&self.app).await;

@@ -91,7 +91,7 @@ pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, asked: Asked
     let outcome = async {
         match shell.exec(lease, asked.request, io).await {
             Ok(code) => result(code, None),
-            Err(error) => failed(app, lease, &error).await,
+            Err(error) => failed(app, lease, &app.settled("exec", error).await).await,
         }
     };
     let frames = until_over(output(STDOUT, stdout_here), output(STDERR, stderr_here), outcome);

@@ -38,6 +38,10 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let accept = check(request.method(), request.headers()).map_err(|status| Box::new(refusal(status)))?;
+    if app.draining.is_cancelled() {
+        let words = "the provider is stopping; ask again";
+        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+    }
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         return Err(Box::new(refusal(StatusCode::BAD_REQUEST)));
     };
@@ -52,7 +56,7 @@ where
         };
         let config = config(served.limits.frame_bytes);
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        let socket = Socket::new(stream, &served.limits, served.shutdown.clone(), tenure);
+        let socket = Socket::new(stream, &served.limits, served.draining.clone(), tenure);
         serve(served, socket).await;
     });
     let mut answer = Response::new(Body::empty());
