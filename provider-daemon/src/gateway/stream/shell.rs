@@ -70,7 +70,7 @@ fn frame(code: u8, payload: &[u8]) -> Message {
     Message::Binary(bytes.freeze())
 }
 
-pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, asked: Asked) {
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: Asked) {
     let Some(shell) = app.cluster.shell() else {
         let text = format!("{PREFIX}: this provider runs no commands");
         let frames = stream::iter([Ok(result(NOT_RUN, Some(text)))]);

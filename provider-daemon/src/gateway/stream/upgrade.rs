@@ -25,14 +25,14 @@ const WRITE_BUFFER: usize = 32 * 1024;
 /// More than this never waits: a writer is held up before.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
 /// What is read has come through TLS and is in memory already, and ten thousand streams have such a buffer each.
-const READ_BUFFER: usize = 512;
+const READ_BUFFER: usize = 128;
 
 /// Answers that the connection becomes a websocket, and has it served from then on.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
     tenure: Tenure,
     mut request: Request,
-    serve: impl FnOnce(Arc<App>, Socket) -> F + Send + 'static,
+    serve: impl FnOnce(Arc<App>, Box<Socket>) -> F + Send + 'static,
 ) -> Result<Answer, Refused>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -55,9 +55,12 @@ where
             }
         };
         let config = config(served.limits.frame_bytes);
-        let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        let opening = WebSocketStream::from_raw_socket(io, Role::Server, Some(config));
+        let stream = Box::pin(opening).await;
         let socket = Socket::new(stream, &served.limits, served.draining.clone(), tenure);
-        serve(served, socket).await;
+        // The task that waited for the upgrade ends here, and with it what only it needed.
+        let serving = serve(Arc::clone(&served), socket);
+        served.tasks.spawn(serving);
     });
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
