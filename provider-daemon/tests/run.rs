@@ -16,6 +16,8 @@ mod chart;
 mod door;
 #[path = "run/life.rs"]
 mod life;
+#[path = "run/outside.rs"]
+mod outside;
 #[path = "run/served.rs"]
 mod served;
 #[path = "run/stage.rs"]
