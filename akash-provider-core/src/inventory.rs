@@ -115,13 +115,13 @@ impl Pair {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct GpuMetrics {
     /// `nvidia` or `amd`.
-    pub vendor: String,
+    pub vendor: Arc<str>,
     /// Model, for example `a100`.
-    pub model: String,
+    pub model: Arc<str>,
     /// Memory, for example `80Gi`; empty where unknown.
-    pub memory_size: String,
+    pub memory_size: Arc<str>,
     /// Interface, for example `pcie`; empty where unknown.
-    pub interface: String,
+    pub interface: Arc<str>,
     /// Devices.
     pub count: u32,
 }

@@ -15,7 +15,7 @@ pub use cross::cross_validate;
 pub use fault::{CrossFault, EndpointNeed, ManifestError, Quantity, StructureFault};
 pub use validate::{MAX_HOSTNAME, MAX_SERVICE_NAME, validate};
 pub(crate) use validate::{expose_order, is_env_name, is_hostname, is_service_name};
-pub use version::{MAX_BYTES, canonical_json, hash, parse};
+pub use version::{Hashes, MAX_BYTES, canonical_json, hash, parse};
 
 use crate::types::Resources;
 use crate::types::resources::null_as_empty;

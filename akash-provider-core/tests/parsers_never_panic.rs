@@ -32,7 +32,10 @@ fn holds(text: &str) {
             manifest::validate(&sdl.manifest).unwrap();
             manifest::cross_validate(&sdl.manifest, &groups).unwrap();
             let sent = serde_json::to_vec(&sdl.manifest).unwrap();
-            assert_eq!(manifest::parse(&sent).unwrap(), (sdl.manifest.clone(), sdl.hash));
+            assert_eq!(
+                manifest::parse(&sent).unwrap(),
+                (sdl.manifest.clone(), sdl.hash.into())
+            );
             assert_eq!(sdl::parse(text).unwrap(), sdl);
         }
         Err(error) => assert!(error.line >= 1 && !error.path.is_empty() && !error.mend.is_empty()),

@@ -67,7 +67,7 @@ fn is_consistent(sdl: &Sdl, name: &Path) {
     let sent = serde_json::to_vec(&sdl.manifest).unwrap();
     assert_eq!(
         manifest::parse(&sent).unwrap(),
-        (sdl.manifest.clone(), sdl.hash),
+        (sdl.manifest.clone(), sdl.hash.into()),
         "{}",
         name.display()
     );
@@ -138,8 +138,8 @@ fn manifests_hash_as_a_live_chain_recorded_them() {
         let value = serde_json::to_value(&sdl.manifest).unwrap();
         let ours = String::from_utf8(manifest::canonical_json(&value)).unwrap();
         assert_eq!(ours, expected, "{}", name.display());
-        let (read, hash) = manifest::parse(expected.as_bytes()).unwrap();
-        assert_eq!((read, hash), (sdl.manifest, sdl.hash));
+        let read = manifest::parse(expected.as_bytes()).unwrap();
+        assert_eq!(read, (sdl.manifest, sdl.hash.into()));
     }
 }
 
@@ -273,8 +273,8 @@ fn manifests_have_the_hashes_of_the_network() {
             "{}",
             case.display()
         );
-        let (_, hash) = manifest::parse(text(&case.join("manifest.json")).as_bytes()).unwrap();
-        assert_eq!(hex(&hash), expected, "{}", case.display());
+        let (_, hashes) = manifest::parse(text(&case.join("manifest.json")).as_bytes()).unwrap();
+        assert_eq!(hex(hashes.known()), expected, "{}", case.display());
         checked += 1;
     }
     assert!(checked >= 7, "{checked}");

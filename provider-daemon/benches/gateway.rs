@@ -9,6 +9,8 @@
 //! ```
 //! Each figure is of a daemon of its own.
 
+#[path = "../src/gateway/tests/anybody.rs"]
+mod anybody;
 #[path = "gateway/cluster.rs"]
 mod cluster;
 #[path = "gateway/daemon.rs"]

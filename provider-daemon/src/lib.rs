@@ -7,6 +7,7 @@ pub mod commands;
 pub mod dev;
 pub mod devnet;
 pub mod gateway;
+pub mod json;
 pub mod run;
 pub mod secrets;
 pub mod shown;

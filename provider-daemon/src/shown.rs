@@ -6,7 +6,7 @@
 
 mod message;
 
-pub use message::{Shown, decoded, of, unsigned};
+pub use message::{decoded, of, unsigned};
 
 use serde_json::Value;
 

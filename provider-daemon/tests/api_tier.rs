@@ -12,7 +12,7 @@ mod on_a_chain;
 mod stage;
 
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -35,19 +35,6 @@ const FILES: [&str; 11] = [
     "providerhosts",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn recordings() -> Option<PathBuf> {
-    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    let folder = folder.join("peer/k8s");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: fixtures folder {} is absent", folder.display());
-    None
-}
 
 /// A recorded object as its writer sent it, without what the API server and the controllers filled in.
 fn bare(mut object: Value) -> Value {
@@ -185,7 +172,9 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
-    let Some(folder) = recordings() else { return };
+    let Some(folder) = testbed::recordings("peer/k8s") else {
+        return;
+    };
     let _alone = cluster.exclusive().unwrap();
     empty(&cluster);
     let mut theirs = Vec::new();
@@ -221,7 +210,9 @@ fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
-    let Some(folder) = recordings() else { return };
+    let Some(folder) = testbed::recordings("peer/k8s") else {
+        return;
+    };
     let _alone = cluster.exclusive().unwrap();
     empty(&cluster);
     let theirs = lease(&folder.join("web"));

@@ -12,7 +12,7 @@ mod recorded;
 mod tx;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What a run of the binary gave.
@@ -104,16 +104,4 @@ impl Drop for Home {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A folder of the recordings, or `None` and a word about it.
-fn recordings(part: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
-    let all = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
-    let folder = all.join("chain").join(part);
-    if !folder.is_dir() {
-        println!("skipped: fixtures folder {} is absent", folder.display());
-        return None;
-    }
-    Some(folder)
 }

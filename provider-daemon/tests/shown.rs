@@ -13,17 +13,6 @@ use provider_daemon::shown::decoded;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-fn recordings(part: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
-    let all = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
-    let folder = all.join("chain").join(part);
-    if !folder.is_dir() {
-        println!("skipped: fixtures folder {} is absent", folder.display());
-        return None;
-    }
-    Some(folder)
-}
-
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder)
         .unwrap()
@@ -36,7 +25,9 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 /// The Go tool's own decoding of every recorded transaction is ours, text for text.
 #[test]
 fn transactions_are_shown_as_the_go_tool_shows_them() {
-    let Some(folder) = recordings("tx") else { return };
+    let Some(folder) = testbed::recordings("chain/tx") else {
+        return;
+    };
     let mut compared = 0;
     for path in files(&folder, ".decoded.json") {
         let theirs = std::fs::read_to_string(&path).unwrap();
@@ -79,7 +70,7 @@ fn transactions_are_shown_as_the_go_tool_shows_them() {
 /// some bytes digits, and leaves out what is empty.
 #[test]
 fn answers_are_shown_with_all_that_was_recorded() {
-    let Some(folder) = recordings("grpc/active-lease") else {
+    let Some(folder) = testbed::recordings("chain/grpc/active-lease") else {
         return;
     };
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();

@@ -23,6 +23,7 @@
 //! The rooms: [`Tier`] and [`Component`] say what there is, `layout` where each thing lies and which addresses it
 //! has, `binaries` and `packages` where programs come from, `network`, `mounts` and `cgroups` what is lent
 //! from the machine and given back, `images` what containers are made of, `processes` who is ours, and [`Cluster`] puts them together.
+//! [`recordings()`] finds what was recorded elsewhere.
 
 mod binaries;
 mod cgroups;
@@ -39,6 +40,7 @@ mod mounts;
 mod network;
 mod packages;
 mod processes;
+mod recordings;
 mod tier;
 
 pub use cluster::{Cluster, ComponentStatus, Health, Hold, Options, Status};
@@ -50,3 +52,4 @@ pub use tier::Tier;
 pub use binaries::build;
 pub use check::check;
 pub use network::obstacle;
+pub use recordings::recordings;

@@ -14,7 +14,7 @@ use super::effect::Call;
 use super::input::{Refusal, RefusalKind, RequestId};
 use crate::cluster;
 use crate::error::Failure;
-use crate::manifest::Manifest;
+use crate::manifest::{Hashes, Manifest};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,15 @@ pub struct Submission {
     pub request: Option<RequestId>,
     /// The manifest.
     pub manifest: Arc<Manifest>,
-    /// Its canonical hash.
-    pub hash: [u8; 32],
+    /// What its hash on the chain may be.
+    pub hashes: Hashes,
 }
 
 /// A manifest that passed, lease by lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Accepted {
+    /// The manifest's hash on the chain.
+    pub hash: [u8; 32],
     /// What each lease is to run.
     pub deployments: Vec<Arc<cluster::Deployment>>,
     /// Hostnames each lease gave up with it.
@@ -414,12 +416,11 @@ impl Deployment {
 
     fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
         let Some(first) = self.line.first() else { return };
-        let hash = data_encoding::HEXLOWER.encode(&first.hash);
         out.push(Action::Publish(Event::ManifestReceived {
             deployment: self.id.clone(),
-            hash,
+            hash: data_encoding::HEXLOWER.encode(&accepted.hash),
         }));
-        self.accepted = Some((Arc::clone(&first.manifest), first.hash));
+        self.accepted = Some((Arc::clone(&first.manifest), accepted.hash));
         for deployment in accepted.deployments {
             if let Some(entry) = self.leases.iter_mut().find(|e| e.lease == deployment.lease) {
                 entry.has_manifest = true;
@@ -476,7 +477,7 @@ impl Deployment {
                         Submission {
                             request: None,
                             manifest,
-                            hash,
+                            hashes: hash.into(),
                         },
                         out,
                     );

@@ -4,7 +4,7 @@ use super::effect::EffectId;
 use crate::cluster::{ClusterChange, DeclaredHostname, Deployment, Teardown};
 use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
-use crate::manifest::Manifest;
+use crate::manifest::{Hashes, Manifest};
 use crate::types::{
     AuditedAttributes, Bid, ChainEvent, CloseReason, DecCoin, DeploymentId, DeploymentRecord, LeaseId,
     LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
@@ -96,8 +96,8 @@ pub enum Request {
         deployment: DeploymentId,
         /// The manifest.
         manifest: Arc<Manifest>,
-        /// Its canonical hash.
-        hash: [u8; 32],
+        /// What its hash on the chain may be.
+        hashes: Hashes,
     },
     /// Hostnames are to move to this lease from the tenant's other leases.
     TransferHostnames {

@@ -7,7 +7,7 @@ use super::timers::Key;
 use super::workload::{self, Workload};
 use super::{EffectId, Engine, Slot, Target, take_awaited};
 use crate::cluster::Deployment;
-use crate::manifest::{self, Group, Manifest, hosts};
+use crate::manifest::{self, Group, Hashes, Manifest, hosts};
 use crate::types::{CloseReason, DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -117,8 +117,9 @@ impl Engine {
                 message,
             });
         }
-        if record.deployment.hash != submission.hash {
-            return Err(version_mismatch(&record.deployment.hash, &submission.hash));
+        let hash = record.deployment.hash;
+        if !submission.hashes.contain(&hash) {
+            return Err(version_mismatch(&hash, &submission.hashes));
         }
         let specs: Vec<&GroupSpec> = record.groups.iter().map(|g| &*g.spec).collect();
         manifest::cross_validate(&submission.manifest, &specs).map_err(refused)?;
@@ -141,6 +142,7 @@ impl Engine {
             return Err(Refusal { kind, message });
         }
         let mut accepted = Accepted {
+            hash,
             deployments: Vec::new(),
             purge: Vec::new(),
         };
@@ -468,12 +470,17 @@ fn refused(error: manifest::ManifestError) -> Refusal {
     }
 }
 
-fn version_mismatch(chain: &[u8; 32], got: &[u8; 32]) -> Refusal {
+fn version_mismatch(chain: &[u8; 32], got: &Hashes) -> Refusal {
     let hex = |bytes| data_encoding::HEXLOWER.encode(bytes);
+    let dropped = if got.received() == got.known() {
+        String::new()
+    } else {
+        format!(" (or {} without the fields unknown here)", hex(got.known()))
+    };
     let message = format!(
-        "manifest version validation failed: the chain has {}, this manifest is {}; update the deployment first",
+        "manifest version validation failed: the chain has {}, this manifest is {}{dropped}; update the deployment first",
         hex(chain),
-        hex(got)
+        hex(got.received())
     );
     Refusal {
         kind: RefusalKind::VersionMismatch,

@@ -199,13 +199,13 @@ impl Engine {
             Request::SubmitManifest {
                 deployment,
                 manifest,
-                hash,
+                hashes,
             } => {
                 self.deployment_slot(&deployment);
                 let submission = deployment::Submission {
                     request: Some(id),
                     manifest,
-                    hash,
+                    hashes,
                 };
                 self.drive_deployment(&deployment, deployment::Input::Submit(submission));
             }

@@ -3,6 +3,7 @@
 use super::spec::GpuSpec;
 use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
 use crate::types::Attribute;
+use std::sync::Arc;
 
 /// Interfaces that can be asked for.
 const INTERFACES: [&str; 2] = ["pcie", "sxm"];
@@ -13,10 +14,10 @@ const GIB: u128 = 1 << 30;
 /// A kind of device, normalised for comparing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Kind {
-    pub(crate) vendor: String,
-    pub(crate) model: String,
-    pub(crate) memory: String,
-    pub(crate) interface: String,
+    pub(crate) vendor: Arc<str>,
+    pub(crate) model: Arc<str>,
+    pub(crate) memory: Arc<str>,
+    pub(crate) interface: Arc<str>,
 }
 
 /// One acceptable GPU: an attribute of an order as its parts.
@@ -40,21 +41,16 @@ impl Kind {
             return Err("the model must have a name without `/` and `*`");
         }
         Ok(Self {
-            vendor,
-            model: spec.model.clone(),
-            memory: whole_gib(&spec.memory_size).unwrap_or_else(|| spec.memory_size.clone()),
-            interface: interface_family(&spec.interface),
+            vendor: vendor.into(),
+            model: spec.model.as_str().into(),
+            memory: whole_gib(&spec.memory_size).map_or_else(|| spec.memory_size.as_str().into(), Arc::from),
+            interface: interface_family(&spec.interface).into(),
         })
     }
 
     /// For people.
     pub(crate) fn describe(&self) -> String {
-        let parts = [
-            self.vendor.as_str(),
-            self.model.as_str(),
-            self.memory.as_str(),
-            self.interface.as_str(),
-        ];
+        let parts = [&*self.vendor, &self.model, &self.memory, &self.interface];
         let given: Vec<_> = parts.into_iter().filter(|p| !p.is_empty()).collect();
         given.join(" ")
     }
@@ -94,16 +90,16 @@ impl Want {
 
     /// True when a device of this kind will do.
     pub(crate) fn accepts(&self, kind: &Kind) -> bool {
-        self.vendor == kind.vendor
-            && self.model.as_ref().is_none_or(|m| *m == kind.model)
-            && self.memory.as_ref().is_none_or(|m| *m == kind.memory)
-            && self.interface.as_ref().is_none_or(|i| *i == kind.interface)
+        *self.vendor == *kind.vendor
+            && self.model.as_deref().is_none_or(|m| *m == *kind.model)
+            && self.memory.as_deref().is_none_or(|m| *m == *kind.memory)
+            && self.interface.as_deref().is_none_or(|i| *i == *kind.interface)
     }
 
     /// The same want with the model of a device that it accepts.
     pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
         Self {
-            model: Some(kind.model.clone()),
+            model: Some(kind.model.to_string()),
             ..self.clone()
         }
     }

@@ -5,7 +5,7 @@
 
 use super::fault::ManifestError;
 use super::{Group, Manifest, Service, ServiceExpose, tree, validate};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::io::Write as _;
@@ -27,15 +27,54 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 9] = [
     "tee",
 ];
 
+/// The hashes by which the chain may know a manifest that was received.
+///
+/// Who hashed it either knew every field, or dropped those that its tools do not know. So a field that this version
+/// does not know may count or not; without such a field both hashes are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Hashes {
+    received: [u8; 32],
+    known: [u8; 32],
+}
+
+impl Hashes {
+    /// Over everything that was received.
+    #[must_use]
+    pub const fn received(&self) -> &[u8; 32] {
+        &self.received
+    }
+
+    /// Over the fields that this version knows, as the Go provider counts.
+    #[must_use]
+    pub const fn known(&self) -> &[u8; 32] {
+        &self.known
+    }
+
+    /// True for either of them.
+    #[must_use]
+    pub fn contain(&self, hash: &[u8; 32]) -> bool {
+        self.received == *hash || self.known == *hash
+    }
+}
+
+/// Those of a manifest in which every field is known.
+impl From<[u8; 32]> for Hashes {
+    fn from(hash: [u8; 32]) -> Self {
+        Self {
+            received: hash,
+            known: hash,
+        }
+    }
+}
+
 /// Reads and validates a manifest, and hashes it as it was received.
 ///
-/// Fields this version does not know are ignored in the manifest and counted in the hash, so that a tenant with
-/// newer tools is still understood. Known fields count as the network counts them: a missing `env` hashes like
-/// `null`, an empty `attributes` list like none.
+/// Fields this version does not know are ignored in the manifest; how they count in its hash, [`Hashes`] says. Known
+/// fields count as the network counts them: a missing `env` hashes like `null`, an empty `attributes` list like none.
 ///
 /// # Errors
 /// [`ManifestError`]: too large, not JSON, not a manifest, or against a rule of [`validate()`].
-pub fn parse(bytes: &[u8]) -> Result<(Manifest, [u8; 32]), ManifestError> {
+pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
     if bytes.len() > MAX_BYTES {
         return Err(ManifestError::TooLarge {
             bytes: bytes.len(),
@@ -49,8 +88,8 @@ pub fn parse(bytes: &[u8]) -> Result<(Manifest, [u8; 32]), ManifestError> {
     })?;
     let manifest = Manifest::deserialize(&received).map_err(|e| shape(&received, &e))?;
     validate(&manifest)?;
-    let counted = counted(received, known(&manifest));
-    Ok((manifest, digest(&counted)))
+    let hashes = hashes(received, &manifest);
+    Ok((manifest, hashes))
 }
 
 /// The hash of a manifest, as the chain keeps it with the deployment.
@@ -76,34 +115,60 @@ fn known(manifest: &Manifest) -> Value {
     serde_json::to_value(manifest).unwrap_or_default()
 }
 
-/// What is hashed: the known part as the network writes it, and what was received beyond it.
-fn counted(received: Value, known: Value) -> Value {
+fn hashes(received: Value, manifest: &Manifest) -> Hashes {
+    let mut tree = known(manifest);
+    keep_nulls(&received, &mut tree);
+    let known = digest(&tree);
+    let received = if add_unknown(received, &mut tree) {
+        digest(&tree)
+    } else {
+        known
+    };
+    Hashes { received, known }
+}
+
+/// A list that was sent as null is hashed as null.
+fn keep_nulls(received: &Value, known: &mut Value) {
     match (received, known) {
-        (Value::Object(received), Value::Object(known)) => Value::Object(counted_object(received, known)),
-        (Value::Array(received), Value::Array(known)) if received.len() == known.len() => Value::Array(
-            received
-                .into_iter()
-                .zip(known)
-                .map(|(r, k)| counted(r, k))
-                .collect(),
-        ),
-        // A list that was sent as null is hashed as null.
-        (Value::Null, Value::Array(_)) => Value::Null,
-        (_, known) => known,
+        (Value::Object(received), Value::Object(known)) => {
+            for (key, known) in known {
+                if let Some(received) = received.get(key) {
+                    keep_nulls(received, known);
+                }
+            }
+        }
+        (Value::Array(received), Value::Array(known)) => {
+            for (received, known) in received.iter().zip(known) {
+                keep_nulls(received, known);
+            }
+        }
+        (Value::Null, known @ Value::Array(_)) => *known = Value::Null,
+        _ => {}
     }
 }
 
-fn counted_object(received: Map<String, Value>, mut known: Map<String, Value>) -> Map<String, Value> {
-    let mut all = Map::new();
-    for (key, value) in received {
-        if let Some(known) = known.remove(&key) {
-            all.insert(key, counted(value, known));
-        } else if !(LEFT_OUT_WHEN_EMPTY.contains(&key.as_str()) && is_empty(&value)) {
-            all.insert(key, value);
+/// Adds what was received and is not known; true if there was anything.
+fn add_unknown(received: Value, known: &mut Value) -> bool {
+    let mut any = false;
+    match (received, known) {
+        (Value::Object(received), Value::Object(known)) => {
+            for (key, value) in received {
+                if let Some(known) = known.get_mut(&key) {
+                    any |= add_unknown(value, known);
+                } else if !(LEFT_OUT_WHEN_EMPTY.contains(&key.as_str()) && is_empty(&value)) {
+                    known.insert(key, value);
+                    any = true;
+                }
+            }
         }
+        (Value::Array(received), Value::Array(known)) => {
+            for (received, known) in received.into_iter().zip(known) {
+                any |= add_unknown(received, known);
+            }
+        }
+        _ => {}
     }
-    all.append(&mut known);
-    all
+    any
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -4,7 +4,7 @@ use super::Lifecycle;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::Explanation;
-use crate::manifest::Manifest;
+use crate::manifest::{Hashes, Manifest};
 use crate::runtime::asks::{self, Ask};
 use crate::runtime::lifecycle::Progress;
 use crate::types::{CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
@@ -45,8 +45,8 @@ impl ProviderHandle {
         }
     }
 
-    /// Hands in a tenant's manifest, checked in itself, with its canonical hash. When it returns `Ok` the
-    /// manifest is durable.
+    /// Hands in a tenant's manifest, checked in itself, with its hash, or those that [`crate::manifest::parse`] found.
+    /// When it returns `Ok` the manifest is durable.
     ///
     /// # Errors
     /// See [`RefusalKind`]. After `Unavailable` nothing was kept, or the same manifest may be handed in again.
@@ -54,12 +54,12 @@ impl ProviderHandle {
         &self,
         deployment: &DeploymentId,
         manifest: Arc<Manifest>,
-        hash: [u8; 32],
+        hashes: impl Into<Hashes>,
     ) -> Result<(), Refusal> {
         self.done(Request::SubmitManifest {
             deployment: deployment.clone(),
             manifest,
-            hash,
+            hashes: hashes.into(),
         })
         .await
     }

@@ -54,7 +54,7 @@ fn submit_for(world: &mut World, lease: &LeaseId, sdl: &Sdl) -> Response {
     let request = world.request(Request::SubmitManifest {
         deployment: lease.deployment().clone(),
         manifest: Arc::new(sdl.manifest.clone()),
-        hash: sdl.hash,
+        hashes: sdl.hash.into(),
     });
     world.replies[&request].clone()
 }

@@ -5,6 +5,7 @@ use akash_provider_core::engine::{Call, RefusalKind, Request, Response};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{CloseReason, Event, LeaseState};
+use std::sync::Arc;
 
 fn kind(response: Response) -> Option<RefusalKind> {
     response.err().map(|refusal| refusal.kind)
@@ -195,6 +196,32 @@ fn w42_a_manifest_is_checked_against_the_hash_on_the_chain() {
     world.deaf = false;
     assert_eq!(kind(world.submit(1, &new)), None, "the event was missed");
     assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::VersionMismatch));
+}
+
+#[test]
+fn a_field_that_is_not_known_here_may_count_in_the_hash_or_not() {
+    let sdl = web();
+    let mut sent = serde_json::to_value(&sdl.manifest).unwrap();
+    sent[0]["services"][0]["newer"] = true.into();
+    let (manifest, hashes) = akash_provider_core::manifest::parse(sent.to_string().as_bytes()).unwrap();
+    let mut counting = sdl.clone();
+    counting.hash = *hashes.received();
+    let mut wrong = sdl.clone();
+    wrong.hash = [7; 32];
+    for (on_chain, refused) in [
+        (&sdl, None),
+        (&counting, None),
+        (&wrong, Some(RefusalKind::VersionMismatch)),
+    ] {
+        let mut world = World::new();
+        world.lease(1, on_chain);
+        let request = world.request(Request::SubmitManifest {
+            deployment: deployment_id(1),
+            manifest: Arc::new(manifest.clone()),
+            hashes,
+        });
+        assert_eq!(kind(world.replies[&request].clone()), refused);
+    }
 }
 
 #[test]

@@ -513,7 +513,7 @@ impl World {
         self.request(Request::SubmitManifest {
             deployment: deployment_id(dseq),
             manifest: Arc::new(sdl.manifest.clone()),
-            hash: sdl.hash,
+            hashes: sdl.hash.into(),
         })
     }
 

@@ -44,7 +44,7 @@ fn submission(id: u64) -> Submission {
     Submission {
         request: Some(RequestId(id)),
         manifest: Arc::new(Manifest { groups: Vec::new() }),
-        hash: [1; 32],
+        hashes: [1; 32].into(),
     }
 }
 
@@ -61,6 +61,7 @@ fn accepted() -> Accepted {
         epoch: 0,
     };
     Accepted {
+        hash: [1; 32],
         deployments: vec![Arc::new(deployment)],
         purge: Vec::new(),
     }

@@ -109,8 +109,11 @@ impl World {
     pub(crate) fn request(&mut self, request: Request) -> Checked {
         self.requests += 1;
         let id = RequestId(self.requests);
-        if let Request::SubmitManifest { deployment, hash, .. } = &request {
-            let version = ids::version_of(hash);
+        if let Request::SubmitManifest {
+            deployment, hashes, ..
+        } = &request
+        {
+            let version = ids::version_of(hashes.received());
             self.memory.submitted.insert(id, (deployment.clone(), version));
         }
         self.feed(Input::Request(id, request))
@@ -132,7 +135,7 @@ impl World {
         let request = Request::SubmitManifest {
             deployment: wish.id.clone(),
             manifest: ids::manifest(&wish.id, &shapes, &wish.names, version),
-            hash: ids::version_hash(&wish.id, version),
+            hashes: ids::version_hash(&wish.id, version).into(),
         };
         if self.random.percent(15) {
             self.request(request.clone())?;
@@ -145,7 +148,7 @@ impl World {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),
             manifest: ids::manifest(&wish.id, &wish.shapes, &wish.names, wish.version),
-            hash: ids::version_hash(&wish.id, wish.version),
+            hashes: ids::version_hash(&wish.id, wish.version).into(),
         })
     }
 

@@ -16,7 +16,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Its binary's name.
@@ -34,19 +34,6 @@ const FILES: [&str; 9] = [
     "services",
     "providerhosts",
 ];
-
-fn recordings() -> Option<PathBuf> {
-    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    let folder = folder.join("peer/k8s");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: fixtures folder {} is absent", folder.display());
-    None
-}
 
 /// One recorded lease as it is to be created.
 struct Recording {
@@ -239,7 +226,7 @@ async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
 }
 
 fn all(world: &World) -> Vec<Recording> {
-    let Some(folder) = recordings() else {
+    let Some(folder) = testbed::recordings("peer/k8s") else {
         return Vec::new();
     };
     let mut found: Vec<Recording> = Vec::new();
@@ -460,7 +447,9 @@ async fn as_they_would_read(world: &World, update: &Deployment) {
 fn services_that_an_update_leaves_alone_keep_their_pods() {
     run("adopt-half", |world| {
         async move {
-            let Some(folder) = recordings() else { return };
+            let Some(folder) = testbed::recordings("peer/k8s") else {
+                return;
+            };
             let recording = recording(world, &folder.join("storage")).unwrap();
             make(world, &recording).await;
             let before = rollouts(world, &recording.lease).await;

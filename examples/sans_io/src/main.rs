@@ -21,7 +21,7 @@ fn main() -> Result<(), Failed> {
     let manifest = Request::SubmitManifest {
         deployment: tenant.deployment().clone(),
         manifest: tenant.manifest(),
-        hash: tenant.hash(),
+        hashes: tenant.hash().into(),
     };
     hand.request(manifest).ok_or("the manifest has no answer")??;
     hand.block();

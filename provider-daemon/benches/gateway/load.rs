@@ -2,13 +2,13 @@
 //! cores, the daemon cannot have.
 
 use super::DSEQ;
+use super::anybody::Anybody;
 use super::serve::tenant;
 use anyhow::{Context, ensure};
 use provider_daemon::gateway::auth::token::{self, Algorithm};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::ClientConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::ServerName;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,44 +22,6 @@ use tokio_rustls::client::TlsStream;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// More than any answer that is asked for here.
 const ANSWER_MAX: usize = 64 * 1024;
-
-/// Whoever the server says it is: it is ours.
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
-}
 
 /// TLS 1.3 and nothing else; with a certificate, where there is one.
 pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {

@@ -1,9 +1,10 @@
 //! `keys`: the keys that sign, in keyrings that today's tool reads too.
 
 use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
+use crate::json::Json;
 use crate::say;
 use crate::secrets::{ask, confirm, open_keyring};
-use crate::shown::{self, Shown};
+use crate::shown;
 use akash_provider_chain::keyring::{
     DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, generate_mnemonic, key_of_armor, key_of_mnemonic,
 };
@@ -69,7 +70,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
     let tell = is_new && !add.no_backup;
     let mut fields = record(&info);
     if tell && args.output == KeysOutput::Json {
-        let words = Shown::Text(mnemonic.expose_secret().to_owned());
+        let words = Json::Text(mnemonic.expose_secret().to_owned());
         fields.push(("mnemonic".to_owned(), words));
     }
     print_one(fields, args.output)?;
@@ -90,8 +91,8 @@ fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCo
         let names: String = listing.keys.iter().map(|key| format!("{}\n", key.name)).collect();
         say(&names);
     } else {
-        let records = listing.keys.iter().map(|key| Shown::Fields(record(key)));
-        let records = Shown::List(records.collect());
+        let records = listing.keys.iter().map(|key| Json::Fields(record(key)));
+        let records = Json::List(records.collect());
         match args.output {
             KeysOutput::Json => say(&(serde_json::to_string(&records)? + "\n")),
             KeysOutput::Text if listing.keys.is_empty() => eprintln!("there are no keys"),
@@ -159,15 +160,15 @@ fn read(file: &Path) -> anyhow::Result<SecretString> {
 
 /// A key as today's tool prints it: in YAML as a list of one.
 fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
-    let record = Shown::Fields(fields);
+    let record = Json::Fields(fields);
     match output {
         KeysOutput::Json => say(&(serde_json::to_string(&record)? + "\n")),
-        KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(Shown::List(vec![record]))?)),
+        KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(Json::List(vec![record]))?)),
     }
     Ok(())
 }
 
-type Fields = Vec<(String, Shown)>;
+type Fields = Vec<(String, Json)>;
 
 fn record(info: &KeyInfo) -> Fields {
     let address = info.address.as_ref().map(ToString::to_string);
@@ -178,7 +179,7 @@ fn record(info: &KeyInfo) -> Fields {
         ("pubkey", public_key(info)),
     ];
     fields
-        .map(|(name, text)| (name.to_owned(), Shown::Text(text)))
+        .map(|(name, text)| (name.to_owned(), Json::Text(text)))
         .into()
 }
 

@@ -6,8 +6,9 @@ use crate::args::query::{
     GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
     OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
 };
+use crate::json::Json;
 use crate::say;
-use crate::shown::{self, Shown};
+use crate::shown;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
 use akash::{
     audit::v1 as audit, cert::v1 as cert, deployment::v1 as dep1, deployment::v1beta4 as dep,
@@ -44,7 +45,7 @@ pub fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// Never, in practice: every answer can be written.
-pub fn print(answer: &Shown, output: QueryOutput) -> anyhow::Result<()> {
+pub fn print(answer: &Json, output: QueryOutput) -> anyhow::Result<()> {
     match output {
         QueryOutput::Json => say(&(serde_json::to_string(answer)? + "\n")),
         QueryOutput::Text | QueryOutput::Yaml => say(&shown::yaml(&serde_json::to_value(answer)?)),
@@ -58,7 +59,7 @@ struct Asking {
 }
 
 impl Asking {
-    async fn answer(&self, command: &QueryCommand) -> anyhow::Result<Shown> {
+    async fn answer(&self, command: &QueryCommand) -> anyhow::Result<Json> {
         match command {
             QueryCommand::Provider(query) => self.provider(query).await,
             QueryCommand::Cert(query) => self.cert(query).await,
@@ -89,12 +90,12 @@ impl Asking {
                     hash: hash.trim_start_matches("0x").to_ascii_uppercase(),
                 };
                 let answer = self.ask(&request).await?;
-                Ok(answer.field("tx_response").clone())
+                Ok(answer.at("tx_response").clone())
             }
         }
     }
 
-    async fn ask<M: Method>(&self, request: &M) -> anyhow::Result<Shown>
+    async fn ask<M: Method>(&self, request: &M) -> anyhow::Result<Json>
     where
         M::Response: Name,
     {
@@ -109,14 +110,14 @@ impl Asking {
         shown::of(&answer)
     }
 
-    async fn provider(&self, query: &ProviderQuery) -> anyhow::Result<Shown> {
+    async fn provider(&self, query: &ProviderQuery) -> anyhow::Result<Json> {
         match query {
             ProviderQuery::Get { address } => {
                 let request = prov::QueryProviderRequest {
                     owner: address.to_string(),
                 };
                 // Today's tool prints the record itself here, and scripts compare it.
-                Ok(self.ask(&request).await?.field("provider").clone())
+                Ok(self.ask(&request).await?.at("provider").clone())
             }
             ProviderQuery::List(page) => {
                 let pagination = Some(wire_page(page)?);
@@ -125,7 +126,7 @@ impl Asking {
         }
     }
 
-    async fn cert(&self, query: &CertQuery) -> anyhow::Result<Shown> {
+    async fn cert(&self, query: &CertQuery) -> anyhow::Result<Json> {
         let CertQuery::List {
             owner,
             serial,
@@ -143,7 +144,7 @@ impl Asking {
         self.ask(&request).await
     }
 
-    async fn market(&self, query: &MarketQuery) -> anyhow::Result<Shown> {
+    async fn market(&self, query: &MarketQuery) -> anyhow::Result<Json> {
         match query {
             MarketQuery::Order(OrderQuery::List(args)) => self.orders(args).await,
             MarketQuery::Bid(BidQuery::List(args)) => self.bids(args).await,
@@ -156,7 +157,7 @@ impl Asking {
                     oseq: id.oseq,
                 });
                 let answer = self.ask(&mkt::QueryOrderRequest { id }).await?;
-                Ok(answer.field("order").clone())
+                Ok(answer.at("order").clone())
             }
             MarketQuery::Bid(BidQuery::Get { id, provider }) => {
                 let id = Some(bid_id(id, provider));
@@ -168,12 +169,12 @@ impl Asking {
             }
             MarketQuery::Params => {
                 let answer = self.ask(&mkt::QueryParamsRequest {}).await?;
-                Ok(answer.field("params").clone())
+                Ok(answer.at("params").clone())
             }
         }
     }
 
-    async fn orders(&self, args: &OrdersArgs) -> anyhow::Result<Shown> {
+    async fn orders(&self, args: &OrdersArgs) -> anyhow::Result<Json> {
         let filter = &args.filter;
         if filter.provider.is_some() {
             return Err(anyhow!(
@@ -193,7 +194,7 @@ impl Asking {
         self.ask(&request).await
     }
 
-    async fn bids(&self, args: &MarketListArgs) -> anyhow::Result<Shown> {
+    async fn bids(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
         let MarketFilterArgs {
             owner,
             dseq,
@@ -217,7 +218,7 @@ impl Asking {
         self.ask(&request).await
     }
 
-    async fn leases(&self, args: &MarketListArgs) -> anyhow::Result<Shown> {
+    async fn leases(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
         let filter = args.filter.clone();
         let request = mkt::QueryLeasesRequest {
             filters: Some(mkt1::LeaseFilters {
@@ -234,7 +235,7 @@ impl Asking {
         self.ask(&request).await
     }
 
-    async fn deployment(&self, query: &DeploymentQuery) -> anyhow::Result<Shown> {
+    async fn deployment(&self, query: &DeploymentQuery) -> anyhow::Result<Json> {
         match query {
             DeploymentQuery::Get { owner, dseq } => {
                 let id = Some(dep1::DeploymentId {
@@ -266,16 +267,16 @@ impl Asking {
                     gseq: *gseq,
                 });
                 let answer = self.ask(&dep::QueryGroupRequest { id }).await?;
-                Ok(answer.field("group").clone())
+                Ok(answer.at("group").clone())
             }
             DeploymentQuery::Params => {
                 let answer = self.ask(&dep::QueryParamsRequest {}).await?;
-                Ok(answer.field("params").clone())
+                Ok(answer.at("params").clone())
             }
         }
     }
 
-    async fn escrow(&self, query: &EscrowQuery) -> anyhow::Result<Shown> {
+    async fn escrow(&self, query: &EscrowQuery) -> anyhow::Result<Json> {
         let parts = |args: &EscrowArgs| {
             let state = args.state.clone().unwrap_or_default();
             let xid = args.xid.clone().unwrap_or_default();
@@ -303,7 +304,7 @@ impl Asking {
         }
     }
 
-    async fn audit(&self, query: &AuditQuery) -> anyhow::Result<Shown> {
+    async fn audit(&self, query: &AuditQuery) -> anyhow::Result<Json> {
         match query {
             AuditQuery::Get {
                 provider,
@@ -333,12 +334,12 @@ impl Asking {
         }
     }
 
-    async fn params(&self) -> anyhow::Result<Shown> {
+    async fn params(&self) -> anyhow::Result<Json> {
         let market = self.ask(&mkt::QueryParamsRequest {}).await?;
         let deployment = self.ask(&dep::QueryParamsRequest {}).await?;
-        Ok(Shown::Fields(vec![
-            ("market".to_owned(), market.field("params").clone()),
-            ("deployment".to_owned(), deployment.field("params").clone()),
+        Ok(Json::Fields(vec![
+            ("market".to_owned(), market.at("params").clone()),
+            ("deployment".to_owned(), deployment.at("params").clone()),
         ]))
     }
 }

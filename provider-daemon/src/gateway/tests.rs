@@ -1,6 +1,7 @@
 //! The gateway as its clients see it: real TLS, real requests, a provider on backends in memory behind it.
 
 mod access;
+mod anybody;
 pub(crate) mod clients;
 mod grpc;
 mod hostile;

@@ -1,5 +1,6 @@
 //! A message as a tree in the network's JSON form.
 
+use crate::json::Json;
 use akash_provider_chain::proto::DESCRIPTORS;
 use anyhow::{Context, anyhow};
 use data_encoding::BASE64;
@@ -7,8 +8,6 @@ use prost::{Message, Name};
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, Value,
 };
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Serialize, Serializer};
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -25,65 +24,11 @@ const ANY: &str = "google.protobuf.Any";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
 
-/// A message, or a part of one, ready to be printed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
-    /// Absent.
-    Null,
-    /// Yes or no.
-    Bool(bool),
-    /// A number of 32 bits.
-    Number(i64),
-    /// A text.
-    Text(String),
-    /// A list.
-    List(Vec<Self>),
-    /// Fields in their order.
-    Fields(Vec<(String, Self)>),
-}
-
-impl Shown {
-    /// A field; `Null` where there is none.
-    #[must_use]
-    pub fn field(&self, name: &str) -> &Self {
-        let Self::Fields(fields) = self else {
-            return &Self::Null;
-        };
-        let found = fields.iter().find(|(have, _)| have == name);
-        found.map_or(&Self::Null, |(_, value)| value)
-    }
-}
-
-impl Serialize for Shown {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Bool(value) => serializer.serialize_bool(*value),
-            Self::Number(value) => serializer.serialize_i64(*value),
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::List(items) => {
-                let mut list = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    list.serialize_element(item)?;
-                }
-                list.end()
-            }
-            Self::Fields(fields) => {
-                let mut map = serializer.serialize_map(Some(fields.len()))?;
-                for (name, value) in fields {
-                    map.serialize_entry(name, value)?;
-                }
-                map.end()
-            }
-        }
-    }
-}
-
 /// A message of the network.
 ///
 /// # Errors
 /// When a message within it is of a type that is not known here.
-pub fn of<M: Message + Name>(message: &M) -> anyhow::Result<Shown> {
+pub fn of<M: Message + Name>(message: &M) -> anyhow::Result<Json> {
     decoded(&M::full_name(), &message.encode_to_vec())
 }
 
@@ -91,11 +36,11 @@ pub fn of<M: Message + Name>(message: &M) -> anyhow::Result<Shown> {
 ///
 /// # Errors
 /// As [`of`].
-pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -> anyhow::Result<Shown> {
-    Ok(Shown::Fields(vec![
+pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -> anyhow::Result<Json> {
+    Ok(Json::Fields(vec![
         ("body".to_owned(), of(body)?),
         ("auth_info".to_owned(), of(auth_info)?),
-        ("signatures".to_owned(), Shown::List(Vec::new())),
+        ("signatures".to_owned(), Json::List(Vec::new())),
     ]))
 }
 
@@ -110,19 +55,19 @@ fn pool() -> anyhow::Result<&'static DescriptorPool> {
 ///
 /// # Errors
 /// When there is no such type, or the bytes are none of it.
-pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Shown> {
+pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Json> {
     let descriptor = pool()?.get_message_by_name(name);
     let descriptor = descriptor.with_context(|| format!("messages of type {name} are not known here"))?;
     let message = DynamicMessage::decode(descriptor, bytes).with_context(|| format!("a message {name}"))?;
     shown(&message)
 }
 
-fn shown(message: &DynamicMessage) -> anyhow::Result<Shown> {
+fn shown(message: &DynamicMessage) -> anyhow::Result<Json> {
     let descriptor = message.descriptor();
     match descriptor.full_name() {
         ANY => return any(message),
-        TIMESTAMP => return Ok(Shown::Text(timestamp(message))),
-        DURATION => return Ok(Shown::Text(duration(message))),
+        TIMESTAMP => return Ok(Json::Text(timestamp(message))),
+        DURATION => return Ok(Json::Text(duration(message))),
         _ => {}
     }
     let mut fields = Vec::new();
@@ -133,7 +78,7 @@ fn shown(message: &DynamicMessage) -> anyhow::Result<Shown> {
         }
         fields.push((field.name().to_owned(), of_field(message, &field)?));
     }
-    Ok(Shown::Fields(fields))
+    Ok(Json::Fields(fields))
 }
 
 /// As the message declares them, which is how today's tool prints them.
@@ -144,35 +89,35 @@ fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
         .collect()
 }
 
-fn of_field(message: &DynamicMessage, field: &FieldDescriptor) -> anyhow::Result<Shown> {
+fn of_field(message: &DynamicMessage, field: &FieldDescriptor) -> anyhow::Result<Json> {
     let value = message.get_field(field);
     if let Value::List(items) = value.as_ref() {
         let items = items.iter().map(|item| of_value(item, field));
-        return items.collect::<anyhow::Result<_>>().map(Shown::List);
+        return items.collect::<anyhow::Result<_>>().map(Json::List);
     }
     let has_absence = matches!(field.kind(), Kind::Message(_) | Kind::Bytes);
     if has_absence && !message.has_field(field) {
-        return Ok(Shown::Null);
+        return Ok(Json::Null);
     }
     of_value(&value, field)
 }
 
-fn of_value(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Shown> {
+fn of_value(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Json> {
     Ok(match value {
-        Value::Bool(value) => Shown::Bool(*value),
-        Value::I32(value) => Shown::Number(i64::from(*value)),
-        Value::U32(value) => Shown::Number(i64::from(*value)),
-        Value::I64(value) => Shown::Text(value.to_string()),
-        Value::U64(value) => Shown::Text(value.to_string()),
-        Value::F32(value) => Shown::Text(value.to_string()),
-        Value::F64(value) => Shown::Text(value.to_string()),
-        Value::String(text) if DECIMAL_FIELDS.contains(&field.full_name()) => Shown::Text(decimal(text)),
-        Value::String(text) => Shown::Text(text.clone()),
+        Value::Bool(value) => Json::Bool(*value),
+        Value::I32(value) => Json::Number((*value).into()),
+        Value::U32(value) => Json::Number((*value).into()),
+        Value::I64(value) => Json::Text(value.to_string()),
+        Value::U64(value) => Json::Text(value.to_string()),
+        Value::F32(value) => Json::Text(value.to_string()),
+        Value::F64(value) => Json::Text(value.to_string()),
+        Value::String(text) if DECIMAL_FIELDS.contains(&field.full_name()) => Json::Text(decimal(text)),
+        Value::String(text) => Json::Text(text.clone()),
         Value::Bytes(bytes) if field.full_name() == DIGITS_FIELD => {
-            Shown::Text(String::from_utf8_lossy(bytes).into_owned())
+            Json::Text(String::from_utf8_lossy(bytes).into_owned())
         }
-        Value::Bytes(bytes) => Shown::Text(BASE64.encode(bytes)),
-        Value::EnumNumber(number) => Shown::Text(enum_name(*number, field)),
+        Value::Bytes(bytes) => Json::Text(BASE64.encode(bytes)),
+        Value::EnumNumber(number) => Json::Text(enum_name(*number, field)),
         Value::Message(message) => shown(message)?,
         Value::List(_) | Value::Map(_) => return Err(anyhow!("{} is nested", field.full_name())),
     })
@@ -185,7 +130,7 @@ fn enum_name(number: i32, field: &FieldDescriptor) -> String {
 }
 
 /// What is packed, with its type. A type that is not known is shown as its bytes.
-fn any(message: &DynamicMessage) -> anyhow::Result<Shown> {
+fn any(message: &DynamicMessage) -> anyhow::Result<Json> {
     let text = |name: &str| {
         let value = message.get_field_by_name(name);
         value
@@ -196,14 +141,14 @@ fn any(message: &DynamicMessage) -> anyhow::Result<Shown> {
     let value = message.get_field_by_name("value");
     let bytes = value.and_then(|v| v.as_bytes().cloned()).unwrap_or_default();
     let name = url.rsplit('/').next().unwrap_or_default();
-    let tag = ("@type".to_owned(), Shown::Text(url.clone()));
+    let tag = ("@type".to_owned(), Json::Text(url.clone()));
     if pool()?.get_message_by_name(name).is_none() {
-        let value = ("value".to_owned(), Shown::Text(BASE64.encode(&bytes)));
-        return Ok(Shown::Fields(vec![tag, value]));
+        let value = ("value".to_owned(), Json::Text(BASE64.encode(&bytes)));
+        return Ok(Json::Fields(vec![tag, value]));
     }
     match decoded(name, &bytes)? {
-        Shown::Fields(fields) => Ok(Shown::Fields(std::iter::once(tag).chain(fields).collect())),
-        other => Ok(Shown::Fields(vec![tag, ("value".to_owned(), other)])),
+        Json::Fields(fields) => Ok(Json::Fields(std::iter::once(tag).chain(fields).collect())),
+        other => Ok(Json::Fields(vec![tag, ("value".to_owned(), other)])),
     }
 }
 
@@ -257,9 +202,9 @@ fn decimal(scaled: &str) -> String {
 mod tests {
     use super::*;
     use akash_provider_chain::proto::{akash, cosmos};
-    use serde_json::{Value as Json, json};
+    use serde_json::json;
 
-    fn json_of<M: Message + Name>(message: &M) -> Json {
+    fn json_of<M: Message + Name>(message: &M) -> serde_json::Value {
         serde_json::to_value(of(message).unwrap()).unwrap()
     }
 
@@ -317,7 +262,7 @@ mod tests {
         let shown = json_of(&lease);
         assert_eq!(
             (&shown["price"], &shown["reclamation"]),
-            (&Json::Null, &Json::Null)
+            (&serde_json::Value::Null, &serde_json::Value::Null)
         );
         assert_eq!(shown["reason"], "lease_closed_invalid");
     }

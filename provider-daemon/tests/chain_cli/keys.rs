@@ -1,6 +1,6 @@
 //! Keys made, taken back, shown, exported, imported and removed.
 
-use super::{Home, recordings};
+use super::Home;
 use serde_json::Value;
 
 /// A mnemonic that everybody knows, and its address.
@@ -192,7 +192,7 @@ fn mnemonics_that_are_none_are_not_repeated() {
 
 #[test]
 fn recorded_keyrings_of_the_go_tool_are_opened() {
-    let Some(folder) = recordings("keyring") else {
+    let Some(folder) = testbed::recordings("chain/keyring") else {
         return;
     };
     let home = Home::new("recorded");

@@ -1,6 +1,5 @@
 //! A node that answers what was recorded: status, discovery, and the queries of one moment.
 
-use super::recordings;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +15,10 @@ type Answers = BTreeMap<String, Vec<(String, Value)>>;
 
 impl Recorded {
     pub(super) fn start() -> Option<Self> {
-        let (rpc, queries) = (recordings("rpc")?, recordings("grpc/active-lease")?);
+        let (rpc, queries) = (
+            testbed::recordings("chain/rpc")?,
+            testbed::recordings("chain/grpc/active-lease")?,
+        );
         let read = |path: std::path::PathBuf| -> Value {
             serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
         };

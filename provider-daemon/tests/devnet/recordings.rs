@@ -21,19 +21,6 @@ use std::time::{Duration, UNIX_EPOCH};
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-/// The shared golden data; says so when it is absent.
-pub(crate) fn fixtures() -> Option<PathBuf> {
-    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder.join("chain"));
-    }
-    println!("skipped: fixtures folder {} is absent", folder.display());
-    None
-}
-
 pub(crate) fn read(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -167,7 +154,7 @@ fn deployment(dseq: u64) -> DeploymentId {
 
 /// The deployment of a recorded transaction once more, under another number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
-    let folder = fixtures().unwrap();
+    let folder = testbed::recordings("chain").unwrap();
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
     let bytes = BASE64
         .decode(recorded["result"]["tx"].as_str().unwrap().as_bytes())

@@ -5,8 +5,8 @@
 use super::calls::{broadcast, call};
 use super::frames::{Frames, compare_block, compare_frames, compare_rest};
 use super::recordings::{
-    Comparison, Recorded, comparison, fixtures, genesis, name_of, read, recorded, recorded_queries, shape,
-    signed, split_page, unrecorded,
+    Comparison, Recorded, comparison, genesis, name_of, read, recorded, recorded_queries, shape, signed,
+    split_page, unrecorded,
 };
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::akash::market::v1beta5::QueryOrdersRequest;
@@ -196,7 +196,9 @@ impl Replay {
 
 #[tokio::test]
 async fn recorded_transactions_end_as_they_did_on_the_network() {
-    let Some(folder) = fixtures() else { return };
+    let Some(folder) = testbed::recordings("chain") else {
+        return;
+    };
     let devnet = Devnet::start(DevnetConfig::new(genesis(&folder))).await.unwrap();
     let mut replay = Replay {
         frames: Frames::open(&devnet.rpc_url()).await,

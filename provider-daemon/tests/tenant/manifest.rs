@@ -1,22 +1,7 @@
 //! The manifest that a provider is sent.
 
 use crate::stage::{ran, sample};
-use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A folder of the shared golden data; says so when it is absent.
-pub(crate) fn fixtures(name: &str) -> Option<PathBuf> {
-    let all = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    let folder = all.join(name);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: fixtures folder {} is absent", folder.display());
-    None
-}
 
 fn converted(words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
@@ -25,7 +10,7 @@ fn converted(words: &[&str]) -> String {
 
 #[test]
 fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
-    let Some(folder) = fixtures("peer/sdl") else {
+    let Some(folder) = testbed::recordings("peer/sdl") else {
         return;
     };
     let mut compared = 0;

@@ -1,6 +1,5 @@
 //! The answers of the Go provider, as recorded: what a tenant of another provider sees.
 
-use crate::manifest::fixtures;
 use crate::replay::Replay;
 use crate::stage::{Ran, Stage, TENANT, certificate, sample};
 use akash_provider_core::types::Address;
@@ -19,7 +18,7 @@ struct Other {
 impl Other {
     /// `None`, and a word about it, where there are no recordings.
     fn start(name: &str) -> Option<Self> {
-        let folder = fixtures("peer")?;
+        let folder = testbed::recordings("peer")?;
         let stage = Stage::new(name);
         let provider: Address = PROVIDER.parse().unwrap();
         let own = certificate(&stage.chain, &provider);

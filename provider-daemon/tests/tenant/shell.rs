@@ -207,9 +207,8 @@ fn a_terminal_that_was_given_away_is_given_back_on_every_way_out() {
 
 #[test]
 fn a_session_with_a_terminal_tells_its_size_and_ends_with_the_command() {
-    use crate::manifest::fixtures;
     use crate::replay::Replay;
-    let Some(folder) = fixtures("peer/ws") else {
+    let Some(folder) = testbed::recordings("peer/ws") else {
         return;
     };
     let stage = Stage::new("session");

@@ -76,7 +76,6 @@ impl Workload {
         by_service
     }
 
-    /// Lines so far: the last `tail` of each replica.
     /// Fails unless the lease has all of these services.
     fn check_services(&self, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
         let has = |name: &&String| self.recorded.group.services.iter().any(|s| s.name == **name);
@@ -86,6 +85,7 @@ impl Workload {
         }
     }
 
+    /// Lines so far: the last `tail` of each replica.
     fn lines(&self, options: &LogOptions) -> Vec<LogLine> {
         let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
         let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);

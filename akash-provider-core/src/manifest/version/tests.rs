@@ -30,7 +30,7 @@ fn sent() -> Value {
     json!([{"name": "west", "services": [service("web")]}])
 }
 
-fn read(value: &Value) -> Result<(Manifest, [u8; 32]), ManifestError> {
+fn read(value: &Value) -> Result<(Manifest, Hashes), ManifestError> {
     parse(&serde_json::to_vec(value).unwrap())
 }
 
@@ -67,7 +67,7 @@ fn canonical_numbers_are_written_as_go_writes_floats() {
 #[test]
 fn the_order_of_keys_and_white_space_do_not_change_the_hash() {
     let (manifest, received) = read(&sent()).unwrap();
-    assert_eq!(received, hash(&manifest));
+    assert_eq!(received, hash(&manifest).into());
     let pretty = serde_json::to_vec_pretty(&manifest).unwrap();
     assert_eq!(parse(&pretty).unwrap(), (manifest, received));
 }
@@ -99,15 +99,16 @@ fn what_the_network_leaves_out_may_be_sent_empty_or_missing() {
 }
 
 #[test]
-fn unknown_fields_are_hashed_and_otherwise_ignored() {
+fn unknown_fields_may_count_in_the_hash_and_are_otherwise_ignored() {
     let (manifest, plain) = read(&sent()).unwrap();
+    assert_eq!(plain, Hashes::from(hash(&manifest)));
     let mut newer = sent();
     newer.pointer_mut("/0/services/0").unwrap()["newer"] = json!({"z": 1, "a": null});
-    let (read_newer, hash) = read(&newer).unwrap();
+    let (read_newer, hashes) = read(&newer).unwrap();
     assert_eq!(read_newer, manifest);
-    assert_ne!(hash, plain);
-    let expected: [u8; 32] = Sha256::digest(canonical_json(&newer)).into();
-    assert_eq!(hash, expected);
+    let counted: [u8; 32] = Sha256::digest(canonical_json(&newer)).into();
+    assert_eq!((hashes.received(), hashes.known()), (&counted, plain.known()));
+    assert!(hashes.contain(&counted) && hashes.contain(plain.known()) && !hashes.contain(&[0; 32]));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::args::TxArgs;
 use crate::args::tx::{BroadcastMode, Gas};
 use crate::commands::chain::named;
 use crate::commands::query::print;
+use crate::json::Json;
 use crate::{secrets, shown};
 use akash_provider_chain::Reader;
 use akash_provider_chain::gas::GasConfig;
@@ -73,12 +74,7 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
     Ok(ExitCode::FAILURE)
 }
 
-fn unsigned(
-    messages: Vec<Any>,
-    fee: Option<&Coin>,
-    gas_limit: u64,
-    args: &TxArgs,
-) -> anyhow::Result<shown::Shown> {
+fn unsigned(messages: Vec<Any>, fee: Option<&Coin>, gas_limit: u64, args: &TxArgs) -> anyhow::Result<Json> {
     let body = TxBody {
         messages,
         memo: args.how.note.clone(),

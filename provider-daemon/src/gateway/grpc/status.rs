@@ -194,10 +194,10 @@ fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
 /// A line for each device. The numbers of vendor and model are not known here, their names are.
 fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     let info = inventory::GpuInfo {
-        vendor: kind.vendor.clone(),
-        name: kind.model.clone(),
-        interface: kind.interface.clone(),
-        memory_size: kind.memory_size.clone(),
+        vendor: kind.vendor.to_string(),
+        name: kind.model.to_string(),
+        interface: kind.interface.to_string(),
+        memory_size: kind.memory_size.to_string(),
         ..inventory::GpuInfo::default()
     };
     // More are on no board; a number that makes no sense makes no long answer.

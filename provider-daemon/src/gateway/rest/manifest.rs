@@ -6,7 +6,7 @@ use super::{Caller, Refused, body, path};
 use crate::gateway::App;
 use crate::gateway::auth::{Scope, Target};
 use akash_provider_core::engine::{Refusal, RefusalKind};
-use akash_provider_core::manifest::{self, Manifest};
+use akash_provider_core::manifest::{self, Hashes, Manifest};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use bytes::Bytes;
@@ -30,12 +30,14 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
     let deployment = path::deployment(&identity.owner, dseq)?;
     let services = permit(identity, Scope::SendManifest, Target::Deployment(deployment.dseq))?;
     let bytes = body::read(request.into_body(), app.limits.body_bytes, app.limits.body).await?;
-    let (manifest, hash) = read(bytes).await?;
+    let (manifest, hashes) = read(bytes).await?;
     let mut named = manifest.groups.iter().flat_map(|g| &g.services);
     if !named.all(|s| services.contains(&s.name)) {
         return Err(unauthorized());
     }
-    let handed_in = app.handle.submit_manifest(&deployment, Arc::new(manifest), hash);
+    let handed_in = app
+        .handle
+        .submit_manifest(&deployment, Arc::new(manifest), hashes);
     match handed_in.await {
         Ok(()) => {
             tracing::info!(%deployment, token = identity.token_id.as_deref(), "a manifest was taken");
@@ -49,7 +51,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
 }
 
 /// Reads and hashes away from the tasks that serve others: a mebibyte takes milliseconds.
-async fn read(bytes: Bytes) -> Result<(Manifest, [u8; 32]), Refused> {
+async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Refused> {
     let reading = tokio::task::spawn_blocking(move || manifest::parse(&bytes));
     match reading.await {
         Ok(Ok(read)) => Ok(read),
