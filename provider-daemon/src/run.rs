@@ -109,13 +109,18 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         memory: state.tenants(),
     };
     let plan = gateway::Plan::of(args, home, key, screening);
-    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &shutdown));
+    let end = gateway::End {
+        draining: shutdown.clone(),
+        over: CancellationToken::new(),
+    };
+    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &end));
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;
     background.cancel();
     // The gateway ends with it, however it ended.
     shutdown.cancel();
+    end.over.cancel();
     for helper in helpers {
         helper.await.context("a part of the provider")?;
     }
