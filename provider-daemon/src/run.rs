@@ -69,11 +69,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let nodes = addresses(&args.node)?;
-    let (account, chain_id) = (&config.provider, &config.chain_id);
-    printer.note(&format!(
-        "provider {account} on chain `{chain_id}`, {}",
-        nodes.join(", ")
-    ));
+    introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
@@ -128,6 +124,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
+    let (account, chain_id) = (&config.provider, &config.chain_id);
+    let nodes = nodes.join(", ");
+    printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
 
 /// What is kept in the home folder; whoever has it open is the one provider of that folder.

@@ -34,7 +34,7 @@ pub struct NodeFacts {
     /// Storage classes it can mount.
     pub(crate) classes: Vec<String>,
     /// What the machine is.
-    pub(crate) hardware: Hardware,
+    pub(crate) hardware: Box<Hardware>,
     /// What is not offered, and why.
     pub(crate) notes: Vec<String>,
 }
@@ -69,7 +69,7 @@ impl NodeFacts {
             memory: whole_of(allocatable, "memory"),
             ephemeral: whole_of(allocatable, "ephemeral-storage"),
             pods: allocatable.get("pods").and_then(|q| whole(&q.0)),
-            hardware: hardware(capacity, labels, &devices),
+            hardware: Box::new(hardware(capacity, labels, &devices)),
             devices,
             classes: classes(labels),
             notes,
@@ -90,7 +90,7 @@ impl NodeFacts {
             gpu_allocated,
             storage_classes: self.classes.clone(),
             closed: self.closed_now(used.pods),
-            hardware: self.hardware.clone(),
+            hardware: (*self.hardware).clone(),
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_described_as_its_node_says() {
-        let of = |change: &dyn Fn(&mut Value)| facts(change).hardware;
+        let of = |change: &dyn Fn(&mut Value)| *facts(change).hardware;
         let vendor = |word: &'static str| {
             of(&move |n| n["metadata"]["labels"][CPU_VENDOR_LABEL] = json!(word)).cpu_vendor
         };

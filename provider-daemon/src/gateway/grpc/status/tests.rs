@@ -39,20 +39,20 @@ fn recorded_cluster() -> Status {
         available: allocatable - allocated,
     };
     let gpus = GpuMetrics {
-        vendor: "nvidia".to_owned(),
-        model: "a100".to_owned(),
-        memory_size: "80Gi".to_owned(),
-        interface: "pcie".to_owned(),
+        vendor: "nvidia".into(),
+        model: "a100".into(),
+        memory_size: "80Gi".into(),
+        interface: "pcie".into(),
         count: 2,
     };
     let node = NodeMetrics {
-        name: "node1".to_owned(),
+        name: "node1".into(),
         cpu: amount(2000, 240),
         gpu: amount(2, 2),
         memory: amount(25_171_652_608, 369_098_752),
         storage_ephemeral: amount(243_497_856_212, 503_316_480),
         gpus: vec![gpus],
-        storage_classes: vec!["beta2".to_owned()],
+        storage_classes: vec!["beta2".into()],
         hardware: Hardware {
             cpu: Some(2000),
             memory: Some(25_276_510_208),
