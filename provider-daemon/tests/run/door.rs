@@ -135,13 +135,17 @@ fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
 
 #[test]
 fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
-    let mut served = Served::start("begin", FAST, &[]);
+    let limited = ["--gateway-token-lifetime-max=2h"];
+    let mut served = Served::start("begin", FAST, &limited);
     let manifest = manifest(&served);
+    let too_long = served.token_for(Duration::from_secs(3 * 3600));
+    let refused = Websocket::open(&served.url, LOGS, &too_long).err();
+    assert_eq!(refused, Some(400), "a token for three hours");
     served.provider.signal(Signal::SIGTERM);
     assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
     served.stage.stop_node();
     // The tenant's key is known from before, so that it is let in.
-    served.replace(&[]);
+    served.replace(&limited);
     let why = "the chain is not known yet";
     let rows: [Row<'_>; 7] = [
         ("GET", "/readyz", "", 503, why),

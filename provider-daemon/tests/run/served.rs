@@ -107,12 +107,16 @@ impl Served {
         self.stage.ran(&[words, &of].concat())
     }
 
-    /// A token for everything that the tenant has.
+    /// A token for everything that the tenant has, for an hour.
     pub(crate) fn token(&self) -> String {
+        self.token_for(Duration::from_secs(3600))
+    }
+
+    pub(crate) fn token_for(&self, lifetime: Duration) -> String {
         let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
         let owner = self.tenant.address();
         let claims = json!({
-            "iss": owner.as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + 3600, "version": "v1",
+            "iss": owner.as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + lifetime.as_secs(), "version": "v1",
             "leases": { "access": "full" },
         });
         encode(Algorithm::Es256k, owner, &claims, |text| self.tenant.sign(text))
