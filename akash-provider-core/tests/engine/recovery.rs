@@ -337,6 +337,34 @@ fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
     assert_eq!(world.engine.next_deadline(), due);
 }
 
+/// What was accepted and what is over wait for a cluster that is away, and not for long once it is back.
+#[test]
+fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_again() {
+    let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
+    let mut world = World::new();
+    let (accepted, over) = (world.lease(1, &web()), world.running(2, &web()));
+    world.fail = Some(of_cluster);
+    world.submit(1, &web()).unwrap();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(2) });
+    world.blocks(3, BLOCK);
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(10 * MINUTE);
+    let phase = |world: &World, lease| {
+        let status = world.status();
+        let found = status.leases.iter().find(|l| l.lease == lease);
+        found.map(|l| l.phase.clone())
+    };
+    assert_eq!(phase(&world, accepted.clone()).as_deref(), Some("retrying"));
+    assert!(world.cluster.contains_key(&over));
+    world.fail = None;
+    world.feed(Input::Cluster(ClusterChange::Snapshot {
+        health: BTreeMap::new(),
+    }));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(phase(&world, accepted).as_deref(), Some("running"));
+    assert!(!world.cluster.contains_key(&over));
+}
+
 #[test]
 fn nothing_that_cannot_be_done_has_a_deadline() {
     let mut world = World::unstarted(settings());
