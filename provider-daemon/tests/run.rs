@@ -6,6 +6,8 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "../src/gateway/tests/anybody.rs"]
+mod anybody;
 #[path = "run/breaker.rs"]
 mod breaker;
 #[path = "run/certificates.rs"]

@@ -42,15 +42,17 @@ impl Served {
         });
         stage.start_node(block_time);
         let provider = provider(&stage, "first", more);
-        let (url, grpc) = addresses(&provider);
-        let served = Self {
+        let mut served = Self {
             stage,
             provider,
-            url,
-            grpc,
+            url: String::new(),
+            grpc: String::new(),
             tenant,
             makes_blocks: block_time.is_none(),
         };
+        // Its certificate has to be on the chain first.
+        served.until("the gateway", || served.told("\"event\":\"gateway\""));
+        (served.url, served.grpc) = addresses(&served.provider);
         let account: Address = ADDRESS.parse().unwrap();
         let published = || served.stage.chain.market(|m| m.certificates(&account).len() == 1);
         served.until("the certificate on the chain", published);
