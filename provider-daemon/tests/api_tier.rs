@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
 #[expect(dead_code, reason = "other tests use the rest of it")]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
 
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "chain_cli/keys.rs"]
 mod keys;
 #[path = "chain_cli/query.rs"]
@@ -11,6 +13,7 @@ mod recorded;
 #[path = "chain_cli/tx.rs"]
 mod tx;
 
+use environment::without_settings;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -74,12 +77,7 @@ impl Home {
     /// With an environment and lines on standard input.
     fn run_with(&self, args: &[&str], environment: &[(&str, &str)], input: &str) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("AP_") || name.starts_with("AKASH_") {
-                command.env_remove(&*name);
-            }
-        }
+        without_settings(&mut command);
         let mut child = command
             .args(args)
             .env("AP_HOME", &self.folder)

@@ -25,6 +25,8 @@ mod clients;
 mod corner;
 #[path = "node_tier/daemon.rs"]
 mod daemon;
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "node_tier/kills.rs"]
 mod kills;
 #[path = "node_tier/life.rs"]

@@ -16,6 +16,8 @@ mod certificates;
 mod chart;
 #[path = "run/door.rs"]
 mod door;
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/outside.rs"]

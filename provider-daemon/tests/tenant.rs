@@ -12,6 +12,8 @@ mod commands;
 mod credentials;
 #[path = "tenant/dev.rs"]
 mod dev;
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "tenant/follow.rs"]
 mod follow;
 #[path = "tenant/manifest.rs"]

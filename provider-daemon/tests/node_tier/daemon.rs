@@ -1,6 +1,7 @@
 //! The program as a process, and what it takes while nobody answers it.
 
 use crate::corner::{Stage, outage, patience, until};
+use crate::environment::without_settings;
 use crate::tenant::web;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -44,12 +45,7 @@ impl Drop for Scratch {
 pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_provider-daemon")]);
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("AP_") || name.starts_with("AKASH_") {
-            command.env_remove(&*name);
-        }
-    }
+    without_settings(&mut command);
     command.args(words).stdin(Stdio::null());
     command
 }

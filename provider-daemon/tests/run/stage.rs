@@ -1,5 +1,6 @@
 //! A network, a home folder with a key, and programs of ours between them.
 
+use crate::environment::without_settings;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::sdl;
@@ -171,12 +172,7 @@ impl Stage {
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("AP_") || name.starts_with("AKASH_") {
-                command.env_remove(&*name);
-            }
-        }
+        without_settings(&mut command);
         command
             .args(words)
             .env("AKASH_HOME", &self.folder)

@@ -1,5 +1,6 @@
 //! A network, providers with gateways, and a tenant's home folder; the tenant's commands are the real binary.
 
+use crate::environment::without_settings;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
@@ -312,12 +313,7 @@ impl Stage {
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("AP_") || name.starts_with("AKASH_") {
-                command.env_remove(&*name);
-            }
-        }
+        without_settings(&mut command);
         command
             .args(words)
             .env("AKASH_HOME", &self.folder)
