@@ -24,7 +24,7 @@ mod source;
 pub mod spec;
 
 pub use memory::NodeInventory;
-pub use spec::{ClusterSpec, GpuSpec, NodeSpec, Quantity};
+pub use spec::{ClusterSpec, GpuSpec, Hardware, NodeSpec, Quantity};
 
 /// Name of a node.
 pub type NodeName = Arc<str>;
@@ -144,6 +144,9 @@ pub struct NodeMetrics {
     pub gpus: Vec<GpuMetrics>,
     /// Classes of persistent storage that it can mount.
     pub storage_classes: Vec<String>,
+    /// What the machine is.
+    #[serde(default, skip_serializing_if = "Hardware::is_unknown")]
+    pub hardware: Hardware,
 }
 
 /// Capacity of the cluster, for status and metrics.

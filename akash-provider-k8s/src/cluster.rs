@@ -9,12 +9,15 @@
 
 mod close;
 mod deploy;
+mod leading;
 mod leftovers;
 mod manifests;
 mod passwords;
 mod port;
 pub(crate) mod records;
 mod teardown;
+
+pub use leading::Leading;
 
 use crate::access::Access;
 use crate::apply::Calls;

@@ -111,7 +111,8 @@ struct App {
     limits: Limits,
     seats: Seats,
     tasks: TaskTracker,
-    shutdown: CancellationToken,
+    /// No stream begins any more, and those that are open end.
+    draining: CancellationToken,
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
@@ -136,11 +137,23 @@ impl App {
     ) -> Result<T, Error> {
         let limit = self.limits.cluster;
         match timeout(limit, question).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.settled(operation, error).await),
             Err(_) => {
                 let message = format!("the cluster did not answer within {limit:?}");
                 Err(Error::new(ErrorKind::Timeout, operation, message))
             }
+        }
+    }
+
+    /// An error as it may be told: before everything is known, "there is none" is no answer yet.
+    async fn settled(&self, operation: &'static str, error: Error) -> Error {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        match self.status.awaited().await {
+            Some(why) => Error::new(ErrorKind::Unavailable, operation, format!("{why}; ask again")),
+            None => error,
         }
     }
 
@@ -202,7 +215,7 @@ impl Gateway {
             limits: settings.limits.clone(),
             seats: Seats::default(),
             tasks: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
+            draining: CancellationToken::new(),
             chain: ports.chain,
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
@@ -240,13 +253,19 @@ impl Gateway {
 
     /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
     pub async fn serve(self, shutdown: CancellationToken) {
+        self.serve_through(shutdown.clone(), shutdown).await;
+    }
+
+    /// The same for a provider that takes its time to stop: from `draining` on streams end and no new one begins,
+    /// and requests are still answered; until `shutdown`.
+    pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let door = |protocol| {
             Arc::new(Door {
                 tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
                 limits: app.limits.clone(),
-                shutdown: app.shutdown.clone(),
+                shutdown: shutdown.clone(),
                 protocol,
             })
         };
@@ -256,12 +275,16 @@ impl Gateway {
                 door(Protocol::Http2).serve(listener, grpc::router(&app)).await;
             }
         };
-        let stopping = async {
-            shutdown.cancelled().await;
-            app.shutdown.cancel();
+        let ending = async {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = draining.cancelled() => {}
+            }
+            app.draining.cancel();
         };
         tokio::select! {
-            ((), (), ()) = async { tokio::join!(rest, grpc, stopping) } => {}
+            ((), (), ()) = async { tokio::join!(rest, grpc, ending) } => {}
             () = follow_files(&self.tls, &self.settings) => {}
         }
         app.tasks.close();

@@ -69,11 +69,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let nodes = addresses(&args.node)?;
-    let (account, chain_id) = (&config.provider, &config.chain_id);
-    printer.note(&format!(
-        "provider {account} on chain `{chain_id}`, {}",
-        nodes.join(", ")
-    ));
+    introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     config.breaker_tripped = breaker.is_tripped()?;
     let background = CancellationToken::new();
@@ -85,7 +81,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut helpers = vec![tokio::spawn(writer)];
     let desks = Desks::default();
     let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), &desks);
-    let hardware = Hardware::start(args, &config, &desks.cluster, &background, &mut helpers).await;
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut helpers).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
     let screening = Screening {
@@ -109,13 +105,18 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         memory: state.tenants(),
     };
     let plan = gateway::Plan::of(args, home, key, screening);
-    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &shutdown));
+    let end = gateway::End {
+        draining: shutdown.clone(),
+        over: CancellationToken::new(),
+    };
+    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &end));
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;
     background.cancel();
     // The gateway ends with it, however it ended.
     shutdown.cancel();
+    end.over.cancel();
     for helper in helpers {
         helper.await.context("a part of the provider")?;
     }
@@ -123,6 +124,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
+    let (account, chain_id) = (&config.provider, &config.chain_id);
+    let nodes = nodes.join(", ");
+    printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
 
 /// What is kept in the home folder; whoever has it open is the one provider of that folder.

@@ -23,6 +23,7 @@ mod logs;
 mod migrate;
 mod namespace;
 mod output;
+mod resume;
 mod sdl_to_manifest;
 mod send_manifest;
 mod service_status;

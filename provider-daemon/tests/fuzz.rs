@@ -168,6 +168,38 @@ fn tried(name: &str) {
     );
 }
 
+/// The programs that coverage guides are not compiled here: that takes minutes, since nothing that is there already can
+/// be used. They have one line each, and all that can be wrong with them is that one is missing.
+#[test]
+fn every_target_has_its_program_and_its_corpus() {
+    println!("skipped: compiling provider-daemon/fuzz takes minutes: `cargo xtask campaign fuzz` does it");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let read = std::fs::read_to_string;
+    let functions = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/fuzzing.rs")).unwrap();
+    let mut names = Vec::new();
+    for (name, _) in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"targets/{name}.rs\"\n")));
+        let program = read(folder.join(format!("targets/{name}.rs"))).unwrap();
+        let (_, function) = program
+            .split_once("fuzz_target!(|input: &[u8]| fuzzing::")
+            .unwrap();
+        let (function, _) = function.split_once("(input));").unwrap();
+        assert!(
+            functions.contains(&format!("(\"{name}\", {function})")),
+            "{name}: {function}"
+        );
+        names.push(name.to_owned());
+    }
+    let corpora = std::fs::read_dir(CORPORA).unwrap();
+    let mut corpora: Vec<_> = corpora
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    corpora.sort();
+    assert_eq!(corpora, names);
+    assert_eq!(manifest.matches("[[bin]]").count(), names.len());
+}
+
 #[test]
 fn certificates() {
     tried("certificate");

@@ -13,6 +13,14 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+#[path = "../src/gateway/tests/anybody.rs"]
+mod anybody;
+#[path = "../src/gateway/tests/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "the client of the gateway's own tests; these need a part of it"
+)]
+mod clients;
 #[path = "node_tier/corner.rs"]
 mod corner;
 #[path = "node_tier/daemon.rs"]
@@ -21,9 +29,17 @@ mod daemon;
 mod kills;
 #[path = "node_tier/life.rs"]
 mod life;
+#[path = "node_tier/live.rs"]
+mod live;
+#[path = "node_tier/network.rs"]
+mod network;
 #[path = "node_tier/outages.rs"]
 mod outages;
 #[path = "node_tier/refusals.rs"]
 mod refusals;
+#[path = "node_tier/streams.rs"]
+mod streams;
 #[path = "node_tier/tenant.rs"]
 mod tenant;
+#[path = "node_tier/terminal.rs"]
+mod terminal;

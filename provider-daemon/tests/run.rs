@@ -6,14 +6,22 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "../src/gateway/tests/anybody.rs"]
+mod anybody;
 #[path = "run/breaker.rs"]
 mod breaker;
 #[path = "run/certificates.rs"]
 mod certificates;
 #[path = "run/chart.rs"]
 mod chart;
+#[path = "run/door.rs"]
+mod door;
 #[path = "run/life.rs"]
 mod life;
+#[path = "run/outside.rs"]
+mod outside;
+#[path = "run/served.rs"]
+mod served;
 #[path = "run/stage.rs"]
 mod stage;
 #[path = "run/start.rs"]
@@ -26,3 +34,5 @@ mod terminal;
 mod trouble;
 #[path = "run/tx.rs"]
 mod tx;
+#[path = "run/websocket.rs"]
+mod websocket;

@@ -12,6 +12,8 @@ mod commands;
 mod credentials;
 #[path = "tenant/dev.rs"]
 mod dev;
+#[path = "tenant/follow.rs"]
+mod follow;
 #[path = "tenant/manifest.rs"]
 mod manifest;
 #[path = "tenant/other.rs"]

@@ -3,6 +3,7 @@
 use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::Result;
+use crate::fuzz;
 use crate::sim;
 use crate::tiers;
 use crate::workspace::Workspace;
@@ -22,7 +23,7 @@ enum Name {
     Sim,
     /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
     Chain,
-    /// What strangers send the gateway, changed at random: ten minutes for each kind.
+    /// What strangers send the gateway, guided by coverage: ten minutes for each kind.
     Fuzz,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
     K8s,
@@ -39,20 +40,9 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
             },
         ),
         Name::Chain => chain(workspace, args.seed),
-        Name::Fuzz => fuzz(workspace, args.seed),
+        Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
     }
-}
-
-/// The long form of the test `fuzz`, in release: the more inputs the better.
-fn fuzz(workspace: &Workspace, seed: u64) -> Result<()> {
-    let tests = workspace
-        .cargo(&["test", "--locked", "--release", "-p", "provider-daemon"])
-        .args(["--features", "fuzzing", "--test", "fuzz", "--no-fail-fast"])
-        .args(["--", "--nocapture"])
-        .env("FUZZ_SECONDS", "600")
-        .env("FUZZ_SEED", seed.to_string());
-    tests.follow().map(drop)
 }
 
 /// The long form of the tests in `chain_faults`.

@@ -13,6 +13,7 @@ mod docs;
 mod error;
 mod figures;
 mod fix;
+mod fuzz;
 mod layers;
 mod process;
 mod replay;

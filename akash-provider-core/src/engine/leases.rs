@@ -347,6 +347,7 @@ impl Engine {
         match change {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
             ClusterChange::Snapshot { health } => {
+                self.scan.cluster_answers(self.now.mono);
                 for id in super::sorted(self.workloads.keys()) {
                     // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
                     let health = health.get(&id).copied().unwrap_or(Health::Bad);

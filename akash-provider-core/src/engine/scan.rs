@@ -34,6 +34,8 @@ pub(super) struct Scan {
     requests: Vec<(RequestId, bool)>,
     /// A write to the cluster failed, and no list that was asked for since is here.
     doubted: bool,
+    /// The last scan failed for want of the cluster's half.
+    lacks_list: bool,
     pub(super) findings: Vec<String>,
 }
 
@@ -52,6 +54,16 @@ impl Scan {
     pub(super) fn doubt_cluster(&mut self) {
         self.cluster_wanted = true;
         self.doubted = true;
+    }
+
+    /// The cluster shows that it answers: a list that it owes is not waited for any longer, but asked for no more
+    /// than once a second, however often it shows that.
+    pub(super) fn cluster_answers(&mut self, now: Mono) {
+        if self.lacks_list {
+            self.attempts = 0;
+            let soon = now.plus(backoff::after(0));
+            self.next = self.next.map(|at| at.min(soon));
+        }
     }
 
     /// True when the list at hand shows what every write that ended has left.
@@ -124,6 +136,7 @@ impl Engine {
             snapshot,
             workloads,
         } = running;
+        self.scan.lacks_list = matches!(workloads, Some(Err(_)));
         if cluster_only {
             return match workloads {
                 Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false),

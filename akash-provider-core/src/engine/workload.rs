@@ -401,9 +401,22 @@ impl Workload {
         self.last_error = Some(failure.message.into());
     }
 
+    /// The cluster answers again: what failed meanwhile is tried soon, and not when it is due.
+    fn hurry(&mut self, cx: &Cx<'_>) {
+        if let ClusterLane::Retry(at) = self.cluster {
+            self.cluster_attempts = 0;
+            let soon = cx.now.mono.plus(backoff::after(self.cluster_attempts));
+            self.cluster = ClusterLane::Retry(at.min(soon));
+        }
+    }
+
     fn health_seen(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
+        let was_unknown = self.health.health() == Health::Unknown;
         if !self.health.see(cx.now.mono, health) {
             return;
+        }
+        if was_unknown {
+            self.hurry(cx);
         }
         // What is being torn down is expected to stop; that is no news.
         if self.heard.is_none() {

@@ -1,7 +1,7 @@
 //! What of a cluster does not change while reservations come and go; shared by every copy of an inventory.
 
 use super::gpu::{Kind, Want};
-use super::spec::{ClusterSpec, NodeSpec, Quantity};
+use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
 use super::{GpuMetrics, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +54,7 @@ pub(super) struct Node {
     pub(super) slots: Range<usize>,
     /// Why it takes nothing new.
     pub(super) closed: Option<Arc<str>>,
+    pub(super) hardware: Arc<Hardware>,
 }
 
 /// Equal devices of a node.
@@ -238,6 +239,7 @@ impl Layout {
             classes: classes.fold(0, |bits, class| bits | 1 << class),
             slots: first..self.slots.len(),
             closed: spec.closed.as_deref().map(Arc::from),
+            hardware: Arc::new(spec.hardware.clone()),
             name,
         }
     }

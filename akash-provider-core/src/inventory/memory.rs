@@ -205,6 +205,7 @@ impl Inventory for NodeInventory {
                 storage_ephemeral: pair(node.ephemeral, free.ephemeral),
                 gpus: self.layout.gpus(node),
                 storage_classes: self.layout.class_names(node),
+                hardware: (*node.hardware).clone(),
             }
         });
         let storage = self.layout.classes.iter().zip(&self.storage);

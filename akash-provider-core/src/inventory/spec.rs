@@ -52,6 +52,38 @@ pub struct NodeSpec {
     /// stays where it is: a node that is away for moments loses no reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
+    /// What the machine is.
+    #[serde(skip_serializing_if = "Hardware::is_unknown")]
+    pub hardware: Hardware,
+}
+
+/// What a machine has, together with what it keeps for itself: shown to whoever asks, and never counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hardware {
+    /// Milli-CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<i64>,
+    /// Bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<i64>,
+    /// Bytes of node-local storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ephemeral: Option<i64>,
+    /// Devices, healthy or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// Who made its processors, as they say it themselves (`GenuineIntel`, `AuthenticAMD`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_vendor: Option<String>,
+}
+
+impl Hardware {
+    /// True when nothing is known of it.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Equal GPUs of one node.

@@ -1,10 +1,12 @@
 //! Restarts, gaps, leadership and the two clocks.
 
 use crate::world::*;
-use akash_provider_core::cluster::Health;
+use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Leadership, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, CloseReason, Event, LeaseState};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[test]
 fn w1_a_lease_that_closed_while_we_were_down_is_torn_down_with_evidence() {
@@ -291,6 +293,76 @@ fn w36_leases_at_rest_are_not_polled() {
     let scans = |call: &Call| matches!(call, Call::ListWorkloads | Call::FetchSnapshot);
     let others: Vec<_> = world.calls.drain(before..).filter(|c| !scans(c)).collect();
     assert_eq!(others, [], "an hour of rest needs the full scans alone");
+}
+
+/// A cluster that comes late, or is back, is looked at as soon as it shows itself, and not when it is due.
+#[test]
+fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
+    let lists = |call: &Call| matches!(call, Call::ListWorkloads);
+    let shows = || {
+        Input::Cluster(ClusterChange::Snapshot {
+            health: BTreeMap::new(),
+        })
+    };
+    let soon = Duration::from_secs(1);
+    let mut world = World::unstarted(settings());
+    world.fail = Some(lists);
+    world.start();
+    world.wait(10 * MINUTE);
+    assert!(!world.status().cluster_known);
+    // Signs of life alone make it no busier than once a second.
+    let before = world.count(lists);
+    for _ in 0..100 {
+        world.feed(shows());
+        world.settle();
+    }
+    assert_eq!(world.count(lists), before);
+    world.wait(Duration::from_millis(1_500));
+    assert_eq!(world.count(lists), before + 1);
+    world.wait(10 * MINUTE);
+    let waits = world.engine.next_deadline().unwrap();
+    assert!(
+        waits > world.now().mono.plus(2 * soon),
+        "it would wait: {waits:?}"
+    );
+    world.fail = None;
+    world.feed(shows());
+    world.wait(soon);
+    assert!(world.status().cluster_known);
+    // What the chain owes is not hurried by that.
+    world.fail = Some(|call| matches!(call, Call::FetchSnapshot));
+    world.wait(2 * HOUR);
+    let due = world.engine.next_deadline();
+    world.feed(shows());
+    assert_eq!(world.engine.next_deadline(), due);
+}
+
+/// What was accepted and what is over wait for a cluster that is away, and not for long once it is back.
+#[test]
+fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_again() {
+    let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
+    let mut world = World::new();
+    let (accepted, over) = (world.lease(1, &web()), world.running(2, &web()));
+    world.fail = Some(of_cluster);
+    world.submit(1, &web()).unwrap();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(2) });
+    world.blocks(3, BLOCK);
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(10 * MINUTE);
+    let phase = |world: &World, lease| {
+        let status = world.status();
+        let found = status.leases.iter().find(|l| l.lease == lease);
+        found.map(|l| l.phase.clone())
+    };
+    assert_eq!(phase(&world, accepted.clone()).as_deref(), Some("retrying"));
+    assert!(world.cluster.contains_key(&over));
+    world.fail = None;
+    world.feed(Input::Cluster(ClusterChange::Snapshot {
+        health: BTreeMap::new(),
+    }));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(phase(&world, accepted).as_deref(), Some("running"));
+    assert!(!world.cluster.contains_key(&over));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Nodes and API servers that came are closed to the pods of leases that run already.
 
 use super::deploy::{annotation, isolation_of, with_type};
-use super::{KubeCluster, Parts};
+use super::{KubeCluster, Leading, Parts};
 use crate::apply::item::{Item, Kind, items};
 use crate::apply::plan::{Ledger, Wanted, plan};
 use crate::apply::{self, hash_of_all};
@@ -21,21 +21,30 @@ const CLOSE: &str = "close";
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// Keeps the addresses of nodes and API servers closed as they change. Never ends; whoever may not write (a
-    /// standby) does not call it.
-    pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch) {
+    /// Keeps the addresses of nodes and API servers closed as they change, while its provider leads. Never ends.
+    pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &Leading) {
         loop {
             let mut found = watch.changed().await;
             loop {
-                match self.close_infrastructure(&found).await {
-                    Ok(0) => break,
-                    Ok(leases) => {
+                tokio::select! {
+                    biased;
+                    newer = watch.changed() => {
+                        found = newer;
+                        continue;
+                    }
+                    () = leading.begins() => {}
+                }
+                match leading.during(self.close_infrastructure(&found)).await {
+                    Some(Ok(0)) => break,
+                    Some(Ok(leases)) => {
                         tracing::info!(leases, "nodes or API servers changed: their addresses are closed");
                         break;
                     }
-                    Err(error) => {
+                    Some(Err(error)) => {
                         tracing::warn!(%error, "addresses of nodes and API servers are not closed everywhere yet");
                     }
+                    // Whoever leads closes them; if that is us once more, what it left open.
+                    None => continue,
                 }
                 tokio::select! {
                     biased;

@@ -4,7 +4,7 @@
 //! record then fails, the Secret is taken back at once if that is certain, with the teardown of its lease, or here.
 
 use super::passwords::secret_name;
-use super::{KubeCluster, Parts};
+use super::{KubeCluster, Leading, Parts};
 use crate::crd::Manifest;
 use crate::error::{from_kube, within};
 use crate::labels;
@@ -25,14 +25,17 @@ const GIVEN_UP: Duration = Duration::from_hours(1);
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Searches for passwords without a record, at once and every hour. Never ends; whoever may not write (a standby)
-    /// does not call it.
-    pub async fn follow_leftovers(&self) {
+    /// Searches for passwords without a record, as soon as its provider leads and every hour. Never ends.
+    pub async fn follow_leftovers(&self, leading: &Leading) {
         loop {
-            match self.collect_passwords().await {
-                Ok(0) => {}
-                Ok(secrets) => tracing::info!(secrets, "passwords of records that never came to be: deleted"),
-                Err(error) => tracing::warn!(%error, "passwords without a record are not searched for"),
+            leading.begins().await;
+            match leading.during(self.collect_passwords()).await {
+                Some(Ok(0)) => {}
+                Some(Ok(secrets)) => {
+                    tracing::info!(secrets, "passwords of records that never came to be: deleted");
+                }
+                Some(Err(error)) => tracing::warn!(%error, "passwords without a record are not searched for"),
+                None => continue,
             }
             tokio::time::sleep(EVERY).await;
         }

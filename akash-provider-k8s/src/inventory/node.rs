@@ -4,11 +4,13 @@ use super::gpu::{self, Devices, Vendor};
 use super::quantity::{Resources, milli_of, whole, whole_of};
 use super::requests::Requests;
 use crate::labels;
-use akash_provider_core::inventory::{NodeName, NodeSpec, Quantity};
+use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 /// Start of the labels of storage classes that a node can mount; the value is a number above zero.
 const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
+/// Who made the processors, where the node is labelled by the feature discovery of Kubernetes.
+const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
 /// Notes kept of one node.
 const NOTES: usize = 16;
 /// Storage classes of one node, as many as the ledger tells apart.
@@ -31,6 +33,8 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Storage classes it can mount.
     pub(crate) classes: Vec<String>,
+    /// What the machine is.
+    pub(crate) hardware: Box<Hardware>,
     /// What is not offered, and why.
     pub(crate) notes: Vec<String>,
 }
@@ -65,6 +69,7 @@ impl NodeFacts {
             memory: whole_of(allocatable, "memory"),
             ephemeral: whole_of(allocatable, "ephemeral-storage"),
             pods: allocatable.get("pods").and_then(|q| whole(&q.0)),
+            hardware: Box::new(hardware(capacity, labels, &devices)),
             devices,
             classes: classes(labels),
             notes,
@@ -85,6 +90,7 @@ impl NodeFacts {
             gpu_allocated,
             storage_classes: self.classes.clone(),
             closed: self.closed_now(used.pods),
+            hardware: (*self.hardware).clone(),
         }
     }
 
@@ -108,6 +114,26 @@ pub(crate) struct Used {
     pub(crate) volumes: i64,
     /// Pods, everybody's.
     pub(crate) pods: i64,
+}
+
+fn hardware(capacity: &Resources, labels: &labels::Labels, devices: &[Devices]) -> Hardware {
+    let has = |name: &str| capacity.contains_key(name);
+    let gpus = devices
+        .iter()
+        .fold(0, |sum: i64, d| sum.saturating_add(d.capacity));
+    // The discovery has words of its own for the two makers that most machines are of.
+    let vendor = labels.get(CPU_VENDOR_LABEL).map(|word| match word.as_str() {
+        "Intel" => "GenuineIntel".to_owned(),
+        "AMD" => "AuthenticAMD".to_owned(),
+        other => other.to_owned(),
+    });
+    Hardware {
+        cpu: has("cpu").then(|| milli_of(capacity, "cpu")),
+        memory: has("memory").then(|| whole_of(capacity, "memory")),
+        ephemeral: has("ephemeral-storage").then(|| whole_of(capacity, "ephemeral-storage")),
+        gpus: u32::try_from(gpus).ok().filter(|n| *n > 0),
+        cpu_vendor: vendor.filter(|v| !v.is_empty()),
+    }
 }
 
 fn closed(node: &Node) -> Option<String> {
@@ -159,7 +185,37 @@ mod tests {
     #[test]
     fn a_ready_node_offers_what_is_allocatable() {
         let spec = facts(|_| ()).spec(&Used::default());
-        assert_eq!(spec, NodeSpec::new("n1", 3_920, 8 << 30, 100 << 30));
+        let hardware = spec.hardware.clone();
+        let offered = NodeSpec {
+            hardware: Hardware::default(),
+            ..spec
+        };
+        assert_eq!(offered, NodeSpec::new("n1", 3_920, 8 << 30, 100 << 30));
+        let machine = Hardware {
+            cpu: Some(4_000),
+            memory: Some(9 << 30),
+            ephemeral: Some(110 << 30),
+            ..Hardware::default()
+        };
+        assert_eq!(hardware, machine, "and what it keeps for itself is told apart");
+    }
+
+    #[test]
+    fn a_machine_is_described_as_its_node_says() {
+        let of = |change: &dyn Fn(&mut Value)| *facts(change).hardware;
+        let vendor = |word: &'static str| {
+            of(&move |n| n["metadata"]["labels"][CPU_VENDOR_LABEL] = json!(word)).cpu_vendor
+        };
+        assert_eq!(vendor("AMD").as_deref(), Some("AuthenticAMD"));
+        assert_eq!(vendor("Intel").as_deref(), Some("GenuineIntel"));
+        assert_eq!(vendor("Hygon").as_deref(), Some("Hygon"));
+        assert_eq!(vendor(""), None);
+        let gpus = of(&|n| {
+            n["status"]["capacity"]["nvidia.com/gpu"] = json!("4");
+            n["status"]["allocatable"]["nvidia.com/gpu"] = json!("3");
+        });
+        assert_eq!(gpus.gpus, Some(4), "the unhealthy one is there too");
+        assert!(of(&|n| n["status"]["capacity"] = json!({})).is_unknown());
     }
 
     #[test]

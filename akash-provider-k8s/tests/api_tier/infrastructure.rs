@@ -3,13 +3,15 @@
 use crate::world::{World, deployment, put, remove, run, service};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::cluster::Leading;
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::labels;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 const POLICY: &str = "akash-deployment-restrictions";
 
@@ -116,6 +118,50 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
             let opened = cluster.close_infrastructure(&found).await.unwrap();
             assert_eq!(opened, 2);
             assert!(!is_closed(world, &applied, "203.0.113.77/32").await);
+        }
+        .boxed()
+    });
+}
+
+/// A standby sees the node that comes, and closes it once it leads.
+#[test]
+fn a_standby_closes_nothing_until_it_leads() {
+    const ADDRESS: &str = "203.0.113.78";
+    run("standby", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            let mut watch = InfrastructureWatch::start(&world.client, Infrastructure::default());
+            let known = next(&mut watch).await;
+            cluster.close_infrastructure(&known).await.unwrap();
+            world.take_calls();
+
+            let leading = Leading::new(false);
+            let (follower, follows) = (cluster.clone(), leading.clone());
+            let own = InfrastructureWatch::start(&world.client, known);
+            let following = AbortOnDropHandle::new(tokio::spawn(async move {
+                tokio::join!(
+                    follower.follow_infrastructure(own, &follows),
+                    follower.follow_leftovers(&follows)
+                );
+            }));
+            let name = format!("{}-standby", world.settings.manifest_namespace);
+            put(&world.admin, &node(&name, ADDRESS), "api-tier").await;
+            let address: IpAddr = ADDRESS.parse().unwrap();
+            while !next(&mut watch).await.nodes.contains(&address) {}
+            // It has seen the node too by then; were it to write, it would do so within milliseconds.
+            sleep(Duration::from_secs(1)).await;
+            let mut calls = world.take_calls();
+            calls.retain(|c| !c.path.contains("/nodes?") && !c.path.contains("/endpointslices?"));
+            assert_eq!(calls, [], "a standby watches, and that is all");
+            assert!(!is_closed(world, &lease, ADDRESS).await);
+            leading.set(true);
+            let closed = || is_closed(world, &lease, ADDRESS);
+            world.until("who leads closes it", closed).await;
+            drop(following);
+            remove(world, "Node", &name).await;
         }
         .boxed()
     });

@@ -122,6 +122,9 @@ pub struct GatewayArgs {
     /// Its private key, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
     pub gateway_tls_key: Option<PathBuf>,
+    /// Refuse tokens of tenants that are good for longer than this, from their beginning to their end.
+    #[arg(long, value_name = "DURATION", value_parser = values::go_duration)]
+    pub gateway_token_lifetime_max: Option<Duration>,
     /// Keep a certificate for these host names in the home folder and on the chain: make it where there is none,
     /// renew it before it ends. Without this it is made with `tx cert`.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]

@@ -3,7 +3,7 @@
 use crate::args::KubernetesArgs;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
-use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::cluster::{KubeCluster, Leading};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
@@ -55,11 +55,12 @@ impl Kubernetes {
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
         refuse_foreign(&client, chain_id, args).await?;
-        Self::start(client, args, provider, chain_id, capacity).await
+        // Nobody else serves the embedded chain.
+        Self::start(client, args, provider, chain_id, capacity, Leading::new(true)).await
     }
 
     /// Connects for a real chain, whose leases are on the cluster already: to the cluster of a file, or without
-    /// one to that of the environment or the one this runs in. Nothing is written.
+    /// one to that of the environment or the one this runs in. Nothing is written but while the provider leads.
     ///
     /// # Errors
     /// The kubeconfig is wrong, or the cluster does not answer.
@@ -69,6 +70,7 @@ impl Kubernetes {
         provider: Address,
         chain_id: &str,
         capacity: &Options,
+        leading: Leading,
     ) -> anyhow::Result<Self> {
         let client = match kubeconfig {
             Some(file) => client(file).await?,
@@ -79,7 +81,7 @@ impl Kubernetes {
                 Client::try_from(config).context("the client of the cluster")?
             }
         };
-        Self::start(client, args, provider, chain_id, capacity).await
+        Self::start(client, args, provider, chain_id, capacity, leading).await
     }
 
     async fn start(
@@ -88,6 +90,7 @@ impl Kubernetes {
         provider: Address,
         chain_id: &str,
         capacity: &Options,
+        leading: Leading,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
         let found = Infrastructure::read(&client, settings.call_timeout).await;
@@ -98,7 +101,10 @@ impl Kubernetes {
         let watch = InfrastructureWatch::start(&client, found);
         let closing = Arc::clone(&cluster);
         let closes = tokio::spawn(async move {
-            tokio::join!(closing.follow_infrastructure(watch), closing.follow_leftovers());
+            tokio::join!(
+                closing.follow_infrastructure(watch, &leading),
+                closing.follow_leftovers(&leading)
+            );
         });
         Ok(Self {
             client: Quiet(client),

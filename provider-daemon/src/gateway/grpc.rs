@@ -116,8 +116,11 @@ impl Service<Call> for ProviderRpc {
 pub(super) fn router(app: &Arc<App>) -> Router {
     let rpc = ProviderRpc { app: Arc::clone(app) };
     let (health, healthy) = tonic_health::server::health_reporter();
+    let draining = app.draining.clone();
     app.tasks.spawn(async move {
         health.set_serving::<ProviderRpc>().await;
+        draining.cancelled().await;
+        health.set_not_serving::<ProviderRpc>().await;
     });
     let describe = || {
         tonic_reflection::server::Builder::configure()

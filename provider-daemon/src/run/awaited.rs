@@ -1,10 +1,11 @@
-//! What a provider waits for before it can bid, told whenever it changes.
+//! What a provider waits for before it can bid, told whenever it changes; and whether it leads, told to its cluster.
 
 use super::breaker::Breaker;
 use crate::dev::Printer;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderHandle;
+use akash_provider_k8s::cluster::Leading;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,11 +24,23 @@ pub(super) struct Desk {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Those of the parts that wait.
-#[derive(Debug, Default)]
+/// Those of the parts that wait, and what the cluster is told.
+#[derive(Debug)]
 pub(super) struct Desks {
     pub(super) cluster: Desk,
     pub(super) gateway: Desk,
+    pub(super) leading: Leading,
+}
+
+impl Default for Desks {
+    fn default() -> Self {
+        Self {
+            cluster: Desk::default(),
+            gateway: Desk::default(),
+            // Until the provider says that it leads, its cluster does nothing unasked.
+            leading: Leading::new(false),
+        }
+    }
 }
 
 impl Desk {
@@ -50,6 +63,7 @@ pub(super) struct Watch {
     is_breaker_file_seen: bool,
     cluster: Desk,
     gateway: Desk,
+    leading: Leading,
     told: Mutex<Option<(Vec<String>, Option<String>)>>,
 }
 
@@ -62,12 +76,18 @@ impl Watch {
             is_breaker_file_seen: false,
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
+            leading: parts.leading.clone(),
             told: Mutex::default(),
         }
     }
 
     /// Until the end.
     pub(super) async fn follow(&mut self, handle: &ProviderHandle, until: CancellationToken) {
+        self.look(handle, until).await;
+        self.leading.set(false);
+    }
+
+    async fn look(&mut self, handle: &ProviderHandle, until: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
@@ -78,6 +98,7 @@ impl Watch {
             if status.lifecycle != "init" && status.lifecycle != "running" {
                 return;
             }
+            self.leading.set(status.leader);
             self.watch_breaker(handle, status.breaker.tripped).await;
             let awaited = awaited(
                 &status,

@@ -53,6 +53,7 @@ impl Plan {
         settings.grpc_listen = args.gateway.gateway_grpc_listen_address.0;
         settings.reclamation_window = screening.config.reclamation_window;
         settings.screening = Some(screening);
+        settings.token_lifetime_max = args.gateway.gateway_token_lifetime_max;
         settings.public_hostname = args.kubernetes.cluster_public_hostname.clone();
         let files = args
             .gateway
@@ -96,24 +97,34 @@ pub(super) fn start(
     served: Served,
     desk: Desk,
     printer: &Arc<Printer>,
-    shutdown: &CancellationToken,
+    end: &End,
 ) -> Option<JoinHandle<()>> {
-    let serving = serve(plan?, served, desk, Arc::clone(printer), shutdown.clone());
+    let serving = serve(plan?, served, desk, Arc::clone(printer), end.clone());
     Some(tokio::spawn(serving))
 }
 
-/// Serves until `shutdown`.
-async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, shutdown: CancellationToken) {
-    let keeping = keep(&plan, served.chain.clone(), &shutdown);
+/// When it ends.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    /// The provider begins to stop: streams end, and requests are still answered.
+    pub(super) draining: CancellationToken,
+    /// It has stopped.
+    pub(super) over: CancellationToken,
+}
+
+/// Serves until the end.
+async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, end: End) {
+    let shutdown = &end.draining;
+    let keeping = keep(&plan, served.chain.clone(), shutdown);
     let serving = async {
-        let Some((gateway, stamp)) = begin(&plan, &served, &desk, &shutdown).await else {
+        let Some((gateway, stamp)) = begin(&plan, &served, &desk, shutdown).await else {
             return;
         };
         tell(&gateway, &printer);
         let tls = gateway.tls();
         tokio::join!(
-            gateway.serve(shutdown.clone()),
-            follow(&plan, &tls, stamp, &shutdown)
+            gateway.serve_through(end.draining.clone(), end.over.clone()),
+            follow(&plan, &tls, stamp, shutdown)
         );
     };
     tokio::join!(keeping, serving);

@@ -1,6 +1,6 @@
 //! Where the leases run: in memory, or on a real cluster that is asked until it answers.
 
-use super::awaited::Desk;
+use super::awaited::{Desk, Desks};
 use super::distant::Distant;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
@@ -8,6 +8,7 @@ use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::Address;
+use akash_provider_k8s::cluster::Leading;
 use akash_provider_k8s::inventory::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 const TICK: Duration = Duration::from_secs(1);
 /// First wait for a cluster that does not answer; it doubles.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// Longest such wait: a cluster that is back is used half a minute later.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest such wait: a cluster that comes late is used so soon after it.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A cluster and its capacity.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Hardware {
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
-        desk: &Desk,
+        desks: &Desks,
         background: &CancellationToken,
         helpers: &mut Vec<JoinHandle<()>>,
     ) -> Self {
@@ -44,7 +45,8 @@ impl Hardware {
                 options: args.cluster.inventory_options(),
                 provider: config.provider.clone(),
                 chain_id: config.chain_id.clone(),
-                desk: desk.clone(),
+                desk: desks.cluster.clone(),
+                leading: desks.leading.clone(),
             };
             helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
             return Self {
@@ -82,6 +84,7 @@ struct Connecting {
     provider: Address,
     chain_id: String,
     desk: Desk,
+    leading: Leading,
 }
 
 impl Connecting {
@@ -95,6 +98,7 @@ impl Connecting {
                 self.provider.clone(),
                 &self.chain_id,
                 &self.options,
+                self.leading.clone(),
             );
             let connected = tokio::select! {
                 biased;

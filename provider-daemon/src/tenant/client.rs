@@ -157,7 +157,7 @@ impl Client {
         };
         let io = timeout(ANSWER_WITHIN, opened).await;
         let io = io.map_err(|_| self.slow(ANSWER_WITHIN))??;
-        Ok(Stream::new(io, self.at()).await)
+        Ok(Stream::new(io, self.at(), self.means()).await)
     }
 
     /// A connection to the provider, and to nobody else.

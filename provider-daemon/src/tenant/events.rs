@@ -3,6 +3,7 @@
 use super::follow::{Listening, chosen, follow};
 use super::json::{Json, pretty};
 use super::lease::Tenant;
+use super::resume::Shown;
 use crate::args::tenant::EventsArgs;
 use crate::gateway::auth::Scope;
 use std::path::Path;
@@ -14,6 +15,7 @@ pub(super) async fn run(args: &EventsArgs, home: &Path) -> anyhow::Result<ExitCo
         what: "kubeevents",
         scope: Scope::Events,
         query: chosen(&args.service, args.follow),
+        follows: args.follow.then_some(|_| Shown::events()),
         show: &|lease, event| pretty(&event.with("lease_id", Json::of_lease(lease))).map(Some),
     };
     follow(&tenant, &args.lease, &listening).await

@@ -102,6 +102,21 @@ impl Tenant {
         Ok(leases)
     }
 
+    /// Why there is nothing more to come from a lease; `None` while it lives, and where that cannot be known.
+    pub(super) async fn is_over(&self, lease: &LeaseId) -> Option<String> {
+        match self.chain.as_ref()?.lease(lease).await {
+            // Not found is no evidence: a node may be behind.
+            Ok(found) => {
+                let state = found.value?.lease.state;
+                (!state.is_live()).then(|| format!("lease {lease} is over ({state:?})"))
+            }
+            Err(error) => {
+                tracing::debug!("asking the chain about lease {lease}: {error}");
+                None
+            }
+        }
+    }
+
     /// The way to a provider.
     ///
     /// # Errors

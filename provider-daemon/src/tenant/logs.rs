@@ -1,8 +1,9 @@
 //! `lease-logs`: what services write, line by line.
 
-use super::follow::{Listening, chosen, follow};
+use super::follow::{Listening, TAIL, chosen, follow};
 use super::json::{Json, pretty};
 use super::lease::Tenant;
+use super::resume::Shown;
 use crate::args::Output;
 use crate::args::tenant::LogsArgs;
 use crate::gateway::auth::Scope;
@@ -14,12 +15,15 @@ pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode
     let tenant = Tenant::of(&args.lease.access, home).await?;
     let mut query = chosen(&args.service, args.follow);
     if args.tail >= 0 {
-        query.push(("tail".to_owned(), args.tail.to_string()));
+        query.push((TAIL.to_owned(), args.tail.to_string()));
     }
     let listening = Listening {
         what: "logs",
         scope: Scope::Logs,
         query,
+        follows: args
+            .follow
+            .then_some(|query| Shown::lines(!query.iter().any(|(name, _)| name == TAIL))),
         show: &|lease, line| match args.output {
             Output::Text => Ok(text(lease, &line)),
             Output::Json => pretty(&line.with("lease_id", Json::of_lease(lease))).map(Some),

@@ -38,6 +38,7 @@ type Io = WebSocketStream<TokioIo<Upgraded>>;
 pub(super) struct Stream {
     io: Io,
     at: String,
+    means: Means,
 }
 
 /// What comes from the provider.
@@ -45,6 +46,9 @@ pub(super) struct Stream {
 pub(super) struct Hearing {
     io: SplitStream<Io>,
     at: String,
+    means: Means,
+    /// It has said that it is over.
+    is_closed: bool,
 }
 
 /// A message of the provider.
@@ -73,20 +77,36 @@ impl Stream {
         (headers, text(&derive_accept_key(key.as_bytes())))
     }
 
-    pub(super) async fn new(io: Upgraded, at: String) -> Self {
+    pub(super) async fn new(io: Upgraded, at: String, means: Means) -> Self {
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
         let io = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Client, Some(config)).await;
-        Self { io, at }
+        Self { io, at, means }
     }
 
     /// Both directions, each for itself: who writes must not keep from reading.
     pub(super) fn split(self) -> (Hearing, Speaking) {
         let (sink, io) = self.io.split();
-        (Hearing { io, at: self.at }, Speaking(sink))
+        let hearing = Hearing {
+            io,
+            at: self.at,
+            means: self.means,
+            is_closed: false,
+        };
+        (hearing, Speaking(sink))
     }
 }
 
 impl Hearing {
+    /// By what one is known at the other end.
+    pub(super) const fn means(&self) -> Means {
+        self.means
+    }
+
+    /// True when the provider has said that the stream is over, and not only cut it.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// The next message that is data; `None` at a normal end.
     ///
     /// # Errors
@@ -111,7 +131,8 @@ impl Hearing {
         }
     }
 
-    fn closed(&self, frame: Option<CloseFrame>) -> Result<Option<Heard>, Trouble> {
+    fn closed(&mut self, frame: Option<CloseFrame>) -> Result<Option<Heard>, Trouble> {
+        self.is_closed = true;
         let Some(frame) = frame else {
             return Ok(None);
         };
@@ -163,5 +184,72 @@ impl Speaking {
         if let Ok(Err(error)) = timeout(GOODBYE, self.0.close()).await {
             tracing::trace!("a goodbye: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http::Request;
+    use http_body_util::Full;
+    use hyper::client::conn::http1;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{Instant, sleep};
+
+    /// A stream, and the provider's end of it.
+    async fn opened() -> (Hearing, Speaking, DuplexStream) {
+        let (ours, mut theirs) = duplex(4096);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = Request::get("/")
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket");
+        let asking = sender.send_request(request.body(Full::<Bytes>::default()).unwrap());
+        let answering = async {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(theirs.read_u8().await.unwrap());
+            }
+            let answer =
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+            theirs.write_all(answer).await.unwrap();
+        };
+        let (response, ()) = tokio::join!(asking, answering);
+        let io = hyper::upgrade::on(&mut response.unwrap()).await.unwrap();
+        let (hearing, speaking) = Stream::new(io, "https://p.example".to_owned(), Means::Token)
+            .await
+            .split();
+        (hearing, speaking, theirs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_of_45_seconds_ends_a_stream_and_a_ping_breaks_it() {
+        let (mut hearing, _speaking, mut theirs) = opened().await;
+        let begun = Instant::now();
+        let pinging = async {
+            sleep(Duration::from_secs(40)).await;
+            theirs.write_all(&[0x89, 0]).await.unwrap();
+        };
+        let (heard, ()) = tokio::join!(hearing.next(), pinging);
+        let text = heard.unwrap_err().to_string();
+        assert!(text.contains("nothing was heard for 45 seconds"), "{text}");
+        assert_eq!(begun.elapsed(), Duration::from_secs(85));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_with_a_word_is_told_from_a_cut() {
+        let (mut hearing, _speaking, mut theirs) = opened().await;
+        theirs
+            .write_all(&[0x81, 2, b'h', b'i', 0x88, 2, 0x03, 0xe8])
+            .await
+            .unwrap();
+        assert_eq!(hearing.next().await.unwrap(), Some(Heard::Text("hi".into())));
+        assert_eq!(hearing.next().await.unwrap(), None);
+        assert!(hearing.is_closed());
+        let (mut hearing, _speaking, theirs) = opened().await;
+        drop(theirs);
+        assert_eq!(hearing.next().await.unwrap(), None);
+        assert!(!hearing.is_closed());
     }
 }

@@ -5,6 +5,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+/// The code of a close frame that says that what was shown holds no more.
+const OVER: u16 = 1008;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
@@ -38,7 +41,41 @@ pub(super) enum Trouble {
     Ended { at: String, code: u16, reason: String },
 }
 
+/// What can be hoped for after a trouble with a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hope {
+    /// The token has come to its end: a new one does.
+    NewToken,
+    /// Whoever is away, or in trouble, comes back.
+    Return,
+    /// It may be so for a moment only: the provider does not know of the lease yet, or its pods are replaced.
+    Moment,
+    /// It stays as it is.
+    None,
+}
+
 impl Trouble {
+    /// Whether a stream can go on after this.
+    pub(super) const fn hope(&self, means: Means) -> Hope {
+        match self {
+            Self::Unreachable { .. } | Self::Chain { .. } | Self::Slow { .. } | Self::Cut { .. } => {
+                Hope::Return
+            }
+            Self::Answer(answered) => match answered.status {
+                429 | 500.. => Hope::Return,
+                401 | 403 | 404 => Hope::Moment,
+                _ => Hope::None,
+            },
+            Self::Ended { code, .. } => match (*code, means) {
+                (OVER, Means::Token) => Hope::NewToken,
+                (OVER, Means::Certificate | Means::Nothing) => Hope::None,
+                (4000 | 4001, _) => Hope::Moment,
+                _ => Hope::Return,
+            },
+            Self::Stranger { .. } | Self::Strange { .. } => Hope::None,
+        }
+    }
+
     /// The provider's own words.
     pub(super) fn words(&self) -> Option<&str> {
         match self {
@@ -109,6 +146,7 @@ impl fmt::Display for Answered {
 fn why_ended(code: u16, reason: &str) -> String {
     let why = match code {
         1001 => "it stops",
+        OVER => "your token or certificate holds no more",
         4001 => "there is no such lease or service, or nothing of it runs",
         4002 => "its cluster cannot be asked; try again",
         _ => "it failed",
@@ -186,6 +224,49 @@ mod tests {
         assert!(answered(404, "", Means::Token).contains("no such lease"));
         assert!(answered(422, "x", Means::Token).contains("deployment on the chain"));
         assert!(answered(503, "x", Means::Token).contains("in trouble itself"));
+    }
+
+    #[test]
+    fn a_stream_goes_on_after_what_passes_and_after_nothing_else() {
+        let at = || "https://p.example".to_owned();
+        let ended = |code, means| {
+            let reason = String::new();
+            Trouble::Ended {
+                at: at(),
+                code,
+                reason,
+            }
+            .hope(means)
+        };
+        assert_eq!(ended(1008, Means::Token), Hope::NewToken);
+        assert_eq!(ended(1008, Means::Certificate), Hope::None);
+        for code in [1001, 1006, 1011, 1012, 1013, 4002] {
+            assert_eq!(ended(code, Means::Token), Hope::Return, "{code}");
+        }
+        assert_eq!(ended(4000, Means::Token), Hope::Moment);
+        assert_eq!(ended(4001, Means::Token), Hope::Moment);
+        let answered = |status| {
+            let (text, means) = (String::new(), Means::Token);
+            let answered = Answered {
+                at: at(),
+                status,
+                text,
+                means,
+            };
+            Trouble::Answer(answered).hope(means)
+        };
+        assert_eq!([429, 500, 503].map(answered), [Hope::Return; 3]);
+        assert_eq!([401, 404].map(answered), [Hope::Moment; 2]);
+        assert_eq!([400, 422].map(answered), [Hope::None; 2]);
+        let why = || "x".to_owned();
+        assert_eq!(
+            Trouble::Unreachable { at: at(), why: why() }.hope(Means::Token),
+            Hope::Return
+        );
+        assert_eq!(
+            Trouble::Stranger { at: at(), why: why() }.hope(Means::Token),
+            Hope::None
+        );
     }
 
     #[test]

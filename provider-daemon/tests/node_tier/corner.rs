@@ -1,5 +1,6 @@
 //! The cluster and the market of one test.
 
+use crate::network::CHAIN;
 use akash_provider_core::types::{BidState, CloseReason};
 use clap::Parser;
 use futures::future::BoxFuture;
@@ -7,6 +8,8 @@ use futures::{FutureExt, StreamExt};
 use provider_daemon::args::{Cli, Command, DevArgs, Output};
 use provider_daemon::dev::kubernetes::remove_leftovers;
 use provider_daemon::dev::{Printer, World};
+use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -21,6 +24,13 @@ pub(crate) fn patience() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
+/// What leases are made of, the namespace first.
+const CHAIN_KINDS: [&str; 4] = [
+    "namespaces",
+    "providerhosts.akash.network",
+    "providerleasedips.akash.network",
+    "manifests.akash.network",
+];
 const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
 
 /// A cluster that nobody else uses.
@@ -75,27 +85,59 @@ impl Stage {
 
     /// What a test that failed left behind goes; what others remove is waited for.
     fn clear(&self) {
-        let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
-        let chains = self
-            .testbed
-            .kubectl(&[&LABELLED[..], &["--output", path]].concat())
-            .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        for chain in chains.lines().filter(|chain| chain.starts_with("dev-")) {
+        let embedded = self
+            .chains()
+            .into_iter()
+            .filter(|chain| chain.starts_with("dev-"));
+        for chain in embedded {
             let args = self.args(&[]);
             let kubeconfig = self.testbed.kubeconfig();
-            let removed = remove_leftovers(&kubeconfig, &args.kubernetes, chain);
+            let removed = remove_leftovers(&kubeconfig, &args.kubernetes, &chain);
             runtime.block_on(removed).unwrap();
         }
+        self.clear_chain(CHAIN);
         until("no lease of others", || self.labelled().is_empty());
         // After an outage of the API server the node counts as away for a while.
         let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints}"];
         until("the node takes pods", || {
             self.testbed.kubectl(&taints).unwrap().trim().is_empty()
         });
+    }
+
+    /// The chains that leases on it are of.
+    fn chains(&self) -> BTreeSet<String> {
+        let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
+        let chains = self
+            .testbed
+            .kubectl(&[&LABELLED[..], &["--output", path]].concat());
+        chains.unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Deletes what was made for a chain that only tests have. The cluster is the testbed's, and ours alone.
+    fn clear_chain(&self, chain: &str) {
+        let path = format!(
+            "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
+        );
+        for kind in CHAIN_KINDS {
+            let place = ["--namespace=lease", "--selector=akash.network=true"];
+            let listed = [&["get", kind, "--output", &path][..], &place].concat();
+            let names = self.testbed.kubectl(&listed).unwrap();
+            let names: Vec<&str> = names.split_whitespace().collect();
+            if !names.is_empty() {
+                let delete = [
+                    "delete",
+                    kind,
+                    "--namespace=lease",
+                    "--wait=false",
+                    "--ignore-not-found",
+                ];
+                self.testbed.kubectl(&[&delete[..], &names].concat()).unwrap();
+            }
+        }
     }
 
     /// The settings of `dev` on this cluster.
@@ -181,6 +223,25 @@ impl Corner {
     pub(crate) fn kubectl(&self, args: &[&str]) -> String {
         block_in_place(|| self.testbed.kubectl(args)).unwrap()
     }
+}
+
+#[test]
+fn what_a_killed_test_left_behind_goes() {
+    let Some(stage) = Stage::take() else { return };
+    let left = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": "left-behind", "labels": {"akash.network": "true"},
+            "annotations": {"provider.akash.network/chain-id": CHAIN},
+        },
+    });
+    let applied = stage
+        .testbed
+        .kubectl_input(&["apply", "--filename", "-"], &left.to_string());
+    applied.unwrap();
+    assert_eq!(stage.labelled(), "left-behind");
+    stage.clear();
+    assert_eq!(stage.labelled(), "");
 }
 
 /// Every lease that is over was ended by its tenant, and no bid was taken back.

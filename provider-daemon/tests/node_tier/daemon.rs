@@ -1,14 +1,15 @@
 //! The program as a process, and what it takes while nobody answers it.
 
-use crate::corner::{Stage, outage, until};
+use crate::corner::{Stage, outage, patience, until};
 use crate::tenant::web;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testbed::Component;
 
 /// Clock ticks of a second, as the kernel shows them to programs.
@@ -39,7 +40,21 @@ impl Drop for Scratch {
     }
 }
 
-/// A running `dev`.
+/// The program; it ends with the test, however that ends.
+pub(crate) fn program(words: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_provider-daemon")]);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("AP_") || name.starts_with("AKASH_") {
+            command.env_remove(&*name);
+        }
+    }
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// The program as it runs.
 pub(crate) struct Daemon {
     child: Child,
     output: PathBuf,
@@ -47,21 +62,27 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it on the cluster with a state file and one SDL.
+    /// Starts `dev` on the cluster with a state file and one SDL.
     pub(crate) fn start(stage: &Stage, scratch: &Scratch, state: &Path, more: &[&str]) -> Self {
-        let (output, log, sdl) = (
-            scratch.path("output"),
-            scratch.path("log"),
-            scratch.path("web.yaml"),
-        );
+        let sdl = scratch.path("web.yaml");
         std::fs::write(&sdl, web("daemon")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
-            .args(["dev", "--accept-any", "--kubeconfig"])
+        let mut command = program(&["dev", "--accept-any", "--kubeconfig"]);
+        command
             .arg(stage.testbed.kubeconfig())
             .arg("--state")
             .arg(state)
             .args(more)
-            .arg(sdl)
+            .arg(sdl);
+        Self::spawn(command, scratch, "daemon")
+    }
+
+    /// Starts it; what it says is kept under this name.
+    pub(crate) fn spawn(mut command: Command, scratch: &Scratch, name: &str) -> Self {
+        let (output, log) = (
+            scratch.path(&format!("{name}.out")),
+            scratch.path(&format!("{name}.log")),
+        );
+        let child = command
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn();
@@ -70,6 +91,32 @@ impl Daemon {
             output,
             log,
         }
+    }
+
+    /// The first object of this kind that it has printed.
+    pub(crate) fn said(&self, event: &str) -> Option<Value> {
+        let output = self.output();
+        let mut objects = output.lines().filter_map(|line| serde_json::from_str(line).ok());
+        objects.find(|object: &Value| object["event"] == event)
+    }
+
+    /// Waits until its output has this.
+    pub(crate) fn says(&self, word: &str) {
+        self.says_after(0, word);
+    }
+
+    /// The same of what comes after so many bytes of it.
+    pub(crate) fn says_after(&self, before: usize, word: &str) {
+        let began = Instant::now();
+        while !self.output()[before..].contains(word) {
+            let told = || format!("{}\n{}", self.output(), self.log());
+            assert!(began.elapsed() < patience(), "it never says {word}:\n{}", told());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
     /// What it has printed.
@@ -147,7 +194,7 @@ fn the_program_idles_through_an_outage() {
     );
     assert!(broken < quiet + OUTAGE_CORES, "{broken} cores");
     assert!(told <= OUTAGE_LINES, "{}", daemon.log());
-    kill(Pid::from_raw(daemon.child.id() as i32), Signal::SIGTERM).unwrap();
+    daemon.signal(Signal::SIGTERM);
     daemon.end();
     assert_ne!(stage.labelled(), "", "it stops, and the lease goes on");
     // Tenants wait for sixty blocks, and what an outage has stopped takes a while to come back.

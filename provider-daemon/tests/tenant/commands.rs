@@ -89,8 +89,8 @@ fn hostnames_move_from_one_deployment_to_another() {
     let sdl = std::fs::read_to_string(sample("web.yaml")).unwrap();
     let with = |host: &str| sdl.replace("port: 80\n", &format!("port: 80\n        accept: [{host}]\n"));
     let (first, second) = (
-        stage.file("a.yaml", &with("a.example.com")),
-        stage.file("b.yaml", &with("b.example.com")),
+        stage.file("a.yaml", &with("a.example.com, shared.example.com")),
+        stage.file("b.yaml", &with("b.example.com, shared.example.com")),
     );
     assert!(
         std::fs::read_to_string(&first).unwrap().contains("a.example.com"),
@@ -119,8 +119,78 @@ fn hostnames_move_from_one_deployment_to_another() {
         moved.err
     );
     assert_eq!(moved.good(), "");
-    let refused = stage.ran(&[&["migrate-endpoints", "nope"], &to[..]].concat());
-    refused.failed(&["answers 400", "nope"]);
+    // Both ask for this one, and the first had it first.
+    let is_at = |lease: &LeaseId| holder("shared.example.com").as_ref() == Some(lease);
+    assert!(is_at(&leases[0]));
+    let moved = stage.ran(&[&["migrate-hostnames", "shared.example.com"], &to[..]].concat());
+    moved.good();
+    until("the name at the other deployment", || is_at(&leases[1]));
+    assert_eq!(
+        holder("a.example.com").as_ref(),
+        Some(&leases[0]),
+        "and no other name"
+    );
+    // And back.
+    let back = ["--dseq", "1", "--provider", provider.address.as_str()];
+    let moved = stage.ran(&[&["migrate-hostnames", "shared.example.com"], &back[..]].concat());
+    moved.good();
+    until("the name where it was", || is_at(&leases[0]));
+}
+
+/// A service with two addresses of its own.
+const TWO_ADDRESSES: &str = r#"
+version: "2.1"
+endpoints: {ep: {kind: ip}, other: {kind: ip}}
+services:
+  web:
+    image: nginx:1.27
+    expose:
+      - {port: 80, to: [{global: true, ip: ep}]}
+      - {port: 81, to: [{global: true, ip: other}]}
+profiles:
+  compute:
+    small: {resources: {cpu: {units: 100m}, memory: {size: 128Mi}, storage: {size: 512Mi}}}
+  placement:
+    here: {pricing: {small: {denom: uact, amount: 50000}}}
+deployment:
+  web: {here: {profile: small, count: 1}}
+"#;
+
+#[test]
+fn endpoints_move_from_one_deployment_to_another() {
+    let stage = Stage::new("move-ip");
+    let provider = stage.provider(36);
+    let sdl = stage.file("ip.yaml", TWO_ADDRESSES);
+    let leases = [1, 2].map(|dseq| stage.lease(dseq, &sdl, &[&provider]).remove(0));
+    let names = |lease: &LeaseId| {
+        let ips = provider.cluster.contents().ips.remove(lease).unwrap_or_default();
+        let mut keys: Vec<String> = ips.into_iter().map(|ip| ip.sharing_key).collect();
+        keys.sort();
+        keys
+    };
+    stage.ran(&["send-manifest", &sdl, "--dseq", "1"]).good();
+    until("the addresses", || names(&leases[0]).len() == 2);
+    // The second one is declared while the first has the names.
+    stage.ran(&["send-manifest", &sdl, "--dseq", "2"]).good();
+    provider.runs(&leases[1]);
+    let to = ["--dseq", "2", "--provider", provider.address.as_str()];
+    let moving = |name: &str| stage.ran(&[&["migrate-endpoints", name], &to[..]].concat());
+    moving("nope").failed(&[
+        "answers 400",
+        "\"nope\" does not exist in the destination deployment",
+    ]);
+    let moved = moving("ep");
+    assert!(moved.err.contains("moved to deployment 2: ep"), "{}", moved.err);
+    assert_eq!(moved.good(), "");
+    let (left, there) = (names(&leases[0]), names(&leases[1]));
+    assert_eq!((left.len(), there.len()), (1, 1), "{left:?} {there:?}");
+    assert!(
+        there[0].ends_with("-ip-ep") && left[0].ends_with("-ip-other"),
+        "{left:?} {there:?}"
+    );
+    let nowhere = ["--dseq", "3", "--provider", provider.address.as_str()];
+    let refused = stage.ran(&[&["migrate-endpoints", "ep"], &nowhere[..]].concat());
+    refused.failed(&["answers 400", "destination deployment does not exist"]);
 }
 
 /// Deployment 3, a group of it at each of two providers, with its manifest sent to both; and the SDL's file.

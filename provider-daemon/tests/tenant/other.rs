@@ -212,3 +212,50 @@ fn commands_at_another_provider_end_with_their_exit_code_and_never_well_with_a_r
     shell("shell-unknown-service", &["ls"]).failed(&["error: "]);
     shell("shell-pod-out-of-range", &["ls"]).failed(&["pod index out of range"]);
 }
+
+fn answer(status: &str, body: &str) -> Value {
+    let raw = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    serde_json::json!({"response": {"raw_b64": data_encoding::BASE64.encode(raw.as_bytes())}})
+}
+
+#[test]
+fn a_manifest_is_sent_again_while_the_provider_does_not_know_of_the_lease() {
+    let stage = Stage::new("again");
+    let provider: Address = PROVIDER.parse().unwrap();
+    let replay = Replay::start(&certificate(&stage.chain, &provider));
+    stage.settle();
+    let (sdl, url) = (sample("web.yaml"), replay.url());
+    let of = ["--dseq", "2194", "--provider", PROVIDER, "--provider-url", &url];
+    let sending = || stage.command(&[&["send-manifest", &sdl], &of[..]].concat());
+    replay.play(&answer("404 Not Found", "no lease for deployment\n"));
+    let mut command = sending();
+    let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let tries = || {
+        let heard = replay.heard();
+        let line = b"PUT /deployment/2194/manifest ";
+        heard.windows(line.len()).filter(|part| part == line).count()
+    };
+    crate::stage::until("a second try", || tries() >= 2);
+    replay.play(&answer("200 OK", ""));
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("PASS"), "{said}");
+    // Whoever is never known is told so in the end; anything but that is told at once.
+    replay.play(&answer("404 Not Found", "no lease for deployment\n"));
+    let never = crate::stage::ran(&mut sending());
+    assert!(
+        tries() > 2 && never.out.contains("no lease for deployment"),
+        "{}",
+        never.out
+    );
+    assert_eq!(never.code, Some(1));
+    replay.play(&answer(
+        "422 Unprocessable Entity",
+        "manifest version validation failed\n",
+    ));
+    assert_eq!(crate::stage::ran(&mut sending()).code, Some(1));
+    assert_eq!(tries(), 1);
+}

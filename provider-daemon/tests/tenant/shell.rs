@@ -122,6 +122,51 @@ impl Pty {
     }
 }
 
+/// A command that is told two sizes, and then ends.
+fn waits_for_two_sizes() -> serde_json::Value {
+    let result = b"f{\"exit_code\":3}\n";
+    let mut frame = vec![0x82, u8::try_from(result.len()).unwrap()];
+    frame.extend_from_slice(result);
+    let size = serde_json::json!({"dir": "C->S", "op": 2, "hex": "0000000000"});
+    serde_json::json!({
+        "response_head": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                          Sec-WebSocket-Accept: x",
+        "frames": [size, size, {"dir": "S->C", "raw_hex": data_encoding::HEXLOWER.encode(&frame)}],
+    })
+}
+
+#[test]
+fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
+    use crate::replay::Replay;
+    let stage = Stage::new("resize");
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+    let replay = Replay::start(&crate::stage::certificate(&stage.chain, &provider));
+    replay.play(&waits_for_two_sizes());
+    stage.settle();
+    let (name, url) = (provider.as_str(), replay.url());
+    let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
+    let pty = Pty::open();
+    let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
+    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    until("the first size", || has_heard(&[105, 0, 100, 0, 40]));
+    let size = Winsize {
+        ws_row: 50,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&pty.theirs, size).unwrap();
+    // The terminal tells the program in its foreground, which a test's child is not.
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGWINCH,
+    )
+    .unwrap();
+    until("the second size", || has_heard(&[105, 0, 120, 0, 50]));
+    assert_eq!(ended(&mut child), Some(3));
+    assert!(pty.is_as_before());
+}
+
 fn ended(child: &mut Child) -> Option<i32> {
     let mut status = None;
     until("the end of the program", || {

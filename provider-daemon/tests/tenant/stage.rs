@@ -390,6 +390,24 @@ impl Serving {
         });
     }
 
+    /// Its gateway comes back, at another address, which it registers.
+    pub(crate) fn start_gateway(&mut self, stage: &Stage) {
+        let ports = Ports {
+            handle: self.handle.clone(),
+            cluster: Arc::new(self.cluster.clone()),
+            chain: Arc::new(stage.chain.clone()),
+            memory: Arc::new(Volatile::default()),
+        };
+        let settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        let binding = Gateway::bind(self.address.clone(), ports, &self.own, settings);
+        let gateway = stage.runtime.block_on(binding).unwrap();
+        self.url = format!("https://{}", gateway.address().unwrap());
+        self.stop_gateway = CancellationToken::new();
+        let serving = gateway.serve(self.stop_gateway.clone());
+        self.gateway = Some(stage.runtime.spawn(serving));
+        stage.register(&self.address, &self.url);
+    }
+
     /// Its gateway goes away.
     pub(crate) fn stop_gateway(&mut self, stage: &Stage) {
         self.stop_gateway.cancel();

@@ -16,6 +16,8 @@ use std::time::Duration;
 const AT_HAND_MAX: u64 = 10_000;
 /// One that is not on the chain is looked for again after so long.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
+/// A question in vain is not put again for so long: a request asks what its connection has just asked.
+const UNANSWERED_FOR: Duration = Duration::from_secs(1);
 
 /// A tenant's certificate as TLS has seen it; its holder has its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,7 @@ pub(super) struct Certificates {
     lookups: Arc<Lookups>,
     valid: Cache<Fingerprint, ()>,
     unknown: moka::sync::Cache<Fingerprint, ()>,
+    unanswered: moka::sync::Cache<Fingerprint, LookupFault>,
 }
 
 /// Why a certificate does not count.
@@ -80,6 +83,10 @@ impl Certificates {
                 .max_capacity(AT_HAND_MAX)
                 .time_to_live(UNKNOWN_FOR)
                 .build(),
+            unanswered: moka::sync::Cache::builder()
+                .max_capacity(AT_HAND_MAX)
+                .time_to_live(UNANSWERED_FOR)
+                .build(),
         }
     }
 
@@ -97,6 +104,9 @@ impl Certificates {
         if self.unknown.contains_key(&key) {
             return Ok(false);
         }
+        if let Some(fault) = self.unanswered.get(&key) {
+            return Err(fault);
+        }
         let found = self
             .valid
             .try_get_with(key, self.look_up(certificate, peer))
@@ -107,7 +117,10 @@ impl Certificates {
                 self.unknown.insert(key, ());
                 Ok(false)
             }
-            Err(NotValid::Fault(fault)) => Err(fault),
+            Err(NotValid::Fault(fault)) => {
+                self.unanswered.insert(key, fault);
+                Err(fault)
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl Tenure {
     }
 
     /// Waits for its end. While the chain is away a certificate stays what it was.
-    pub(crate) async fn over(self) -> Over {
+    pub(crate) async fn over(&self) -> Over {
         loop {
             let left = self.until.saturating_sub(self.auth.clock.now());
             if left.is_zero() {
@@ -67,10 +67,12 @@ impl Tenure {
             }
             // Never longer than the time between two looks: clocks are set.
             tokio::time::sleep(left.min(self.every)).await;
-            if let Some(certificate) = &self.certificate
-                && self.auth.is_welcome(certificate, self.peer).await == Ok(false)
-            {
-                return Over::Revoked;
+            if let Some(certificate) = &self.certificate {
+                // A question to the chain is large and short: ten thousand that wait do not keep room for it.
+                let asking = Box::pin(self.auth.is_welcome(certificate, self.peer));
+                if asking.await == Ok(false) {
+                    return Over::Revoked;
+                }
             }
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::chain::{MemoryChain, Outage};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::BlockTime;
 
@@ -38,4 +38,38 @@ async fn an_account_without_a_key_is_nobody_and_does_not_stay_so() {
     chain.market(|m| m.set_pubkey(stranger.address(), key.public().as_bytes().to_vec()));
     assert_eq!(issuers.key(stranger.address(), peer).await, Ok(None));
     assert_eq!(memory.key(stranger.address()), None);
+}
+
+/// A connection's certificate is looked up, and again with each request: who waits in vain waits once.
+#[tokio::test]
+async fn a_question_in_vain_is_not_put_again_at_once() {
+    let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
+    let memory = Arc::new(memory::Volatile::default());
+    let certificates = Certificates::new(
+        Arc::new(chain.clone()),
+        memory,
+        Arc::new(Lookups::default()),
+        Duration::from_secs(30),
+    );
+    let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let own = akash_provider_chain::cert::OwnCertificate::make(
+        key.address(),
+        &akash_provider_chain::cert::Usage::Client,
+        now,
+    );
+    let shown = ClientCertificate::read(own.unwrap().der()).unwrap();
+    let peer = IpAddr::from([127, 0, 0, 1]);
+    chain.fail_queries(Outage::UntilRestored);
+    assert_eq!(
+        certificates.is_valid(&shown, peer).await,
+        Err(LookupFault::Outage)
+    );
+    chain.restore_queries();
+    assert_eq!(
+        certificates.is_valid(&shown, peer).await,
+        Err(LookupFault::Outage)
+    );
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
 }

@@ -7,7 +7,7 @@ use akash_provider_chain::proto::akash::provider::v1 as wire;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::inventory::{GpuMetrics, NodeMetrics, Pair};
+use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics, Pair};
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub(super) async fn now(app: &App) -> wire::Status {
 
 /// The status at once, and again whenever something has changed but the time.
 pub(super) fn changes(app: Arc<App>) -> Result<Streamed, tonic::Status> {
+    if app.draining.is_cancelled() {
+        return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
+    }
     let seat = Arc::clone(&app.status_streams).try_acquire_owned();
     let seat = seat.map_err(|_| tonic::Status::resource_exhausted("too many streams are open; try later"))?;
     let mut ticks = interval(LOOK_EVERY);
@@ -66,7 +69,7 @@ impl Watch {
         loop {
             tokio::select! {
                 biased;
-                () = self.app.shutdown.cancelled() => return None,
+                () = self.app.draining.cancelled() => return None,
                 _ = self.ticks.tick() => {}
             }
             let news = now(&self.app).await;
@@ -148,22 +151,24 @@ fn capacity(status: &Status) -> wire::Inventory {
 
 fn node(node: &NodeMetrics) -> inventory::Node {
     let none = pair(&Pair::default(), bytes);
+    let machine = &node.hardware;
+    let of_machine = |has: Option<i64>| has.and_then(|n| u64::try_from(n).ok());
     inventory::Node {
         name: node.name.clone(),
         resources: Some(inventory::NodeResources {
             cpu: Some(inventory::Cpu {
-                quantity: Some(pair(&node.cpu, cores)),
-                info: Vec::new(),
+                quantity: Some(of(&node.cpu, of_machine(machine.cpu), cores)),
+                info: processors(machine).into_iter().collect(),
             }),
             memory: Some(inventory::Memory {
-                quantity: Some(pair(&node.memory, bytes)),
+                quantity: Some(of(&node.memory, of_machine(machine.memory), bytes)),
                 info: Vec::new(),
             }),
             gpu: Some(inventory::Gpu {
-                quantity: Some(pair(&node.gpu, bytes)),
+                quantity: Some(of(&node.gpu, machine.gpus.map(u64::from), bytes)),
                 info: node.gpus.iter().flat_map(devices).collect(),
             }),
-            ephemeral_storage: Some(pair(&node.storage_ephemeral, bytes)),
+            ephemeral_storage: Some(of(&node.storage_ephemeral, of_machine(machine.ephemeral), bytes)),
             volumes_attached: Some(none.clone()),
             volumes_mounted: Some(none),
         }),
@@ -171,6 +176,19 @@ fn node(node: &NodeMetrics) -> inventory::Node {
             storage_classes: node.storage_classes.clone(),
         }),
     }
+}
+
+/// The processors of a node as one, as today's inventory counts them where they are equal; nothing where nobody
+/// says who made them. The name of their model is in no object of the cluster.
+fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
+    let vendor = machine.cpu_vendor.clone()?;
+    let cores = machine.cpu.unwrap_or(0) / 1000;
+    Some(inventory::CpuInfo {
+        id: "0".to_owned(),
+        vendor,
+        model: String::new(),
+        vcores: u32::try_from(cores).unwrap_or(0),
+    })
 }
 
 /// A line for each device. The numbers of vendor and model are not known here, their names are.
@@ -186,7 +204,13 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
+/// Where nobody says what there is in all, it is what can be used.
 fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
+    of(amount, None, shown)
+}
+
+/// An amount of a machine that has so much in all, what it keeps for itself included.
+fn of(amount: &Pair, capacity: Option<u64>, shown: fn(u64) -> String) -> inventory::ResourcePair {
     let quantity = |number| {
         Some(Quantity {
             string: Some(shown(number)),
@@ -196,8 +220,7 @@ fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
         allocatable: quantity(amount.allocatable),
         allocated: quantity(amount.allocatable.saturating_sub(amount.available)),
         attributes: Vec::new(),
-        // What the machine itself keeps back is not ours to know.
-        capacity: quantity(amount.allocatable),
+        capacity: quantity(capacity.unwrap_or(amount.allocatable)),
     }
 }
 
@@ -239,21 +262,4 @@ fn reserved(all: &[ReservationStatus]) -> wire::ReservationsMetric {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_written_as_kubernetes_writes_them() {
-        let shown = pair(
-            &Pair {
-                allocatable: 2000,
-                available: 1760,
-            },
-            cores,
-        );
-        let text = |q: Option<Quantity>| q.unwrap().string.unwrap();
-        assert_eq!(text(shown.allocatable), "2");
-        assert_eq!(text(shown.allocated), "240m");
-        assert_eq!(bytes(u64::MAX), "9223372036854775807");
-    }
-}
+mod tests;

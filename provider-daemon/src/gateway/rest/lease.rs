@@ -202,7 +202,10 @@ pub(super) async fn manifest(
         .await
     {
         Ok(Some(group)) => answer::json(&[shown_group(&group, &services)]),
-        Ok(None) => answer::text(StatusCode::NOT_FOUND, "lease not found"),
+        Ok(None) => match app.status.awaited().await {
+            Some(why) => answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; ask again")),
+            None => answer::text(StatusCode::NOT_FOUND, "lease not found"),
+        },
         Err(error) if error.kind() == ErrorKind::NotFound => {
             answer::text(StatusCode::NOT_FOUND, "lease not found")
         }

@@ -109,6 +109,10 @@ async fn destination(
     };
     let group = GroupId { deployment, gseq };
     let unavailable = |error| Box::new(answer::cluster(&error));
+    if let Some(why) = app.status.awaited().await {
+        let words = format!("{why}; ask again");
+        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+    }
     let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
     let lease = lease.ok_or_else(no_destination)?;
     let group = app

@@ -99,18 +99,11 @@ pub(super) async fn healthy() -> Answer {
 
 /// It can do all of its work.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
-    let shown = app.status.get().await;
-    let status = &shown.status;
-    let waits_for = if app.handle.lifecycle() != Lifecycle::Running {
-        "the provider is not running"
-    } else if !status.chain_known {
-        "the chain is not known yet"
-    } else if !status.cluster_known {
-        "what the cluster runs is not known yet"
-    } else if !status.inventory_known {
-        "capacity is not known yet"
-    } else {
-        return answer::text(StatusCode::OK, "ok");
+    let waits_for = match app.status.awaited().await {
+        Some(why) => why,
+        None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
+        None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
+        None => return answer::text(StatusCode::OK, "ok"),
     };
     answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
 }

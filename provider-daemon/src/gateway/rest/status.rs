@@ -4,7 +4,7 @@ use super::answer;
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::{InventoryStatus, ReservationStatus};
 use akash_provider_core::inventory::{NodeMetrics, Pair};
-use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::provider::{Lifecycle, ProviderHandle};
 use akash_provider_core::types::Address;
 use bytes::Bytes;
 use serde::Serialize;
@@ -227,6 +227,21 @@ impl StatusPage {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         *newest = Some((Instant::now(), Arc::clone(&shown)));
         shown
+    }
+
+    /// What has to be known before "there is none" can be said; `None` once it is.
+    pub(in crate::gateway) async fn awaited(&self) -> Option<&'static str> {
+        if self.handle.lifecycle() >= Lifecycle::Shutdown {
+            return Some("the provider is stopping");
+        }
+        let shown = self.get().await;
+        if !shown.status.chain_known {
+            Some("the chain is not known yet")
+        } else if !shown.status.cluster_known {
+            Some("what the cluster runs is not known yet")
+        } else {
+            None
+        }
     }
 
     fn at_hand(&self) -> Option<Arc<Shown>> {

@@ -46,11 +46,9 @@ impl<'a> From<&'a LeaseEvent> for Body<'a> {
     }
 }
 
-pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, options: EventOptions) {
-    match app
-        .bounded("events", app.cluster.lease_events(lease, options))
-        .await
-    {
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options: EventOptions) {
+    let opening = app.bounded("events", app.cluster.lease_events(lease, options));
+    match Box::pin(opening).await {
         Ok(events) => {
             let frames = events.map(|event| match event {
                 Ok(event) => Ok(frame(&Body::from(&event))),

@@ -3,13 +3,16 @@
 use super::socket::{Ending, Socket};
 use crate::gateway::App;
 use crate::gateway::rest::answer::encode;
-use akash_provider_core::cluster::LogOptions;
+use akash_provider_core::cluster::{LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use serde::Serialize;
 use std::future::ready;
 use tokio_tungstenite::tungstenite::Message;
+
+type Lines = BoxStream<'static, Result<LogLine, Error>>;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -17,12 +20,8 @@ struct Line<'a> {
     message: &'a str,
 }
 
-pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, options: LogOptions) {
-    if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
-        let ending = Ending::new(Ending::FAILED, "no running pods");
-        return socket.end(ending).await;
-    }
-    match app.bounded("logs", app.cluster.lease_logs(lease, options)).await {
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options: LogOptions) {
+    match Box::pin(open(app, lease, options)).await {
         Ok(lines) => {
             let frames = lines.map(|line| match line {
                 Ok(line) => Ok(frame(&Line {
@@ -33,8 +32,17 @@ pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, options: Log
             });
             socket.send_all(frames, |_| ready(())).await;
         }
-        Err(error) => socket.end(ending(&error)).await,
+        Err(ending) => socket.end(ending).await,
     }
+}
+
+/// The lines, or how the stream ends at once.
+async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
+    if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
+        return Err(Ending::new(Ending::FAILED, "no running pods"));
+    }
+    let opening = app.cluster.lease_logs(lease, options);
+    app.bounded("logs", opening).await.map_err(|error| ending(&error))
 }
 
 /// False when the lease is there and none of these services is: what is not known is left to the stream to say.

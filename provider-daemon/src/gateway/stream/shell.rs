@@ -70,7 +70,7 @@ fn frame(code: u8, payload: &[u8]) -> Message {
     Message::Binary(bytes.freeze())
 }
 
-pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, asked: Asked) {
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: Asked) {
     let Some(shell) = app.cluster.shell() else {
         let text = format!("{PREFIX}: this provider runs no commands");
         let frames = stream::iter([Ok(result(NOT_RUN, Some(text)))]);
@@ -91,7 +91,7 @@ pub(super) async fn run(app: &App, socket: Socket, lease: &LeaseId, asked: Asked
     let outcome = async {
         match shell.exec(lease, asked.request, io).await {
             Ok(code) => result(code, None),
-            Err(error) => failed(app, lease, &error).await,
+            Err(error) => failed(app, lease, &app.settled("exec", error).await).await,
         }
     };
     let frames = until_over(output(STDOUT, stdout_here), output(STDERR, stderr_here), outcome);

@@ -83,9 +83,10 @@ enum Over {
 }
 
 impl Socket {
-    pub(super) fn new(io: Io, limits: &Limits, shutdown: CancellationToken, tenure: Tenure) -> Self {
+    /// In a box: it is handed on from task to task, each of which would keep room for it.
+    pub(super) fn new(io: Io, limits: &Limits, shutdown: CancellationToken, tenure: Tenure) -> Box<Self> {
         let (sink, incoming) = io.split();
-        Self {
+        Box::new(Self {
             sink,
             incoming,
             shutdown,
@@ -94,13 +95,13 @@ impl Socket {
             // A ping is sent, and its answer waited for.
             silence: limits.ping + limits.pong,
             stalled: limits.stalled,
-        }
+        })
     }
 
     /// Sends what a stream yields until it ends, and says how it ended. What the client sends goes to `hear`, in
     /// order; the client's frames are read on while `hear` has room.
     pub(super) async fn send_all<H, F>(
-        mut self,
+        mut self: Box<Self>,
         messages: impl Stream<Item = Result<Message, Ending>> + Send,
         mut hear: H,
     ) where
@@ -113,19 +114,19 @@ impl Socket {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => Over::Ended(Ending::stopping()),
-                over = self.tenure.clone().over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
+                over = self.tenure.over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
                 over = writing => over,
                 () = listening => Over::Gone,
             }
         };
         if let Over::Ended(ending) = over {
-            self.say_goodbye(ending).await;
+            Box::pin(self.say_goodbye(ending)).await;
         }
     }
 
     /// Ends at once.
-    pub(super) async fn end(mut self, ending: Ending) {
-        self.say_goodbye(ending).await;
+    pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
+        Box::pin(self.say_goodbye(ending)).await;
     }
 
     async fn say_goodbye(&mut self, ending: Ending) {
@@ -179,7 +180,11 @@ async fn write(
         let written = match next {
             None => return Over::Ended(Ending::done()),
             Some(Err(ending)) => return Over::Ended(ending),
-            Some(Ok(message)) => timeout(stalled, put(sink, messages.as_mut(), message)).await,
+            // Made for each turn, so that a stream on which nothing happens does not keep room for it.
+            Some(Ok(message)) => {
+                let putting = Box::pin(put(sink, messages.as_mut(), message));
+                timeout(stalled, putting).await
+            }
         };
         match written {
             Ok(Ok(None)) => {}

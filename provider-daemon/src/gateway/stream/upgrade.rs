@@ -25,19 +25,23 @@ const WRITE_BUFFER: usize = 32 * 1024;
 /// More than this never waits: a writer is held up before.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
 /// What is read has come through TLS and is in memory already, and ten thousand streams have such a buffer each.
-const READ_BUFFER: usize = 512;
+const READ_BUFFER: usize = 128;
 
 /// Answers that the connection becomes a websocket, and has it served from then on.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
     tenure: Tenure,
     mut request: Request,
-    serve: impl FnOnce(Arc<App>, Socket) -> F + Send + 'static,
+    serve: impl FnOnce(Arc<App>, Box<Socket>) -> F + Send + 'static,
 ) -> Result<Answer, Refused>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let accept = check(request.method(), request.headers()).map_err(|status| Box::new(refusal(status)))?;
+    if app.draining.is_cancelled() {
+        let words = "the provider is stopping; ask again";
+        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+    }
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         return Err(Box::new(refusal(StatusCode::BAD_REQUEST)));
     };
@@ -51,9 +55,12 @@ where
             }
         };
         let config = config(served.limits.frame_bytes);
-        let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        let socket = Socket::new(stream, &served.limits, served.shutdown.clone(), tenure);
-        serve(served, socket).await;
+        let opening = WebSocketStream::from_raw_socket(io, Role::Server, Some(config));
+        let stream = Box::pin(opening).await;
+        let socket = Socket::new(stream, &served.limits, served.draining.clone(), tenure);
+        // The task that waited for the upgrade ends here, and with it what only it needed.
+        let serving = serve(Arc::clone(&served), socket);
+        served.tasks.spawn(serving);
     });
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,4 @@
-//! A client that takes whoever answers; the bench of the gateway uses it too.
+//! A client that takes whoever answers; the bench of the gateway and the tests of `run` use it too.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;

@@ -42,14 +42,6 @@ fn write(folder: &std::path::Path, own: &OwnCertificate) {
     std::fs::write(folder.join("tls.key"), pem).unwrap();
 }
 
-/// A public certificate that is shown from then on, and the folder it lies in.
-pub(super) fn public_certificate(world: &World, name: &str) -> (OwnCertificate, tempfile::TempDir) {
-    let (folder, public) = files(tenant(50).address(), name, NOW - 10);
-    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
-    world.tls.set_public(name, &certificate, &key).unwrap();
-    (public, folder)
-}
-
 #[tokio::test]
 async fn the_certificate_follows_the_name_and_is_replaced_while_connections_stay() {
     let world = World::start().await;

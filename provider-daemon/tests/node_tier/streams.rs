@@ -1,0 +1,113 @@
+//! What a tenant has open at a gateway: logs that are followed, events that are followed, a command that reads.
+
+use crate::clients::{Channel, Client};
+use crate::network::{Network, Who};
+use serde_json::Value;
+use tokio_tungstenite::tungstenite::Message;
+
+/// The lease, as paths name it.
+pub(crate) const LEASE: &str = "/lease/7/1/1";
+const LOGS: &str = "/logs?follow=true&tail=1&service=web";
+const EVENTS: &str = "/kubeevents?follow=true";
+const SHELL: &str = "/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
+const STDIN: u8 = 104;
+const STDOUT: u8 = 100;
+
+/// The streams, each of which has shown that it works.
+pub(crate) struct Streams<'a> {
+    network: &'a Network,
+    open: Vec<(String, Channel)>,
+    /// The newest line of the service that was seen.
+    pub(crate) tick: u64,
+}
+
+/// How a stream ended: code and reason of its close frame, if it had one.
+pub(crate) type Ended = (String, Option<(u16, String)>);
+
+impl<'a> Streams<'a> {
+    /// All three with both kinds of credentials.
+    pub(crate) fn open(network: &'a Network, tenant: &Who<'_>) -> Self {
+        let mut streams = Self {
+            network,
+            open: Vec::new(),
+            tick: 0,
+        };
+        for (name, client) in tenant.clients() {
+            let opened = async {
+                let (mut logs, tick) = logs(&client).await;
+                assert!(ticks(&mut logs).await > tick, "{name}: it goes on");
+                [
+                    (LOGS, logs),
+                    (EVENTS, events(&client).await),
+                    (SHELL, shell(&client).await),
+                ]
+                .map(|s| (s, tick))
+            };
+            for ((path, channel), tick) in network.runtime.block_on(opened) {
+                streams.open.push((format!("{name} {path}"), channel));
+                streams.tick = streams.tick.max(tick);
+            }
+        }
+        streams
+    }
+
+    /// How they ended.
+    pub(crate) fn ended(self) -> Vec<Ended> {
+        let all = self.open.into_iter().map(|(name, mut channel)| {
+            let (_, frame) = self.network.runtime.block_on(channel.rest());
+            (name, frame)
+        });
+        all.collect()
+    }
+}
+
+async fn opened(client: &Client, path: &str) -> Channel {
+    let channel = client.open(&format!("{LEASE}{path}")).await;
+    channel.unwrap_or_else(|reply| panic!("{path}: {reply:?}"))
+}
+
+async fn text(channel: &mut Channel) -> Value {
+    match channel.data().await {
+        Some(Message::Text(text)) => serde_json::from_str(&text).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The number in the next line of the service.
+async fn ticks(channel: &mut Channel) -> u64 {
+    loop {
+        let line = text(channel).await;
+        assert!(line["name"].as_str().unwrap().starts_with("web-"), "{line}");
+        let message = line["message"].as_str().unwrap();
+        if let Some(tick) = message.strip_prefix("tick ") {
+            return tick.trim().parse().unwrap();
+        }
+    }
+}
+
+async fn logs(client: &Client) -> (Channel, u64) {
+    let mut channel = opened(client, LOGS).await;
+    let tick = ticks(&mut channel).await;
+    (channel, tick)
+}
+
+async fn events(client: &Client) -> Channel {
+    let mut channel = opened(client, EVENTS).await;
+    let event = text(&mut channel).await;
+    assert!(event["reason"].is_string(), "{event}");
+    channel
+}
+
+/// A command that says what it is told.
+async fn shell(client: &Client) -> Channel {
+    let mut channel = opened(client, SHELL).await;
+    let input = [&[STDIN], &b"are you there\n"[..]].concat();
+    channel.send(Message::Binary(input.into())).await;
+    match channel.data().await {
+        Some(Message::Binary(bytes)) => {
+            assert_eq!(bytes.split_first(), Some((&STDOUT, &b"are you there\n"[..])));
+        }
+        other => panic!("{other:?}"),
+    }
+    channel
+}

@@ -1,0 +1,54 @@
+//! A terminal at which a tenant runs a command in a pod.
+
+use crate::corner::until;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// Runs a command at a terminal of 40 rows and 100 columns and types each text once what it waits for is shown. The
+/// exit code, and all that was shown.
+pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<i32>, String) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let size = Winsize {
+        ws_row: 40,
+        ws_col: 100,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&theirs, size).unwrap();
+    let end = || Stdio::from(theirs.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((command, theirs));
+    let mut ours = File::from(ours);
+    let (mut screen, shown) = (ours.try_clone().unwrap(), Arc::<Mutex<String>>::default());
+    let all = Arc::clone(&shown);
+    let reading = std::thread::spawn(move || {
+        let mut bytes = [0; 1024];
+        // Reading fails when nobody has the other end any more.
+        while let Ok(read @ 1..) = screen.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..read]);
+            all.lock().unwrap().push_str(&text);
+        }
+    });
+    for (awaited, text) in dialogue {
+        until(&format!("{awaited:?} at the terminal"), || {
+            shown.lock().unwrap().contains(awaited)
+        });
+        ours.write_all(text.as_bytes()).unwrap();
+    }
+    let mut ended = None;
+    until("the end of the command", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    reading.join().unwrap();
+    let shown = shown.lock().unwrap().clone();
+    (ended.and_then(|status| status.code()), shown)
+}

@@ -1,0 +1,85 @@
+//! A websocket to a gateway.
+
+use crate::anybody::Anybody;
+use futures::StreamExt;
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Websocket {
+    runtime: Runtime,
+    io: WebSocketStream<TlsStream<TcpStream>>,
+}
+
+/// What came until the end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) data: Vec<Vec<u8>>,
+    /// Of the close frame, where there was one.
+    pub(crate) close: Option<(u16, String)>,
+}
+
+impl Websocket {
+    /// Opens one; the status of the answer where it is refused.
+    pub(crate) fn open(url: &str, path: &str, token: &str) -> Result<Self, u16> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody))
+            .with_no_client_auth();
+        let at = url.trim_start_matches("https://");
+        let mut request = format!("wss://{at}{path}").into_client_request().unwrap();
+        let bearer = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert("authorization", bearer);
+        let opening = async {
+            let tcp = TcpStream::connect(at).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            let tls = TlsConnector::from(Arc::new(config))
+                .connect(name, tcp)
+                .await
+                .unwrap();
+            tokio_tungstenite::client_async(request, tls).await
+        };
+        match runtime.block_on(async { tokio::time::timeout(PATIENCE, opening).await.unwrap() }) {
+            Ok((io, _)) => Ok(Self { runtime, io }),
+            Err(tokio_tungstenite::tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// All that comes.
+    pub(crate) fn heard(self) -> Heard {
+        let Self { runtime, mut io } = self;
+        let listening = async {
+            let mut heard = Heard::default();
+            while let Some(Ok(message)) = io.next().await {
+                match message {
+                    Message::Close(frame) => {
+                        heard.close = frame.map(|f| (f.code.into(), f.reason.to_string()));
+                    }
+                    Message::Ping(_) | Message::Pong(_) => {}
+                    data => heard.data.push(data.into_data().to_vec()),
+                }
+            }
+            heard
+        };
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, listening).await.unwrap() })
+    }
+}
