@@ -33,8 +33,8 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Storage classes it can mount.
     pub(crate) classes: Vec<String>,
-    /// What the machine is.
-    pub(crate) hardware: Hardware,
+    /// What the machine is; in a box, since most facts are of pods and have none.
+    pub(crate) hardware: Box<Hardware>,
     /// What is not offered, and why.
     pub(crate) notes: Vec<String>,
 }
@@ -69,7 +69,7 @@ impl NodeFacts {
             memory: whole_of(allocatable, "memory"),
             ephemeral: whole_of(allocatable, "ephemeral-storage"),
             pods: allocatable.get("pods").and_then(|q| whole(&q.0)),
-            hardware: hardware(capacity, labels, &devices),
+            hardware: Box::new(hardware(capacity, labels, &devices)),
             devices,
             classes: classes(labels),
             notes,
@@ -90,7 +90,7 @@ impl NodeFacts {
             gpu_allocated,
             storage_classes: self.classes.clone(),
             closed: self.closed_now(used.pods),
-            hardware: self.hardware.clone(),
+            hardware: (*self.hardware).clone(),
         }
     }
 

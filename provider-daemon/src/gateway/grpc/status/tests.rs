@@ -39,10 +39,10 @@ fn recorded_cluster() -> Status {
         available: allocatable - allocated,
     };
     let gpus = GpuMetrics {
-        vendor: "nvidia".to_owned(),
-        model: "a100".to_owned(),
-        memory_size: "80Gi".to_owned(),
-        interface: "pcie".to_owned(),
+        vendor: "nvidia".into(),
+        model: "a100".into(),
+        memory_size: "80Gi".into(),
+        interface: "pcie".into(),
         count: 2,
     };
     let node = NodeMetrics {
