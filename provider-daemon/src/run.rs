@@ -105,10 +105,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         memory: state.tenants(),
     };
     let plan = gateway::Plan::of(args, home, key, screening);
-    let end = gateway::End {
-        draining: shutdown.clone(),
-        over: CancellationToken::new(),
-    };
+    let end = gateway::End::of(&shutdown);
     helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &end));
     let (status_of, until) = (handle.clone(), background.clone());
     helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));

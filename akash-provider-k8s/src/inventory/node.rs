@@ -33,7 +33,7 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Storage classes it can mount.
     pub(crate) classes: Vec<String>,
-    /// What the machine is.
+    /// What the machine is; in a box, since most facts are of pods and have none.
     pub(crate) hardware: Box<Hardware>,
     /// What is not offered, and why.
     pub(crate) notes: Vec<String>,

@@ -112,6 +112,16 @@ pub(super) struct End {
     pub(super) over: CancellationToken,
 }
 
+impl End {
+    /// Of a provider that begins to stop then.
+    pub(super) fn of(shutdown: &CancellationToken) -> Self {
+        Self {
+            draining: shutdown.clone(),
+            over: CancellationToken::new(),
+        }
+    }
+}
+
 /// Serves until the end.
 async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, end: End) {
     let shutdown = &end.draining;

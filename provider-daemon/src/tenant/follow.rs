@@ -26,6 +26,9 @@ const NO_AT_MOST: Duration = Duration::from_secs(60);
 /// A stream that has lasted so long was no mere try.
 const STEADY: Duration = Duration::from_secs(30);
 
+/// How what was shown begins, for a query.
+pub(super) type Begin = fn(&[(String, String)]) -> Shown;
+
 /// What is listened to.
 pub(super) struct Listening<'a> {
     /// The last part of the path.
@@ -34,7 +37,7 @@ pub(super) struct Listening<'a> {
     pub(super) query: Vec<(String, String)>,
     /// What was shown, which makes that a stream goes on when it breaks off; `None` where what there is is shown
     /// once.
-    pub(super) follows: Option<fn(&[(String, String)]) -> Shown>,
+    pub(super) follows: Option<Begin>,
     /// How a message is shown; `None` for what is no such message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
 }

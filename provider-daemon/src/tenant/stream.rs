@@ -216,7 +216,7 @@ mod tests {
             theirs.write_all(answer).await.unwrap();
         };
         let (response, ()) = tokio::join!(asking, answering);
-        let io = hyper::upgrade::on(&mut response.unwrap()).await.unwrap();
+        let io = hyper::upgrade::on(response.unwrap()).await.unwrap();
         let (hearing, speaking) = Stream::new(io, "https://p.example".to_owned(), Means::Token)
             .await
             .split();
