@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
-/// For how long each target is tried.
+/// Seconds for each target, where `FUZZ_SECONDS` does not say it.
 const SECONDS: u64 = 600;
 /// More than that, and it hangs: reading the largest input takes milliseconds.
 const SECONDS_FOR_ONE: u64 = 10;
@@ -26,16 +26,25 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// Where the crate lies.
 const CRATE: &str = "provider-daemon/fuzz";
 
-/// Ten minutes for each target, as many side by side as there are cores; without coverage where the programs cannot
+/// Ten minutes, or `FUZZ_SECONDS`, for each target, as many side by side as there are cores; without coverage where the programs cannot
 /// be built, and a word about why.
 pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
+    let seconds = seconds()?;
     match build(workspace) {
-        Ok(programs) => guided(workspace, &programs, seed),
+        Ok(programs) => guided(workspace, &programs, seconds, seed),
         Err(error) => {
             eprintln!("skipped: fuzzing guided by coverage: {error}; inputs are changed at random instead");
-            seeded(workspace, seed)
+            seeded(workspace, seconds, seed)
         }
     }
+}
+
+fn seconds() -> Result<u64> {
+    let Ok(given) = std::env::var("FUZZ_SECONDS") else {
+        return Ok(SECONDS);
+    };
+    let wrong = |error| Error::new(format!("FUZZ_SECONDS=`{given}`: {error}; write it as 600"));
+    given.parse().map_err(wrong)
 }
 
 /// A target and its program.
@@ -92,14 +101,14 @@ fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn guided(workspace: &Workspace, programs: &[Program], seed: u64) -> Result<()> {
+fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut failures = Vec::new();
     for together in programs.chunks(cores) {
         let outcomes = std::thread::scope(|scope| {
             let running: Vec<_> = together
                 .iter()
-                .map(|program| scope.spawn(move || tried(workspace, program, seed)))
+                .map(|program| scope.spawn(move || tried(workspace, program, seconds, seed)))
                 .collect();
             let joined = running.into_iter().map(|one| {
                 let gone = |_| Err(Error::new("a thread ended badly".to_owned()));
@@ -114,12 +123,12 @@ fn guided(workspace: &Workspace, programs: &[Program], seed: u64) -> Result<()> 
 }
 
 /// Runs a target. What it finds on its way is kept below `target`, and what breaks a rule too.
-fn tried(workspace: &Workspace, (name, program): &Program, seed: u64) -> Result<()> {
+fn tried(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u64) -> Result<()> {
     let found = workspace.scratch(&format!("fuzz/corpus/{name}"))?;
     let broken = workspace.scratch(&format!("fuzz/broken/{name}"))?;
     let corpus = workspace.root.join(CRATE).join("corpus").join(name);
     let flags = [
-        format!("-max_total_time={SECONDS}"),
+        format!("-max_total_time={seconds}"),
         format!("-timeout={SECONDS_FOR_ONE}"),
         format!("-max_len={BYTES_MAX}"),
         format!("-rss_limit_mb={MIB_MAX}"),
@@ -128,7 +137,7 @@ fn tried(workspace: &Workspace, (name, program): &Program, seed: u64) -> Result<
         format!("-artifact_prefix={}/", broken.display()),
         "-print_final_stats=1".to_owned(),
     ];
-    let limit = Duration::from_secs(SECONDS * 2);
+    let limit = Duration::from_secs(seconds.saturating_mul(2));
     Process::new(program, &workspace.root)
         .args(flags)
         .args([found, corpus])
@@ -137,12 +146,12 @@ fn tried(workspace: &Workspace, (name, program): &Program, seed: u64) -> Result<
 }
 
 /// The long form of the test `fuzz`, in release: the more inputs the better.
-fn seeded(workspace: &Workspace, seed: u64) -> Result<()> {
+fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "provider-daemon"])
         .args(["--features", "fuzzing", "--test", "fuzz", "--no-fail-fast"])
         .args(["--", "--nocapture"])
-        .env("FUZZ_SECONDS", SECONDS.to_string())
+        .env("FUZZ_SECONDS", seconds.to_string())
         .env("FUZZ_SEED", seed.to_string());
     tests.follow().map(drop)
 }
