@@ -1,9 +1,9 @@
 //! Clients that others wrote, unchanged, before the whole program: the network's TypeScript SDK, a websocket client,
 //! grpcurl, OpenSSL, and a fuzzer of OpenAPI documents. Each is skipped, with the reason, where it cannot be had.
 
-use crate::served::{Served, WORDS};
+use crate::served::Served;
 use crate::stage::{ADDRESS, TENANT};
-use crate::tenant::curl;
+use crate::tenant::{WORDS, curl};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_core::types::{Address, Msg};
 use data_encoding::BASE64;

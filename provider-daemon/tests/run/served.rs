@@ -1,16 +1,14 @@
 //! A program that serves one running lease of a tenant.
 
 use crate::stage::{ADDRESS, Running, Stage, until};
-use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
+use crate::tenant::tenant;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Address, BidId, Coin};
+use akash_provider_core::types::{Address, BidId};
 use provider_daemon::gateway::auth::token::{Algorithm, encode};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The words of the tenant's key.
-pub(crate) const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 const DSEQ: u64 = 9;
 
 /// The program, and who is served.
@@ -28,18 +26,10 @@ impl Served {
     /// something is waited for.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         let mut stage = Stage::new(name, true);
-        let tenant = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
-        std::fs::write(stage.path("tenant"), WORDS).unwrap();
-        stage.chain.market(|market| {
-            for denom in ["uact", "uakt"] {
-                let coin = Coin {
-                    denom: denom.into(),
-                    amount: 1_000_000_000,
-                };
-                market.fund(tenant.address(), &coin);
-            }
-            market.set_pubkey(tenant.address(), tenant.public().as_bytes().to_vec());
-        });
+        let (tenant, _) = tenant(&stage);
+        stage
+            .chain
+            .market(|market| market.set_pubkey(tenant.address(), tenant.public().as_bytes().to_vec()));
         stage.start_node(block_time);
         let provider = provider(&stage, "first", more);
         let mut served = Self {

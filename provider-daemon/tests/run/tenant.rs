@@ -130,9 +130,11 @@ fn a_tenant_is_served_from_the_order_to_the_close() {
     provider.says("\"event\":\"lease_closed\"");
 }
 
+/// The words of the tenant's key.
+pub(crate) const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+
 /// A tenant with money, and the file with the words of its key.
-fn tenant(stage: &Stage) -> (Address, String) {
-    const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     let key = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let words = stage.path("tenant");
     std::fs::write(&words, WORDS).unwrap();
@@ -145,7 +147,7 @@ fn tenant(stage: &Stage) -> (Address, String) {
             market.fund(key.address(), &coin);
         }
     });
-    (key.address().clone(), words.display().to_string())
+    (key, words.display().to_string())
 }
 
 /// A provider whose record says where its gateway is.
@@ -171,7 +173,7 @@ fn reachable(stage: &Stage) -> Running {
 #[test]
 fn a_tenant_s_commands_do_the_whole_of_it() {
     let mut stage = Stage::new("commands", true);
-    let (account, words) = tenant(&stage);
+    let (key, words) = tenant(&stage);
     stage.start_node(FAST);
     let provider = reachable(&stage);
     let tenant = ["--key-file", words.as_str()];
@@ -183,7 +185,7 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
     };
     good(&["tx", "cert", "generate", "client"]);
     good(&["tx", "cert", "publish", "client", "--yes"]);
-    let id = stage.order_of(&account, 9);
+    let id = stage.order_of(key.address(), 9);
     let bid = stage.bid(&id, &provider);
     stage
         .chain
