@@ -37,6 +37,8 @@ mod live;
 mod network;
 #[path = "node_tier/outages.rs"]
 mod outages;
+#[path = "common/pty.rs"]
+mod pty;
 #[path = "node_tier/refusals.rs"]
 mod refusals;
 #[path = "node_tier/streams.rs"]

@@ -1,9 +1,8 @@
 //! A terminal at which a tenant runs a command in a pod.
 
 use crate::corner::until;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
-use std::fs::{File, OpenOptions};
+use crate::pty;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -11,18 +10,7 @@ use std::sync::{Arc, Mutex};
 /// Runs a command at a terminal of 40 rows and 100 columns and types each text once what it waits for is shown. The
 /// exit code, and all that was shown.
 pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<i32>, String) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-    let theirs = OpenOptions::new().read(true).write(true).open(name).unwrap();
-    let size = Winsize {
-        ws_row: 40,
-        ws_col: 100,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    tcsetwinsize(&theirs, size).unwrap();
+    let (ours, theirs) = pty::open();
     let end = || Stdio::from(theirs.try_clone().unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
     drop((command, theirs));

@@ -1,12 +1,12 @@
 //! Commands in a service: input, exit codes, and the terminal that is given back whatever happens.
 
+use crate::pty;
 use crate::stage::{Serving, Stage, ran, sample, until};
 use akash_provider_core::cluster::ExecResult;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
@@ -88,18 +88,7 @@ struct Pty {
 
 impl Pty {
     fn open() -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-        let theirs = OpenOptions::new().read(true).write(true).open(name).unwrap();
-        let size = Winsize {
-            ws_row: 40,
-            ws_col: 100,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&theirs, size).unwrap();
+        let (ours, theirs) = pty::open();
         Self { ours, theirs }
     }
 
