@@ -288,17 +288,17 @@ impl Workload {
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
-            Input::Desire(deployment, purge) => self.desire(deployment, purge, out),
+            Input::Desire(deployment, purge) => self.desire(cx, deployment, purge, out),
             Input::Adopt(deployment) => {
                 if self.desired.is_none() {
-                    self.desire(deployment, Vec::new(), out);
+                    self.desire(cx, deployment, Vec::new(), out);
                 }
             }
             Input::Relearn(deployment) => {
                 if let Some(desired) = &mut self.desired {
                     desired.purge = Vec::new();
                 }
-                self.desire(deployment, Vec::new(), out);
+                self.desire(cx, deployment, Vec::new(), out);
             }
             Input::Deployed(result) => self.deployed(cx, result, out),
             Input::TornDown(result) => self.torn_down(cx, result, out),
@@ -318,8 +318,20 @@ impl Workload {
         self
     }
 
-    fn desire(&mut self, deployment: Arc<Deployment>, mut purge: Vec<String>, out: &mut Vec<Action>) {
+    fn desire(
+        &mut self,
+        cx: &Cx<'_>,
+        deployment: Arc<Deployment>,
+        mut purge: Vec<String>,
+        out: &mut Vec<Action>,
+    ) {
         let generation = self.desired.as_ref().map_or(1, |d| d.generation + 1);
+        let before = self.desired.as_ref().map(|d| &d.deployment.group);
+        if before.is_some_and(|group| *group != deployment.group) {
+            // How long the old one did not run says nothing of the new one.
+            self.health.restart(cx.now.mono);
+            self.call_off(CloseReason::Unstable, out);
+        }
         // Names an undeployed version gave up are still to be purged, unless they are wanted again.
         if let Some(old) = self.desired.take() {
             purge.extend(old.purge);
@@ -358,6 +370,10 @@ impl Workload {
         };
         match result {
             Ok(()) => {
+                if self.applied == 0 {
+                    // Before, it could not run.
+                    self.health.restart(cx.now.mono);
+                }
                 self.cluster = ClusterLane::Idle;
                 self.cluster_attempts = 0;
                 self.applied = generation;

@@ -5,6 +5,7 @@ use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
+use std::collections::BTreeMap;
 use std::slice::from_ref;
 
 fn is_reclaim(call: &Call) -> bool {
@@ -182,6 +183,45 @@ fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
     world.wait(10 * HOUR);
     world.health(&lease, Health::Bad);
     world.wait(29 * MINUTE);
+    assert_eq!(world.closes(), []);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_time_before_the_deploy_does_not_count() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    let health = BTreeMap::new();
+    world.feed(Input::Cluster(ClusterChange::Snapshot { health }));
+    world.wait(2 * HOUR);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    assert_eq!(world.status().leases[0].known_unhealthy_ms, 0);
+    world.wait(HOUR - MINUTE);
+    assert_eq!(world.closes(), [], "nothing ran for two hours before it");
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_a_new_manifest_begins_anew() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(50 * MINUTE);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    assert_eq!(
+        world.status().leases[0].known_unhealthy_ms,
+        50 * 60_000,
+        "the same manifest once more mends nothing"
+    );
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    world.wait(HOUR - MINUTE);
     assert_eq!(world.closes(), []);
     world.wait(2 * MINUTE);
     assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);

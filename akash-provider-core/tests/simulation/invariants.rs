@@ -162,7 +162,10 @@ impl Deed<'_> {
             };
         ensure("no_close_because_a_query_failed", justified, || {
             let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
-            format!("{id}: {reason:?}, known unhealthy for {unwell:?}")
+            format!(
+                "{id}: {reason:?}, known unhealthy for {unwell:?} of {:?}",
+                self.config.unhealthy_limit
+            )
         })
     }
 }

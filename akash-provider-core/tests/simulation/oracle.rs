@@ -48,6 +48,12 @@ impl Unwell {
         }
     }
 
+    /// What was not there yet could not run.
+    fn deployed(&mut self, now: Mono) {
+        self.before = Duration::ZERO;
+        self.since = self.since.map(|_| now);
+    }
+
     pub(crate) fn time(&self, now: Mono) -> Duration {
         self.before + self.since.map(|s| now.since(s)).unwrap_or_default()
     }
@@ -77,6 +83,8 @@ pub(crate) struct Told {
     /// Leases the operator ended.
     pub(crate) ended: BTreeSet<LeaseId>,
     pub(crate) unwell: BTreeMap<LeaseId, Unwell>,
+    /// Leases it has deployed.
+    pub(crate) deployed: BTreeSet<LeaseId>,
     /// Calls under way.
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests without an answer.
@@ -101,6 +109,7 @@ impl Told {
             recorded: BTreeSet::new(),
             ended: BTreeSet::new(),
             unwell: BTreeMap::new(),
+            deployed: BTreeSet::new(),
             calls: BTreeMap::new(),
             requests: BTreeSet::new(),
             repeated: 0,
@@ -224,6 +233,13 @@ impl Told {
             }
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
+            }
+            (Call::Deploy { deployment, .. }, Completion::Cluster(Ok(()))) => {
+                if self.deployed.insert(deployment.lease.clone())
+                    && let Some(unwell) = self.unwell.get_mut(&deployment.lease)
+                {
+                    unwell.deployed(self.mono);
+                }
             }
             // A list that comes while a scan still waits for the chain's half counts with that half.
             (_, Completion::Workloads(Ok(Workloads { deployments, .. })))

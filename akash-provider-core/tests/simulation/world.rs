@@ -142,9 +142,9 @@ impl World {
             Input::Cluster(_) => invariants::live(&self.chain.market),
             _ => Vec::new(),
         };
-        self.told.mono = self.told.mono.max(self.mono);
-        self.told.input(&input, &leases);
         let now = self.clocks();
+        self.told.mono = self.told.mono.max(now.mono);
+        self.told.input(&input, &leases);
         let effects = self.engine.step(now, input);
         self.effects(effects)
     }

@@ -33,6 +33,12 @@ impl HealthClock {
         true
     }
 
+    /// What is looked at is another from now on: the time before does not count.
+    pub fn restart(&mut self, now: Mono) {
+        self.bad_before = Duration::ZERO;
+        self.since = now;
+    }
+
     /// Known unhealthy time since it was last known to be good.
     #[must_use]
     pub fn known_bad(&self, now: Mono) -> Duration {
