@@ -208,7 +208,8 @@ impl Parts {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
         };
-        // Whoever asks too early gets an older answer, and preconditions keep every write right.
+        // Whoever asks too early gets an older answer; preconditions keep every write right, and a record that is to
+        // stay is read itself.
         let _ = tokio::time::timeout(SEEN_LIMIT, seen).await;
     }
 

@@ -6,6 +6,8 @@
 mod logs;
 #[path = "watches/objects.rs"]
 mod objects;
+#[path = "watches/records.rs"]
+mod records;
 #[path = "watches/server.rs"]
 mod server;
 
@@ -99,7 +101,7 @@ async fn everything_is_listed_by_label_and_in_pages() {
     })
     .await;
     let state = started(&server, pace());
-    timeout(Duration::from_secs(5), state.ready()).await.unwrap();
+    timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     let lists = server.calls("namespaces", false);
     let asked: Vec<_> = lists
         .iter()
@@ -173,7 +175,7 @@ async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
     assert_eq!(next(&mut state.changes()).await, snapshot(&[(1, Health::Good)]));
     drop(state);
     assert!(
-        timeout(Duration::from_secs(5), changes.next())
+        timeout(Duration::from_secs(20), changes.next())
             .await
             .unwrap()
             .is_none(),
@@ -436,7 +438,7 @@ async fn a_kind_that_is_not_served_is_awaited() {
     })
     .await;
     let state = started(&server, pace());
-    timeout(Duration::from_secs(5), state.ready()).await.unwrap();
+    timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     let watch = &state.watches()[&Kind::Ips];
     let awaited = "the cluster does not serve providerleasedips.akash.network yet";
     assert_eq!(watch.awaited.as_deref(), Some(awaited));

@@ -1,6 +1,6 @@
 //! Makes a lease run as it is recorded.
 
-use super::manifests::{entries, refused};
+use super::manifests::{Basis, entries, refused};
 use super::{Parts, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Live, Plan, Wanted, Watched, plan};
@@ -68,7 +68,7 @@ impl Parts {
     ) -> Result<(), Error> {
         // Closed never: the semaphore lives as long as we do.
         let mut turn = self.leases.acquire().await.ok();
-        let manifest = self.record(deployment, operation).await?;
+        let manifest = self.record(deployment, Basis::Cached, operation).await?;
         let view = self.state.lease(&deployment.lease);
         let namespace = view.namespace.as_deref();
         self.check_namespace(&deployment.lease, namespace, operation)?;

@@ -24,15 +24,26 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// Services as another provider made them, with the hash of what it made them from.
 pub(crate) type Adopted = BTreeMap<String, String>;
 
+/// What shows that a record need not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// A cache, which may be a moment behind.
+    Cached,
+    /// The API server: somebody is told that it is there to stay.
+    Live,
+}
+
 pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
     Error::new(ErrorKind::Invalid, operation, refusal.to_string()).with_source(refusal)
 }
 
 impl Parts {
     /// Writes the record of a deployment, if it is not there already. Answers with the object as it is then.
+    /// `basis` says what is believed when it is there.
     pub(crate) async fn record(
         &self,
         deployment: &Deployment,
+        basis: Basis,
         operation: &'static str,
     ) -> Result<Manifest, Error> {
         self.check_provider(&deployment.lease, operation)?;
@@ -49,6 +60,10 @@ impl Parts {
             self.judge(deployment, &wanted, seen.as_ref(), operation)?;
             self.write_passwords(&deployment.lease, &passwords, operation)
                 .await?;
+        }
+        let is_kept = |there: &Manifest| is_recorded(deployment, &wanted, there);
+        if basis == Basis::Live && seen.as_ref().is_some_and(is_kept) {
+            seen = records.read(&name).await?;
         }
         let (is_new, had_logins) = (seen.is_none(), seen.as_ref().is_some_and(has_logins));
         let outcome = records

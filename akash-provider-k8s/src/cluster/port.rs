@@ -1,5 +1,6 @@
 //! The port: each method is one call to a room.
 
+use super::manifests::Basis;
 use super::{KubeCluster, Parts};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
@@ -24,7 +25,8 @@ impl Cluster for KubeCluster {
     async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
         let limit = self.parts.settings.call_timeout;
         // The tenant waits: all calls together get the time of one.
-        let recorded = tokio::time::timeout(limit, self.parts.record(deployment, RECORD)).await;
+        let record = self.parts.record(deployment, Basis::Live, RECORD);
+        let recorded = tokio::time::timeout(limit, record).await;
         let slow = |_| {
             let message = format!("not recorded within {limit:?}: the API server does not answer");
             Error::new(ErrorKind::Timeout, RECORD, message)
