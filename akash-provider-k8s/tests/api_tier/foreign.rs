@@ -7,7 +7,7 @@ use akash_provider_k8s::adopt::foreign_leases;
 use futures::FutureExt;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_chain_sees_the_leases_that_it_did_not_make_and_writes_nothing() {

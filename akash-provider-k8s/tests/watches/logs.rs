@@ -20,7 +20,7 @@ async fn ready(server: &Server) -> Access {
     let mut settings = settings();
     settings.call_timeout = ms(1000);
     let state = Arc::new(State::start_with(&server.client(), &settings, pace()));
-    timeout(Duration::from_secs(5), state.ready()).await.unwrap();
+    timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     until("events are listed", || state.sees_events()).await;
     Access::new(server.client(), state, &settings)
 }
@@ -175,7 +175,7 @@ async fn replicas_that_come_later_are_followed_and_a_teardown_ends_it() {
     let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
     assert_eq!(next(&mut lines).await, ("web-1".to_owned(), "old".to_owned()));
     assert_eq!(next(&mut lines).await, ("web-2".to_owned(), "new".to_owned()));
-    let end = timeout(Duration::from_secs(5), lines.next()).await.unwrap();
+    let end = timeout(Duration::from_secs(20), lines.next()).await.unwrap();
     assert!(end.is_none(), "{end:?}");
     let calls = server.calls("log", false).len();
     assert!(calls < 20, "{calls}");
@@ -224,12 +224,12 @@ async fn without_the_server_there_is_an_error_in_time() {
     let access = ready(&server).await;
     let began = Instant::now();
     let lines = access.logs(&lease(1), LogOptions::default()).unwrap();
-    let found: Vec<_> = timeout(Duration::from_secs(5), lines.collect()).await.unwrap();
+    let found: Vec<_> = timeout(Duration::from_secs(20), lines.collect()).await.unwrap();
     let [Err(error)] = found.as_slice() else {
         panic!("{found:?}");
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(began.elapsed() < Duration::from_secs(4));
+    assert!(began.elapsed() < Duration::from_secs(15));
     let calls = server.calls("log", false).len();
     assert!((2..10).contains(&calls), "{calls}");
 }
@@ -290,7 +290,7 @@ async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result
         stderr: Box::new(tokio::io::sink()),
         resize: futures::stream::pending().boxed(),
     };
-    timeout(Duration::from_secs(5), access.exec(&lease(dseq), request, io))
+    timeout(Duration::from_secs(20), access.exec(&lease(dseq), request, io))
         .await
         .unwrap()
 }
@@ -375,7 +375,7 @@ async fn events_are_filtered_by_service_and_outlive_the_server() {
     };
     let mut web = access.events(&lease(1), of("web", true)).unwrap();
     for wanted in ["Pulled", "Killing"] {
-        let next = timeout(Duration::from_secs(5), web.next()).await.unwrap();
+        let next = timeout(Duration::from_secs(20), web.next()).await.unwrap();
         let event = next.unwrap().unwrap();
         assert_eq!((event.reason.as_str(), event.service.as_str()), (wanted, "web"));
         assert_eq!(
