@@ -33,6 +33,7 @@ pub mod fuzzing;
 pub mod grpc;
 mod listen;
 mod rest;
+mod screening;
 mod settings;
 mod stream;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) mod tests;
 pub mod tls;
 
 pub(crate) use rest::answer::escaped;
+pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Settings};
 
 use akash_provider_chain::cert::OwnCertificate;
@@ -50,7 +52,6 @@ use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
 use auth::memory::Memory;
 use auth::{Authenticator, Clock};
-use grpc::Screening;
 use listen::{Door, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;

@@ -17,7 +17,7 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
-use crate::gateway::grpc::Screening;
+use crate::gateway::Screening;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;

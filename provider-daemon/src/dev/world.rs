@@ -3,7 +3,7 @@
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
-use crate::gateway::grpc::Screening;
+use crate::gateway::Screening;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;

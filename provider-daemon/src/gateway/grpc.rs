@@ -6,8 +6,6 @@
 mod screening;
 mod status;
 
-pub use screening::Screening;
-
 use super::App;
 use akash_provider_chain::proto::DESCRIPTORS;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
@@ -68,7 +66,7 @@ impl ProviderRpc {
         let method = service_fn(move |asked: tonic::Request<BidScreeningRequest>| {
             let app = Arc::clone(&app);
             async move {
-                let answer = screening::screen(&app, asked.into_inner()).await;
+                let answer = screening::answer(&app, asked.into_inner()).await;
                 answer.map(tonic::Response::new)
             }
         });

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `GET /version`, `/address`, `/status` | none | `public` |
 //! | `GET /healthz`, `/readyz`, `/openapi.json` | none | `public` |
+//! | `GET /validate` with a group | none | `validate` |
 //! | `PUT /deployment/{dseq}/manifest` | `send-manifest` | `manifest` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/manifest` | `get-manifest` | `lease` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/status` | `status` | `lease` |
@@ -25,6 +26,7 @@ mod migrate;
 mod path;
 mod public;
 pub(super) mod status;
+mod validate;
 
 pub(super) use caller::{Caller, permit, unauthorized};
 pub(super) use path::{LeasePath, bad_number};
@@ -35,7 +37,6 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::routing::{MethodRouter, any, get, post, put};
-use http::StatusCode;
 use std::sync::Arc;
 
 /// A refusal on its way out.
@@ -66,7 +67,11 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .route("/healthz", get(public::healthy))
         .route("/readyz", get(public::ready))
         .route("/openapi.json", get(public::openapi))
-        .fallback(|| async { answer::text(StatusCode::NOT_FOUND, "404 page not found") })
+        .route(
+            "/validate",
+            get(validate::group).fallback(|| async { answer::not_found() }),
+        )
+        .fallback(|| async { answer::not_found() })
         .with_state(Arc::clone(app))
 }
 

@@ -1,7 +1,7 @@
 //! Settings of the gateway, and its limits.
 
+use super::Screening;
 use super::auth::Clock;
-use super::grpc::Screening;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

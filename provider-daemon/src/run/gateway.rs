@@ -4,8 +4,8 @@
 use super::awaited::Desk;
 use crate::args::RunArgs;
 use crate::dev::Printer;
+use crate::gateway::Screening;
 use crate::gateway::auth::memory::Memory;
-use crate::gateway::grpc::Screening;
 use crate::gateway::tls::Tls;
 use crate::gateway::{CertificateFiles, Gateway, Ports, Settings};
 use akash_provider_chain::AkashClient;

@@ -33,6 +33,11 @@ pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Answer 
     answer
 }
 
+/// There is no such route.
+pub(crate) fn not_found() -> Answer {
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
 /// A JSON body that was written before.
 pub(crate) fn json_bytes(body: impl Into<Body>) -> Answer {
     let mut answer = Response::new(body.into());

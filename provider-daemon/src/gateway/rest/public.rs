@@ -131,6 +131,6 @@ mod tests {
     #[test]
     fn the_description_of_the_routes_is_json() {
         let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
-        assert_eq!(described["paths"].as_object().unwrap().len(), 13);
+        assert_eq!(described["paths"].as_object().unwrap().len(), 14);
     }
 }

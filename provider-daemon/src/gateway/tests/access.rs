@@ -35,6 +35,7 @@ fn route(
 
 fn routes() -> Vec<Route> {
     let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+    let group = serde_json::to_string(&sdl::parse(SDL).unwrap().groups[0]).unwrap();
     let names =
         json!({"hostnames_to_migrate": ["web.example.com"], "destination_dseq": 7, "destination_gseq": 1});
     let ends = json!({"endpoints_to_migrate": ["ep"], "destination_dseq": 7, "destination_gseq": 1});
@@ -44,6 +45,7 @@ fn routes() -> Vec<Route> {
         route("GET", "/version", None, "", (200, "")),
         route("GET", "/address", None, "", (200, "")),
         route("GET", "/status", None, "", (200, "")),
+        route("GET", "/validate", None, &group, (200, "")),
         route(
             "PUT",
             "/deployment/7/manifest",

@@ -86,6 +86,39 @@ async fn what_is_not_there_is_404_and_the_wrong_method_405() {
 }
 
 #[tokio::test]
+async fn a_group_is_validated_as_an_order_would_be() {
+    let world = World::start().await;
+    let client = world.client();
+    let group = |text: &str| serde_json::to_string(&sdl::parse(text).unwrap().groups[0]).unwrap();
+    let fits = client.send("GET", "/validate", &group(SDL)).await;
+    assert_eq!(fits.status, 200, "{}", fits.body);
+    assert_eq!(
+        fits.header("content-type"),
+        Some("application/json; charset=UTF-8")
+    );
+    let price = &fits.json()["min_bid_price"];
+    let amount: f64 = price["amount"].as_str().unwrap().parse().unwrap();
+    assert!(price["denom"] == "uact" && amount > 0.0, "{price}");
+    let large = SDL.replace("units: 0.1", "units: 200");
+    let cheap = SDL.replace("amount: 50000", "amount: 0.000001");
+    for (text, word) in [(&large, "node1"), (&cheap, "price")] {
+        let refused = client.send("GET", "/validate", &group(text)).await;
+        assert_eq!(refused.status, 422, "{}", refused.body);
+        assert!(refused.body.contains(word), "{}", refused.body);
+    }
+    let nonsense = client.send("GET", "/validate", "{\"name\": 1}").await;
+    assert_eq!(nonsense.status, 400);
+    assert!(nonsense.body.starts_with("group spec: "), "{}", nonsense.body);
+    let huge = client.send("GET", "/validate", &" ".repeat(256 * 1024 + 1)).await;
+    assert_eq!(huge.status, 413, "{}", huge.body);
+    let none = client.send("POST", "/validate", &group(SDL)).await;
+    assert_eq!((none.status, none.body.as_str()), (404, "404 page not found\n"));
+    let status = world.handle.status().await;
+    assert_eq!((status.orders.len(), status.leases.len()), (0, 0));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_manifest_goes_in_and_comes_back_and_its_services_are_seen() {
     let world = World::start().await;
     let key = world.known(1);

@@ -1,10 +1,10 @@
 //! A provider with a gateway, and its tenants.
 
 use super::clients::{Client, Reply};
+use crate::gateway::Screening;
 use crate::gateway::auth::Clock;
 use crate::gateway::auth::memory::Volatile;
 use crate::gateway::auth::token::{self, Algorithm};
-use crate::gateway::grpc::Screening;
 use crate::gateway::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
