@@ -1,15 +1,21 @@
-//! The same faults before a node's gRPC, of which the proxy reads paths and heights alone.
+//! The same faults before a node's gRPC.
 
 use crate::world::{CHAIN, authority, chain, devnet, height};
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::method::Method;
+use akash_provider_chain::proto::akash::discovery::v1::GetInfoRequest;
 use akash_provider_chain::proto::akash::market::v1beta5::QueryParamsRequest;
 use akash_provider_chain::proto::cosmos::base::node::v1beta1::ConfigRequest;
+use akash_provider_chain::proto::cosmos::base::tendermint::v1beta1::{
+    GetBlockByHeightRequest, GetLatestBlockRequest, GetLatestBlockResponse, GetSyncingRequest,
+};
 use akash_provider_chain::proto::cosmos::tx::v1beta1::BroadcastTxRequest;
+use akash_provider_chain::proto::tendermint::types::Block;
 use akash_provider_chain::{Fault, Limits, Raw};
 use bytes::Bytes;
 use fault_proxy::{Faults, Proxy};
 use http::uri::PathAndQuery;
+use prost::Message;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tonic::client::Grpc;
@@ -36,6 +42,10 @@ async fn ask<M: Method>(at: &str, pin: Option<u64>) -> Result<(Bytes, u64), Stat
         .await?;
     let height = answer.metadata().get(HEIGHT).unwrap().to_str().unwrap().parse();
     Ok((answer.into_inner(), height.unwrap()))
+}
+
+fn block_height(block: Option<Block>) -> u64 {
+    block.unwrap().header.unwrap().height.try_into().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,6 +98,62 @@ async fn over_grpc_each_fault_does_what_it_says() {
     let before = proxy.stats().faults;
     params(None).await.unwrap_err();
     assert_eq!(proxy.stats().faults, before + 1, "a page is no message");
+    net.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
+    let chain = chain();
+    let net = devnet(&chain, None).await;
+    for _ in 0..10 {
+        net.make_block();
+    }
+    let newest = height(&chain);
+    let proxy = Proxy::start_grpc(&authority(&net.grpc_url()), 3).await.unwrap();
+    let none = Faults::default();
+    let at = proxy.address().to_string();
+    let latest = async || {
+        let (answer, _) = ask::<GetLatestBlockRequest>(&at, None).await.unwrap();
+        GetLatestBlockResponse::decode(answer).unwrap().block
+    };
+    assert_eq!(block_height(latest().await), newest, "nothing is changed");
+    proxy.set(Faults { lag: 4, ..none });
+    let nodes = [proxy.url()];
+    let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
+    let block = async |height: u64| {
+        let height = height.try_into().unwrap();
+        client.ask(&GetBlockByHeightRequest { height }, None).await
+    };
+    assert_eq!(block_height(latest().await), newest - 4);
+    let later = block(newest).await.unwrap_err();
+    assert!(matches!(later.fault, Fault::HeightUnavailable(_)), "{later}");
+    assert_eq!(block_height(block(newest - 4).await.unwrap().0.block), newest - 4);
+
+    proxy.set(Faults {
+        catching_up: true,
+        other_versions: true,
+        ..none
+    });
+    let said = client.ask(&GetSyncingRequest {}, None).await.unwrap();
+    assert_eq!((said.0.syncing, said.1), (true, newest));
+    let info = client
+        .ask(&GetInfoRequest {}, None)
+        .await
+        .unwrap()
+        .0
+        .info
+        .unwrap();
+    assert_eq!(info.client_info.unwrap().api_version, "v9");
+    assert_eq!(info.supported_versions[0].modules[0].version, "v9");
+    assert_eq!(block_height(latest().await), newest, "nothing else is changed");
+
+    proxy.set(Faults {
+        keep_blocks: 2,
+        ..none
+    });
+    let gone = block(3).await.unwrap_err();
+    assert!(gone.to_string().contains("is not available"), "{gone}");
+    assert_eq!(block_height(block(newest - 2).await.unwrap().0.block), newest - 2);
     net.stop().await;
 }
 

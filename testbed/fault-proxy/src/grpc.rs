@@ -1,10 +1,12 @@
-//! One connection that speaks gRPC: questions as streams of HTTP/2. What is in them is not known; their path, and the
-//! height that they ask about, stand beside it.
+//! One connection that speaks gRPC: questions as streams of HTTP/2. What is in them is not known but for what
+//! a node says of itself; their path, and the height that they ask about, stand beside it.
+
+mod itself;
 
 use crate::faults::Shared;
 use crate::http::{Body, cut, refusal, whole};
 use crate::view::{Distance, View, has_height};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,8 +22,6 @@ use tokio::net::TcpStream;
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// The status that a node gives to what is no fault of the question's form.
-const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 /// A question whose answer carries the newest height as every answer does, and which has nothing in it.
 const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
 const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
@@ -43,11 +43,7 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
 }
 
 /// Answers a question as the node that it lands on would. An error ends its stream alone, as a node's end would.
-async fn answer(
-    shared: Arc<Shared>,
-    http: Http,
-    mut request: Request<Incoming>,
-) -> io::Result<Response<Body>> {
+async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {
         shared.count(|stats| stats.faults += 1);
@@ -58,17 +54,9 @@ async fn answer(
         stats.questions += 1;
         stats.polls += u64::from(path.starts_with(NODE));
     });
-    let refused = match Distance::of(&shared) {
-        Some(distance) if has_height(&path) => {
-            shared.count(|stats| stats.faults += 1);
-            distance
-                .at(newest(&shared, &http).await?)
-                .pin(request.headers_mut())
-        }
-        _ => None,
-    };
-    let answer = match refused {
-        Some(refused) => refused,
+    let mut request = request.map(|body| body.map_err(io::Error::other).boxed());
+    let answer = match as_that_node(&shared, &http, &mut request).await? {
+        Some(answer) => answer,
         None => forward(&shared, &http, request).await?,
     };
     if path == BROADCAST {
@@ -87,6 +75,28 @@ async fn answer(
     Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
 }
 
+/// Changes a question so that the answer is the node's that it lands on; `Some` when that answers by itself.
+async fn as_that_node(
+    shared: &Shared,
+    http: &Http,
+    request: &mut Request<Body>,
+) -> io::Result<Option<Response<Body>>> {
+    let path = request.uri().path();
+    if let Some(said) = itself::changed(path, shared.faults()) {
+        shared.count(|stats| stats.faults += 1);
+        return Ok(Some(itself::answered(said, newest(shared, http).await?)));
+    }
+    let Some(distance) = Distance::of(shared).filter(|_| has_height(path)) else {
+        return Ok(None);
+    };
+    shared.count(|stats| stats.faults += 1);
+    let view = distance.at(newest(shared, http).await?);
+    if itself::is_of_blocks(path) {
+        return view.block(request).await;
+    }
+    Ok(view.pin(request.headers_mut()))
+}
+
 impl View {
     /// Pins a question so that the answer is that node's; `Some` when it refuses.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
@@ -97,13 +107,8 @@ impl View {
         // What is no height the node itself refuses.
         let asked: u64 = asked.to_str().ok()?.parse().ok()?;
         let (_, meaning, text) = self.refusal(asked)?;
-        let mut answer = Response::new(whole(Bytes::new()));
-        let headers = answer.headers_mut();
-        headers.insert(header::CONTENT_TYPE, KIND);
-        headers.insert(STATUS, UNKNOWN);
-        let text = HeaderValue::try_from(format!("{text}: {meaning}"));
-        headers.extend(text.ok().map(|text| (MESSAGE, text)));
-        headers.insert(HEIGHT, self.shown.into());
+        let mut answer = itself::refused(itself::UNKNOWN, format!("{text}: {meaning}"));
+        answer.headers_mut().insert(HEIGHT, self.shown.into());
         Some(answer)
     }
 }
@@ -126,11 +131,10 @@ async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
     height.ok_or_else(|| io::Error::other("the node does not say its height"))
 }
 
-async fn forward(shared: &Shared, http: &Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
+async fn forward(shared: &Shared, http: &Http, request: Request<Body>) -> io::Result<Response<Body>> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri = Uri::try_from(format!("http://{}{path}", shared.upstream)).map_err(io::Error::other)?;
-    let body = body.map_err(io::Error::other).boxed();
     let answer = http.request(Request::from_parts(head, body)).await;
     Ok(answer
         .map_err(io::Error::other)?

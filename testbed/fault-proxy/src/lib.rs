@@ -77,8 +77,7 @@ impl Proxy {
     }
 
     /// Listens at a free port of this machine, before the gRPC of the node at `upstream` (`host:port`). It knows the
-    /// heights of questions and not what is in them: `catching_up` and `other_versions` do nothing, and of the node
-    /// itself it says what the node says.
+    /// heights of questions, and what is in those about the node itself.
     ///
     /// # Errors
     /// When no port can be had.
