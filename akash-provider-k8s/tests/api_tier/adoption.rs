@@ -298,7 +298,6 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
             let deployments = cluster.deployments().await.unwrap();
             assert_eq!(deployments.len(), recordings.len());
             for deployment in &deployments {
-                cluster.record(deployment).await.unwrap();
                 cluster.deploy(deployment).await.unwrap();
                 let hosts = cluster.hostnames().unwrap();
                 for name in &deployment.hostnames {
@@ -306,6 +305,13 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
                 }
             }
             assert_eq!(world.take_calls(), [], "nothing is even called");
+            // A tenant sends the manifest that runs once more.
+            for deployment in &deployments {
+                cluster.record(deployment).await.unwrap();
+                let calls = world.take_calls();
+                let reads = calls.iter().filter(|call| call.method == "GET").count();
+                assert_eq!((calls.len(), reads), (1, 1), "it is looked at: {calls:?}");
+            }
             for (recording, before) in recordings.iter().zip(before) {
                 let after = (
                     rollouts(world, &recording.lease).await,

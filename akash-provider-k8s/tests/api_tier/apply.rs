@@ -153,9 +153,12 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_none() {
             let before = versions(world, &lease).await;
             for _ in 0..3 {
                 cluster.deploy(&web).await.unwrap();
-                cluster.record(&web).await.unwrap();
             }
             assert_eq!(world.take_calls(), [], "nothing changed");
+            cluster.record(&web).await.unwrap();
+            let calls = world.take_calls();
+            assert_eq!(calls.len(), 1, "what a tenant is told is looked at: {calls:?}");
+            assert_eq!(calls[0].method, "GET");
             let restarted = world.connect().await;
             assert_eq!(restarted.deployments().await.unwrap(), std::slice::from_ref(&web));
             world.take_calls();
