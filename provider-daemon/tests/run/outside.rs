@@ -261,7 +261,7 @@ fn schemathesis(served: &Served) {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
     // It has asked for everything, and nothing is worse for it.
-    assert!(said.contains("Tested: 13"), "{said}");
+    assert!(said.contains("Tested: 14"), "{said}");
     if let Some((status, body)) = curl(&[&format!("{}/readyz", served.url)]) {
         assert_eq!(status, 200, "{body}");
     }

@@ -171,11 +171,16 @@ impl Scene {
         }
     }
 
-    /// Everything up to a height is told, in order, each fact in its block.
+    /// Everything up to a height is told, in order, each fact in its block. On a busy machine an answer may come too
+    /// late for the follower; that is said, and nothing is lost of it.
     async fn told_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
         while self.told < height {
-            match self.next().await.unwrap() {
+            let event = match self.next().await {
+                Err(error) if error.is_transient() => continue,
+                event => event.unwrap(),
+            };
+            match event {
                 ChainEvent::Block { height, .. } => {
                     assert_eq!(height, self.told + 1, "in order, none twice");
                     let mut happened = self.chain.facts(height);
