@@ -25,6 +25,9 @@ pub use status::{ComponentStatus, Health, Status};
 /// Longer than a component takes on a machine that builds something else beside it.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
 
+/// How often a component is started before that counts as failed.
+const STARTS: u32 = 3;
+
 /// The file whose lock is held by whoever changes a cluster, and the mark of a state folder.
 const LOCK: &str = "testbed.lock";
 
@@ -188,16 +191,26 @@ impl Cluster {
         }
     }
 
-    /// Starts a component that ended, and waits until it is healthy; one that runs is left as it is.
+    /// Starts a component that ended, and waits until it is healthy; one that runs is left as it is. One that ends
+    /// again on its way is started again, as a supervisor would: an API server gives up when its store is slow.
     ///
     /// # Errors
     /// When it does not become healthy: with the end of its log.
     pub fn start(&self, component: Component) -> Result<()> {
         self.check(component)?;
-        if self.state(component) == State::Gone {
-            self.launch(component)?;
+        let mut left = STARTS;
+        loop {
+            if self.state(component) == State::Gone {
+                self.launch(component)?;
+            }
+            left -= 1;
+            match self.await_health(component) {
+                Err(error) if left > 0 && self.state(component) == State::Gone => {
+                    eprintln!("{error}\n{component} is started again");
+                }
+                outcome => return outcome,
+            }
         }
-        self.await_health(component)
     }
 
     /// Starts those that act alone anew, after the API server was away. In the field they lose an election within

@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use testbed::{Cluster, Component, Health, Tier};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 fn health(cluster: &Cluster, component: Component) -> Health {
     let status = cluster.status();
@@ -41,6 +45,32 @@ fn a_part_that_was_killed_is_gone_until_it_is_started() {
     assert!(cluster.pause(Component::ControllerManager).is_err());
     cluster.start(Component::ControllerManager).unwrap();
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
+}
+
+/// An API server gives up after some seconds without its store.
+#[test]
+fn a_part_that_ends_on_its_way_is_started_again() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    for component in [Component::ApiServer, Component::Etcd] {
+        cluster.kill(component).unwrap();
+    }
+    thread::scope(|scope| {
+        let starting = scope.spawn(|| cluster.start(Component::ApiServer));
+        let log = cluster.log(Component::ApiServer);
+        let ends = || std::fs::read_to_string(&log).unwrap().matches("\nF").count();
+        let (began, before) = (Instant::now(), ends());
+        while ends() == before && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert!(ends() > before, "it never gives up");
+        cluster.start(Component::Etcd).unwrap();
+        starting.join().unwrap().unwrap();
+    });
+    cluster.restart_controllers().unwrap();
+    assert!(cluster.status().is_healthy());
 }
 
 #[test]
