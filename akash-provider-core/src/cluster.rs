@@ -61,6 +61,75 @@ pub struct IpDeclaration {
     pub sharing_key: String,
 }
 
+/// Everything of ours that a cluster has.
+///
+/// A lease that is in neither list is not there: no record of it in any form, and nothing that runs. What cannot be
+/// said so is no listing but an error.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Listing {
+    /// As recorded or deployed last.
+    pub deployments: Vec<Deployment>,
+    /// What is there of a lease without a record that says what it runs.
+    #[serde(default)]
+    pub unusable: Vec<Unusable>,
+    /// Leases with a record of which nothing is there to run, or something that a deploy makes is gone. One that
+    /// was deployed is deployed again.
+    #[serde(default)]
+    pub incomplete: Vec<LeaseId>,
+    /// What an operator should look at besides, one line each.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// Where records were looked for, for people: ``namespace `lease` of https://10.0.0.1:6443``.
+    #[serde(default)]
+    pub place: String,
+}
+
+/// Something of a lease that does not say what the lease runs. It keeps the lease from being ended for want of a
+/// manifest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Unusable {
+    /// Whose it is, where it says so.
+    pub lease: Option<LeaseId>,
+    /// Its name in the backend. One that equals [`LeaseId::namespace`] is taken for that lease's when `lease` is
+    /// not known.
+    pub name: String,
+    /// What is there.
+    pub remains: Remains,
+    /// The object and what is wrong with it, for people.
+    pub problem: String,
+}
+
+/// What is there of a lease that has no usable record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remains {
+    /// A record that cannot be read.
+    Unreadable,
+    /// A namespace, or whatever else holds workloads, without a record.
+    Unrecorded,
+}
+
+impl Unusable {
+    /// True when it is this lease's, by what it says or by its name.
+    #[must_use]
+    pub fn is_of(&self, lease: &LeaseId) -> bool {
+        match &self.lease {
+            Some(named) => named == lease,
+            None => self.name == lease.namespace(),
+        }
+    }
+}
+
+impl From<Vec<Deployment>> for Listing {
+    /// Of a backend whose records can always be read.
+    fn from(deployments: Vec<Deployment>) -> Self {
+        Self {
+            deployments,
+            ..Self::default()
+        }
+    }
+}
+
 /// What is known of a workload's health. Unknown is a state of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

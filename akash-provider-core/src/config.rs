@@ -58,6 +58,10 @@ pub struct Config {
     pub breaker_floor: u32,
     /// Share of leases, in percent, that may be closed within the window.
     pub breaker_percent: u32,
+    /// Most own closes within the window, however many leases there are; the floor counts all the same.
+    pub breaker_ceiling: u32,
+    /// How long after a start nothing is ended by our own decision.
+    pub breaker_warmup: Duration,
     /// The breaker had tripped before the restart.
     pub breaker_tripped: bool,
     /// How long a second endpoint may stay unreachable before the one-endpoint rule applies.
@@ -115,6 +119,8 @@ impl Config {
             breaker_window: 10 * MINUTE,
             breaker_floor: 3,
             breaker_percent: 10,
+            breaker_ceiling: 10,
+            breaker_warmup: 5 * MINUTE,
             breaker_tripped: false,
             witness_grace: 10 * MINUTE,
             takeover_grace: Duration::from_secs(75),

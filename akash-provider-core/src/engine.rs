@@ -220,7 +220,8 @@ impl Engine {
         let running = self.lifecycle != Lifecycle::Shutdown;
         let scan = self.scan.deadline().filter(|_| running && self.chain_known);
         let retry = self.orders.retries.deadline().filter(|_| running);
-        let own = [self.timers.next_mono(), scan, retry];
+        let breaker = self.breaker.deadline().filter(|_| running);
+        let own = [self.timers.next_mono(), scan, retry, breaker];
         own.into_iter().flatten().min()
     }
 
@@ -270,6 +271,7 @@ impl Engine {
 
     fn finish(&mut self) -> Vec<Effect> {
         self.fire_timers();
+        self.drive_breaker();
         self.orders_retry();
         self.drive_scan();
         std::mem::take(&mut self.out)

@@ -8,8 +8,8 @@ use crate::chain::{
 };
 use crate::cluster::{
     Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
-    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions,
-    ServiceStatus, Shell, Teardown,
+    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
+    LogOptions, ServiceStatus, Shell, Teardown,
 };
 use crate::error::Error;
 use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -51,7 +51,7 @@ macro_rules! forward_ports {
             async fn deploy(deployment: &Deployment) -> ();
             async fn record(deployment: &Deployment) -> ();
             async fn teardown_lease(lease: &LeaseId) -> Teardown;
-            async fn deployments() -> Vec<Deployment>;
+            async fn deployments() -> Listing;
             async fn manifest_group(lease: &LeaseId) -> Option<Arc<Group>>;
             async fn lease_status(lease: &LeaseId) -> LeaseStatus;
             async fn service_status(lease: &LeaseId, service: &str) -> ServiceStatus;

@@ -28,8 +28,8 @@ use crate::chain::{
 };
 use crate::cluster::{
     Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
-    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions,
-    ServiceStatus, Shell, Teardown,
+    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
+    LogOptions, ServiceStatus, Shell, Teardown,
 };
 use crate::error::Error;
 use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -57,7 +57,7 @@ mock! {
         async fn record(&self, deployment: &Deployment) -> Result<(), Error>;
         fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
         async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
-        async fn deployments(&self) -> Result<Vec<Deployment>, Error>;
+        async fn deployments(&self) -> Result<Listing, Error>;
         async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
         async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
         async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;

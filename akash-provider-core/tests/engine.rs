@@ -23,6 +23,8 @@ mod manifests;
 mod money;
 #[path = "engine/orders.rs"]
 mod orders;
+#[path = "engine/records.rs"]
+mod records;
 #[path = "engine/recovery.rs"]
 mod recovery;
 #[path = "engine/world.rs"]

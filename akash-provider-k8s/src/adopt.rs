@@ -3,8 +3,8 @@
 use crate::cluster::{KubeCluster, Parts};
 use crate::crd::convert;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
-use crate::error::{is_absent, within};
 use crate::labels;
+use crate::pages;
 use crate::state::Orphan;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
@@ -16,8 +16,6 @@ use std::fmt;
 use std::time::Duration;
 
 const FOREIGN: &str = "foreign_leases";
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
 
 /// Something an operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,17 +74,20 @@ impl KubeCluster {
     /// # Errors
     /// [`ErrorKind::Unavailable`] while the cluster is not being watched.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
-        let parts = self.parts();
-        parts.current("findings").await?;
-        let mut findings: Vec<_> = parts.state.orphans().into_iter().map(Finding::Orphan).collect();
-        for manifest in parts.manifests().state() {
-            findings.extend(parts.finding(&manifest));
-        }
-        Ok(findings)
+        self.parts().findings("findings").await
     }
 }
 
 impl Parts {
+    pub(crate) async fn findings(&self, operation: &'static str) -> Result<Vec<Finding>, Error> {
+        self.current(operation).await?;
+        let mut findings: Vec<_> = self.state.orphans().into_iter().map(Finding::Orphan).collect();
+        for manifest in self.manifests().state() {
+            findings.extend(self.finding(&manifest));
+        }
+        Ok(findings)
+    }
+
     fn finding(&self, manifest: &Manifest) -> Vec<Finding> {
         let name = manifest.metadata.name.clone().unwrap_or_default();
         if self.is_of_other_chain(&manifest.metadata) {
@@ -181,21 +182,15 @@ impl Search<'_> {
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
-        let mut found = Vec::new();
-        loop {
-            let call = async { Ok(api.list_metadata(&params).await) };
-            let page = match within(self.limit, FOREIGN, call).await? {
-                Ok(page) => page,
-                Err(error) if is_absent(&error) => return Ok(found),
-                Err(error) => return Err(crate::error::from_kube(FOREIGN, error)),
-            };
-            found.extend(page.items.iter().filter_map(|object| self.foreign(kind, object)));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(found),
-            }
-        }
+        let ours = ListParams::default().labels(labels::SELECTOR);
+        let found = match pages::metadata(&api, ours, self.limit, FOREIGN).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            found => found?,
+        };
+        Ok(found
+            .iter()
+            .filter_map(|object| self.foreign(kind, object))
+            .collect())
     }
 
     fn foreign<K>(&self, kind: &'static str, object: &PartialObjectMeta<K>) -> Option<Foreign> {

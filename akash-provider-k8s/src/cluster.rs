@@ -11,6 +11,7 @@ mod close;
 mod deploy;
 mod leading;
 mod leftovers;
+mod listing;
 mod manifests;
 mod passwords;
 mod port;

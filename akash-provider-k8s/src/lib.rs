@@ -16,6 +16,7 @@ pub mod inventory;
 pub mod labels;
 mod leased_ips;
 pub mod objects;
+mod pages;
 mod rights;
 pub mod settings;
 pub mod state;

@@ -184,6 +184,14 @@ impl State {
             .collect()
     }
 
+    /// What there is of every lease, by namespace, with the lease where it is ours.
+    pub(crate) fn views(&self) -> Vec<(String, LeaseView, Option<LeaseId>)> {
+        let index = self.shared.index();
+        let all = index.leases.iter();
+        all.map(|(home, entry)| (home.clone(), entry.view.clone(), entry.lease.clone()))
+            .collect()
+    }
+
     /// Status of all services of a lease.
     ///
     /// # Errors

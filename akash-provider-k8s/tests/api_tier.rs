@@ -25,6 +25,8 @@ mod faults;
 mod foreign;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/listing.rs"]
+mod listing;
 #[path = "api_tier/place.rs"]
 mod place;
 #[path = "api_tier/records.rs"]

@@ -39,6 +39,8 @@ mod network;
 mod outages;
 #[path = "common/pty.rs"]
 mod pty;
+#[path = "node_tier/records.rs"]
+mod records;
 #[path = "node_tier/refusals.rs"]
 mod refusals;
 #[path = "node_tier/streams.rs"]

@@ -242,7 +242,7 @@ impl World {
     fn engine_of(&self, snapshot: Snapshot, deployments: Vec<cluster::Deployment>) -> Result<Engine, Failed> {
         let mut engine = self.empty_engine(1_000)?;
         let mut workloads = Some(Workloads {
-            deployments,
+            listing: deployments.into(),
             hostnames: Vec::new(),
         });
         let mut effects = engine.step(now(0), Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));

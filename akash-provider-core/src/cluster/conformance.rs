@@ -13,10 +13,11 @@
 //! to show from outside (a gap in its watch) is not checked here.
 
 mod facets;
+mod records;
 #[cfg(test)]
 mod tests;
 
-use super::{Cluster, ClusterChange, Deployment, EventOptions, Health, LogOptions, Teardown};
+use super::{Cluster, ClusterChange, Deployment, EventOptions, Health, LogOptions, Teardown, Unusable};
 use crate::error::{Error, ErrorKind};
 use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage};
@@ -25,6 +26,7 @@ pub use facets::{
 };
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{BoxStream, StreamExt};
+pub use records::{Damage, Harm, a_damaged_record_is_told_and_never_left_out};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,7 +194,10 @@ async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, what: &st
 
 async fn listed(cluster: &dyn Cluster, lease: &LeaseId, what: &str) -> Option<Deployment> {
     let all = cluster.deployments().await.expect(what);
-    let mut of_lease = all.into_iter().filter(|d| d.lease == *lease);
+    let is_of = |thing: &&Unusable| thing.is_of(lease);
+    let unusable = all.unusable.iter().find(is_of);
+    assert_eq!(unusable, None, "{what}: nothing of {lease} is unusable");
+    let mut of_lease = all.deployments.into_iter().filter(|d| d.lease == *lease);
     let found = of_lease.next();
     assert_eq!(of_lease.next(), None, "{what}: a lease is listed once");
     found

@@ -102,9 +102,18 @@ type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
 #[derive(Debug)]
+enum Record {
+    Good,
+    /// It cannot be read; says why.
+    Spoiled(String),
+    Lost,
+}
+
+#[derive(Debug)]
 struct Workload {
     /// As recorded or deployed last.
     recorded: Deployment,
+    record: Record,
     /// As deployed last.
     running: Option<Deployment>,
     health: Health,
@@ -171,6 +180,28 @@ impl MemoryCluster {
     #[must_use]
     pub fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
         lock(&self.state).script.all_calls()
+    }
+
+    /// The record of a lease becomes unreadable, until it is recorded or deployed anew; false when there is none.
+    pub fn spoil_record(&self, lease: &LeaseId, problem: &str) -> bool {
+        self.set_record(lease, Record::Spoiled(problem.to_owned()))
+    }
+
+    /// The record of a lease goes while its workload runs on, until it is recorded or deployed anew; false when
+    /// there is none.
+    pub fn lose_record(&self, lease: &LeaseId) -> bool {
+        self.set_record(lease, Record::Lost)
+    }
+
+    /// The record of a lease is as it was before it was spoiled or lost; false when there is none.
+    pub fn restore_record(&self, lease: &LeaseId) -> bool {
+        self.set_record(lease, Record::Good)
+    }
+
+    fn set_record(&self, lease: &LeaseId, record: Record) -> bool {
+        let mut state = lock(&self.state);
+        let workload = state.workloads.get_mut(lease);
+        workload.map(|w| w.record = record).is_some()
     }
 
     /// Sets what is known of a workload's health; false when it does not run.
@@ -302,6 +333,7 @@ impl Workload {
     fn recorded(deployment: &Deployment) -> Self {
         Self {
             recorded: deployment.clone(),
+            record: Record::Good,
             running: None,
             health: Health::Unknown,
             starting: 0,
@@ -412,6 +444,7 @@ impl State {
         let workload = self.workloads.entry(lease);
         let workload = workload.or_insert_with(|| Workload::recorded(deployment));
         workload.recorded = deployment.clone();
+        workload.record = Record::Good;
         workload
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ClusterChange, DeclaredHostname, Deployment, ForwardedPort, HostnameDeclaration, IpDeclaration,
-    LeaseStatus, ServiceStatus, Teardown,
+    LeaseStatus, Listing, ServiceStatus, Teardown,
 };
 use crate::error::Error;
 use crate::inventory::LeasedIpUsage;
@@ -59,8 +59,17 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// - done means that nothing runs any more and `deployments` no longer lists it
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
-    /// Everything a restart must know, as recorded or deployed last.
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error>;
+    /// Everything a restart must know: what each lease runs, as recorded or deployed last, and what is there of
+    /// leases whose record cannot be read or is missing.
+    ///
+    /// # Behavior
+    /// - a lease that is not in the answer has neither a record nor anything that runs
+    /// - a record that cannot be read, and a workload without one, are told as such and never left out
+    ///
+    /// # Errors
+    /// Where a part of the list cannot be had, or where something unreadable may be any lease's: half a list is
+    /// none.
+    async fn deployments(&self) -> Result<Listing, Error>;
 
     /// The manifest group as recorded or deployed last; `None` when the lease is unknown.
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;

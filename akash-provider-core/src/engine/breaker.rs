@@ -1,5 +1,9 @@
 //! The circuit breaker on what we destroy by our own decision: closes of leases, and teardowns that only a
 //! scan asked for. A lease closed by the chain's own event never passes here.
+//!
+//! It is shut in three cases: after too many within the window, until it is released; in the first minutes after a
+//! start, whose picture of the world is the least tried; and while there are leases on the chain and no record of
+//! any of them in the cluster, which is more likely a look in a wrong place than the truth.
 
 use crate::config::Config;
 use crate::types::{LeaseId, Mono};
@@ -9,6 +13,10 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     tripped: bool,
+    /// Nothing passes before; `None` until chain and cluster are known.
+    opens: Option<Mono>,
+    /// There are leases and no records of them; says where was looked.
+    records_missing: Option<String>,
     recent: VecDeque<Mono>,
     waiting: BTreeSet<LeaseId>,
 }
@@ -30,6 +38,8 @@ impl Breaker {
     pub const fn new(tripped: bool) -> Self {
         Self {
             tripped,
+            opens: None,
+            records_missing: None,
             recent: VecDeque::new(),
             waiting: BTreeSet::new(),
         }
@@ -40,13 +50,14 @@ impl Breaker {
     pub fn allowed(config: &Config, leases: usize) -> u32 {
         let leases = u64::try_from(leases).unwrap_or(u64::MAX);
         let share = leases.saturating_mul(u64::from(config.breaker_percent)) / 100;
-        config.breaker_floor.max(u32::try_from(share).unwrap_or(u32::MAX))
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        share.min(config.breaker_ceiling).max(config.breaker_floor)
     }
 
     /// Asks for one lease.
     pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, lease: &LeaseId) -> Pass {
         self.forget_old(config, now);
-        if self.tripped {
+        if self.is_shut(now) {
             self.waiting.insert(lease.clone());
             return Pass::Held;
         }
@@ -60,6 +71,62 @@ impl Breaker {
         Pass::Granted
     }
 
+    fn is_shut(&self, now: Mono) -> bool {
+        let is_early = self.opens.is_none_or(|at| now < at);
+        self.tripped || self.records_missing.is_some() || is_early
+    }
+
+    /// Chain and cluster are known: the first minutes count from here.
+    pub fn start(&mut self, config: &Config, now: Mono) {
+        self.opens.get_or_insert(now.plus(config.breaker_warmup));
+    }
+
+    /// There are leases, and no record of any of them where was looked; until one is found, or a release.
+    pub fn miss_records(&mut self, place: String) {
+        self.records_missing = Some(place);
+    }
+
+    /// A record was found after all; false when none was missed.
+    pub fn find_records(&mut self) -> bool {
+        self.records_missing.take().is_some()
+    }
+
+    /// Where no record of any lease was found; `None` when that is not so.
+    #[must_use]
+    pub fn records_missing(&self) -> Option<&str> {
+        self.records_missing.as_deref()
+    }
+
+    /// Those that asked while it was shut and may ask again: it is open, and nobody has to release it.
+    pub fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
+        if self.is_shut(now) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.waiting).into_iter().collect()
+    }
+
+    /// When those that wait may ask again by themselves.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        let by_itself = !self.tripped && self.records_missing.is_none() && !self.waiting.is_empty();
+        self.opens.filter(|_| by_itself)
+    }
+
+    /// Why nothing passes, for people; `None` when it is open.
+    #[must_use]
+    pub fn shut_because(&self, now: Mono) -> Option<String> {
+        if self.tripped {
+            return Some("more ends were wanted than the circuit breaker lets pass; release it".to_owned());
+        }
+        if let Some(place) = &self.records_missing {
+            return Some(format!(
+                "no record of any lease was found in {place}; look there, or release the circuit breaker"
+            ));
+        }
+        let is_early = self.opens.is_none_or(|at| now < at);
+        is_early.then(|| "nothing is ended in the first minutes after a start".to_owned())
+    }
+
     /// Takes a question back.
     pub fn cancel(&mut self, lease: &LeaseId) {
         self.waiting.remove(lease);
@@ -68,6 +135,8 @@ impl Breaker {
     /// Releases it by command; returns those that waited, which pass now.
     pub fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
+        self.records_missing = None;
+        self.opens = Some(Mono(0));
         self.recent.clear();
         std::mem::take(&mut self.waiting).into_iter().collect()
     }

@@ -5,8 +5,17 @@
 //!               │            │           │
 //!               └─ refused ──┴───────────┘        (a refusal never disarms the manifest deadline)
 //! ```
-//! Requests wait in line and are handled one at a time. Every lease has its own manifest deadline, in block
-//! time, and none counts before it is known what the cluster has. At most one call is owed at a time.
+//! Requests wait in line and are handled one at a time. At most one call is owed at a time.
+//!
+//! Every lease has its own manifest deadline, in block time, and no deadline runs without evidence that there is no
+//! manifest: the lease was won here, or the cluster has shown neither a record nor a workload of it.
+//! ```text
+//!  won here ──────────────────────────────► Missing ─ deadline ─► Due ─ not listed ─► EndLease
+//!  on the chain before ─► Unseen ─ not listed ─┘ ▲                 │
+//!                            └─ unusable ─► Unusable ◄─ unusable ──┘      (never ended for want of a manifest)
+//! ```
+//! A list counts when it was asked for after the question came up. An end is asked for only after a list that is
+//! newer than the deadline.
 
 use super::backoff;
 use super::cx::Cx;
@@ -16,6 +25,7 @@ use crate::cluster;
 use crate::error::Failure;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,16 +94,22 @@ pub enum Input {
     LeaseAdded {
         /// The lease.
         lease: LeaseId,
-        /// When its manifest is due; `None` for never, or while the block it is in has no time yet: then
-        /// the lease is added once more.
+        /// When its manifest is due; `None` for never, while the block it is in has no time yet (then the lease is
+        /// added once more), and where only a look at the cluster can say.
         deadline: Option<BlockTime>,
-        /// The cluster has its manifest.
-        has_manifest: bool,
+        /// How it came to be known.
+        origin: Origin,
     },
     /// A lease is over.
     LeaseRemoved(LeaseId),
-    /// What the cluster keeps is known anew, whatever became of manifests whose recording failed.
-    Listed,
+    /// What the cluster keeps is known anew: a list that was asked for after every question that is open here.
+    /// Leases whose manifest it shows were added as [`Origin::Kept`] before.
+    Listed {
+        /// Leases of which something is there that does not say what to run, and what.
+        unusable: BTreeMap<LeaseId, Arc<str>>,
+        /// What is not in the list may be taken for missing: false while the list itself is in doubt.
+        conclusive: bool,
+    },
     /// The chain closed the deployment.
     Closed,
     /// Time passed.
@@ -122,12 +138,38 @@ pub enum Action {
     },
     /// A lease has no manifest in time.
     EndLease(LeaseId, CloseReason),
-    /// Its manifest is being recorded: it is no longer ended for want of one.
+    /// Its manifest is being recorded, or may be there: it is no longer ended for want of one.
     Spare(LeaseId),
+    /// A deadline has passed: the cluster is to be listed, and `Listed` with the answer.
+    LookAtCluster,
     /// Tell the world.
     Publish(Event),
     /// This input was not expected in this phase.
     Unexpected,
+}
+
+/// How a lease came to be known, as far as its manifest is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Won while this engine followed the chain: no manifest of it was accepted yet.
+    Won,
+    /// On the chain before this engine was: the cluster may have its manifest.
+    Found,
+    /// The cluster has its manifest.
+    Kept,
+}
+
+/// What is known of a manifest that was not accepted here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Evidence {
+    /// There is none; the deadline runs.
+    Missing,
+    /// The cluster may have one, and nobody has looked since that is so.
+    Unseen,
+    /// The deadline has passed; the cluster is looked at once more.
+    Due,
+    /// Something of the lease is in the cluster and does not say what to run.
+    Unusable(Arc<str>),
 }
 
 /// A lease of ours.
@@ -136,8 +178,50 @@ struct Entry {
     lease: LeaseId,
     deadline: Option<BlockTime>,
     has_manifest: bool,
-    /// A manifest of it may be in the cluster: its recording failed, and nobody has looked since.
-    unsure: bool,
+    evidence: Evidence,
+}
+
+impl Entry {
+    fn waits(&self) -> bool {
+        !self.has_manifest && self.evidence == Evidence::Missing
+    }
+}
+
+impl Entry {
+    /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
+    fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
+        if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
+            return;
+        }
+        self.evidence = Evidence::Unusable(Arc::clone(problem));
+        self.deadline = None;
+        let lease = self.lease.clone();
+        out.push(Action::Spare(lease.clone()));
+        out.push(Action::Publish(Event::RecordUnusable {
+            lease,
+            problem: problem.to_string(),
+        }));
+    }
+
+    /// Neither a record nor a workload of it is there: its time runs from this moment, or is over.
+    fn is_not_there(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
+        match self.evidence {
+            Evidence::Missing => {}
+            Evidence::Unseen | Evidence::Unusable(_) => {
+                self.evidence = Evidence::Missing;
+                let from_now = cx.config.manifest_timeout.map(|t| cx.now.block_time.plus(t));
+                self.deadline = self.deadline.or(from_now);
+            }
+            Evidence::Due => {
+                self.evidence = Evidence::Missing;
+                if may_end {
+                    self.deadline = None;
+                    let lease = self.lease.clone();
+                    out.push(Action::EndLease(lease, CloseReason::ManifestTimeout));
+                }
+            }
+        }
+    }
 }
 
 /// The machine of one deployment.
@@ -191,9 +275,29 @@ impl Deployment {
     pub fn manifest_deadline(&self) -> Option<BlockTime> {
         self.leases
             .iter()
-            .filter(|e| !e.has_manifest && !e.unsure)
+            .filter(|e| e.waits())
             .filter_map(|e| e.deadline)
             .min()
+    }
+
+    /// What is wrong with what the cluster has of a lease; `None` where it can be used, or is not there.
+    #[must_use]
+    pub fn unusable(&self, lease: &LeaseId) -> Option<&Arc<str>> {
+        let entry = self
+            .leases
+            .iter()
+            .find(|e| e.lease == *lease && !e.has_manifest)?;
+        match &entry.evidence {
+            Evidence::Unusable(problem) => Some(problem),
+            Evidence::Missing | Evidence::Unseen | Evidence::Due => None,
+        }
+    }
+
+    /// True while a list of the cluster is still needed to say whether this lease has a manifest.
+    #[must_use]
+    pub fn is_unseen(&self, lease: &LeaseId) -> bool {
+        let entry = self.leases.iter().find(|e| e.lease == *lease);
+        entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unseen)
     }
 
     /// Requests that wait.
@@ -216,9 +320,8 @@ impl Deployment {
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
         // While a manifest is being recorded the tenant has done its part.
-        let recording = matches!(self.phase, Phase::Recording { .. });
         self.manifest_deadline()
-            .filter(|_| cx.may_write() && cx.cluster_known && !recording)
+            .filter(|_| cx.may_write() && cx.cluster_known && !self.is_recording())
     }
 
     /// One step.
@@ -232,10 +335,10 @@ impl Deployment {
             Input::LeaseAdded {
                 lease,
                 deadline,
-                has_manifest,
-            } => self.lease_added(cx, lease, deadline, has_manifest, out),
+                origin,
+            } => self.lease_added(cx, lease, deadline, origin, out),
             Input::LeaseRemoved(lease) => self.lease_removed(&lease),
-            Input::Listed => self.listed(cx, out),
+            Input::Listed { unusable, conclusive } => self.listed(cx, &unusable, conclusive, out),
             Input::Closed => Self {
                 closed: true,
                 accepted: None,
@@ -400,18 +503,39 @@ impl Deployment {
             let Some(entry) = entry.filter(|e| !e.has_manifest) else {
                 continue;
             };
-            entry.unsure |= at < tried;
-            if cx.config.manifest_timeout.is_some() {
+            let is_known = matches!(entry.evidence, Evidence::Missing | Evidence::Due);
+            if is_known && at < tried {
+                entry.evidence = Evidence::Unseen;
+            }
+            // Where nobody has looked yet, the deadline starts with the look.
+            if cx.config.manifest_timeout.is_some() && (is_known || entry.deadline.is_some()) {
                 entry.deadline = entry.deadline.max(Some(again));
             }
         }
     }
 
-    fn listed(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        for entry in &mut self.leases {
-            entry.unsure = false;
+    fn listed(
+        mut self,
+        cx: &Cx<'_>,
+        unusable: &BTreeMap<LeaseId, Arc<str>>,
+        conclusive: bool,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        let may_end = cx.may_write() && cx.cluster_known && !self.is_recording();
+        for entry in self.leases.iter_mut().filter(|e| !e.has_manifest) {
+            if let Some(problem) = unusable.get(&entry.lease) {
+                entry.hold(problem, out);
+            } else if conclusive {
+                entry.is_not_there(cx, may_end, out);
+            } else if entry.evidence == Evidence::Due {
+                entry.evidence = Evidence::Unseen;
+            }
         }
         self.wake(cx, out)
+    }
+
+    const fn is_recording(&self) -> bool {
+        matches!(self.phase, Phase::Recording { .. })
     }
 
     fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
@@ -455,20 +579,31 @@ impl Deployment {
         cx: &Cx<'_>,
         lease: LeaseId,
         deadline: Option<BlockTime>,
-        has_manifest: bool,
+        origin: Origin,
         out: &mut Vec<Action>,
     ) -> Self {
+        let has_manifest = origin == Origin::Kept;
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
-                entry.has_manifest |= has_manifest;
-                entry.deadline = entry.deadline.max(deadline);
+                if has_manifest && !entry.has_manifest {
+                    entry.has_manifest = true;
+                    if let Evidence::Unusable(_) = entry.evidence {
+                        out.push(Action::Publish(Event::RecordUsable { lease }));
+                    }
+                } else if entry.evidence == Evidence::Missing {
+                    entry.deadline = entry.deadline.max(deadline);
+                }
             }
             None => {
+                let evidence = match origin {
+                    Origin::Won | Origin::Kept => Evidence::Missing,
+                    Origin::Found => Evidence::Unseen,
+                };
                 self.leases.push(Entry {
                     lease,
-                    deadline,
+                    deadline: deadline.filter(|_| origin == Origin::Won),
                     has_manifest,
-                    unsure: false,
+                    evidence,
                 });
                 // A manifest accepted before is sent again for the new lease, if it is still the current one.
                 if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {
@@ -503,21 +638,17 @@ impl Deployment {
         if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
         }
-        for entry in &mut self.leases {
-            let waits = !entry.has_manifest && !entry.unsure;
-            if waits && entry.deadline.is_some_and(|d| d <= cx.now.block_time) {
-                entry.deadline = None;
-                out.push(Action::EndLease(
-                    entry.lease.clone(),
-                    CloseReason::ManifestTimeout,
-                ));
-            }
+        let now = cx.now.block_time;
+        let late = |e: &&mut Entry| e.waits() && e.deadline.is_some_and(|d| d <= now);
+        for entry in self.leases.iter_mut().filter(late) {
+            entry.evidence = Evidence::Due;
         }
+        out.push(Action::LookAtCluster);
         self
     }
 
     fn shutdown(mut self, out: &mut Vec<Action>) -> Self {
-        let recording = matches!(self.phase, Phase::Recording { .. });
+        let recording = self.is_recording();
         // A manifest being recorded is durable or not within moments: its answer is awaited.
         let keep = usize::from(recording);
         for submission in self.line.drain(keep.min(self.line.len())..) {

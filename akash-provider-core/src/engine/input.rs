@@ -1,7 +1,7 @@
 //! Everything that can happen to the engine.
 
 use super::effect::EffectId;
-use crate::cluster::{ClusterChange, DeclaredHostname, Deployment, Teardown};
+use crate::cluster::{ClusterChange, DeclaredHostname, Listing, Teardown};
 use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
 use crate::manifest::{Hashes, Manifest};
@@ -81,8 +81,9 @@ pub enum Completion {
 /// What the cluster has of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Workloads {
-    /// Recorded or deployed.
-    pub deployments: Vec<Deployment>,
+    /// Recorded or deployed, and what cannot be used.
+    #[serde(flatten)]
+    pub listing: Listing,
     /// Declared hostnames.
     pub hostnames: Vec<DeclaredHostname>,
 }

@@ -1,5 +1,6 @@
 //! The engine's side of leases: workloads and money, from the first to the last moment.
 
+use super::deployment::Origin;
 use super::escrow::{self, Escrow};
 use super::timers::Key;
 use super::workload::{Action, Heard, HeardBy, Input, Workload};
@@ -24,7 +25,7 @@ pub(super) struct NewLease<'a> {
     pub(super) created: BlockTime,
     pub(super) payment: Option<&'a Payment>,
     pub(super) settled_at: Option<Height>,
-    /// It was there before us.
+    /// It was there before us, so the cluster may have its manifest.
     pub(super) adopted: bool,
 }
 
@@ -61,14 +62,7 @@ impl Engine {
             if self.workload(&lease).is_none() {
                 continue;
             }
-            let deployment = lease.deployment().clone();
-            let has_manifest = self.has_manifest(&lease);
-            let added = deployment::Input::LeaseAdded {
-                lease,
-                deadline,
-                has_manifest,
-            };
-            self.drive_deployment(&deployment, added);
+            self.tell_deployment(&lease, deadline, Origin::Won);
         }
     }
 
@@ -129,36 +123,34 @@ impl Engine {
         }
         self.money_of(new);
         self.deployment_slot(id.deployment());
-        let has_manifest = self.has_manifest(id);
-        let deadline = self
-            .config
-            .manifest_timeout
-            .filter(|_| new.adopted)
-            .map(|timeout| new.created.plus(timeout));
-        let lease = id.clone();
-        self.drive_deployment(
-            id.deployment(),
-            deployment::Input::LeaseAdded {
-                lease,
-                deadline,
-                has_manifest,
-            },
-        );
+        let origin = if new.adopted { Origin::Found } else { Origin::Won };
+        if new.adopted && !self.has_manifest(id) {
+            // A list under way may be older than the lease.
+            self.scan.doubt_cluster();
+        }
+        self.tell_deployment(id, None, origin);
     }
 
-    /// The record of a lease says when it began.
+    /// The record of a lease says when it began. It counts for one that was won here: of one that was found, only
+    /// a look at the cluster says whether a manifest is missing.
     pub(super) fn manifest_clock(&mut self, id: &LeaseId, began: BlockTime) {
-        if self.has_manifest(id) {
-            return;
-        }
         let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
-        let lease = id.clone();
-        let known = deployment::Input::LeaseAdded {
-            lease,
-            deadline,
-            has_manifest: false,
+        self.tell_deployment(id, deadline, Origin::Found);
+    }
+
+    /// Makes a lease known to its deployment.
+    fn tell_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
+        let origin = if self.has_manifest(id) {
+            Origin::Kept
+        } else {
+            origin
         };
-        self.drive_deployment(id.deployment(), known);
+        let added = deployment::Input::LeaseAdded {
+            lease: id.clone(),
+            deadline,
+            origin,
+        };
+        self.drive_deployment(id.deployment(), added);
     }
 
     pub(super) fn has_manifest(&self, id: &LeaseId) -> bool {
@@ -258,6 +250,13 @@ impl Engine {
         }
     }
 
+    /// The first minutes after the start are over: whoever asked meanwhile asks again.
+    pub(super) fn drive_breaker(&mut self) {
+        for id in self.breaker.take_due(self.now.mono) {
+            self.ask_breaker(&id);
+        }
+    }
+
     /// Releases the breaker by command; what waited goes on.
     pub(super) fn release_breaker(&mut self) {
         let waiting = self.breaker.release();
@@ -348,6 +347,16 @@ impl Engine {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
             ClusterChange::Snapshot { health } => {
                 self.scan.cluster_answers(self.now.mono);
+                let lost = |(id, s): (&LeaseId, &Slot<Workload>)| {
+                    let deployed = s
+                        .machine
+                        .as_ref()
+                        .is_some_and(|w| w.is_live() && w.generation() > 0);
+                    deployed && !health.contains_key(id)
+                };
+                if self.cluster_known && self.workloads.iter().any(lost) {
+                    self.scan.look_soon(self.now.mono);
+                }
                 for id in super::sorted(self.workloads.keys()) {
                     // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
                     let health = health.get(&id).copied().unwrap_or(Health::Bad);
@@ -382,12 +391,6 @@ impl Engine {
         if unknown {
             return self.lease_over(id, HeardBy::Scan, None);
         }
-        let lease = id.clone();
-        let known = deployment::Input::LeaseAdded {
-            lease,
-            deadline: None,
-            has_manifest: true,
-        };
-        self.drive_deployment(id.deployment(), known);
+        self.tell_deployment(id, None, Origin::Kept);
     }
 }

@@ -67,6 +67,7 @@ impl Engine {
                 Action::Spare(lease) => {
                     self.drive_workload(&lease, workload::Input::Spare(CloseReason::ManifestTimeout));
                 }
+                Action::LookAtCluster => self.scan.doubt_cluster(),
                 Action::EndLease(lease, reason) => {
                     self.drive_workload(
                         &lease,

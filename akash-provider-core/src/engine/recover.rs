@@ -7,9 +7,11 @@ use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
 use super::{Engine, Leadership, Lifecycle, Workloads, deployment, sorted};
 use crate::bidding;
-use crate::cluster::{DeclaredHostname, Deployment};
+use crate::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
 use crate::manifest::hosts;
-use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
+use crate::types::{
+    self, Bid, BidState, DeploymentId, DeploymentRecord, Event, Height, LeaseId, OrderId, Snapshot,
+};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -191,18 +193,27 @@ impl Engine {
             // Another leader may have written after this list was made; a newer one is on its way.
             return;
         }
+        let Listing {
+            deployments,
+            unusable,
+            incomplete,
+            place,
+            ..
+        } = workloads.listing;
         let ours = |lease: &LeaseId| lease.provider == self.config.provider;
-        let deployments = workloads.deployments.into_iter().filter(|d| ours(&d.lease));
+        let deployments = deployments.into_iter().filter(|d| ours(&d.lease));
         let deployments: Vec<_> = deployments.map(Arc::new).collect();
         let mut declared = workloads.hostnames;
         // Automatic names follow from their lease and are claimed by nobody.
         declared.retain(|h| ours(&h.lease) && !self.is_automatic(&h.hostname));
+        let unusable = self.unusable_leases(&unusable);
+        self.judge_records(fresh, &deployments, &unusable, place);
         let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
         if fresh {
             self.hostnames.clear();
             self.withheld.clear();
         } else {
-            for id in self.lost_workloads(&there) {
+            for id in self.lost_workloads(&there, &incomplete) {
                 self.redeploy(&id);
             }
         }
@@ -221,14 +232,92 @@ impl Engine {
         }
         self.take_back_unwanted(&declared);
         self.hand_out_names();
+        self.tell_deployments(&unusable);
+    }
+
+    /// Live leases of which the cluster has something that cannot be used, and what.
+    fn unusable_leases(&self, unusable: &[Unusable]) -> BTreeMap<LeaseId, (Remains, Arc<str>)> {
+        if unusable.is_empty() {
+            return BTreeMap::new();
+        }
+        // By what they say, and by their names: one that does not say whose it is has the name of its lease.
+        let named: BTreeMap<String, LeaseId> = self
+            .workloads
+            .keys()
+            .map(|lease| (lease.namespace(), lease.clone()))
+            .collect();
+        let of = |thing: &Unusable| {
+            let lease = thing.lease.as_ref().or_else(|| named.get(&thing.name))?;
+            let problem = Arc::from(thing.problem.as_str());
+            Some((lease.clone(), (thing.remains, problem)))
+        };
+        let found = unusable.iter().filter_map(of);
+        found.filter(|(lease, _)| self.has_lease(lease)).collect()
+    }
+
+    /// A start that finds leases on the chain and no record of any of them looks in a wrong place, or has lost
+    /// everything: nothing is ended until a record is found, or an operator says that it is so.
+    fn judge_records(
+        &mut self,
+        fresh: bool,
+        deployments: &[Arc<Deployment>],
+        unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>,
+        place: String,
+    ) {
+        let recorded = deployments.iter().map(|d| &d.lease);
+        let unreadable = unusable.iter().filter(|(_, (r, _))| *r == Remains::Unreadable);
+        let mut records = recorded.chain(unreadable.map(|(lease, _)| lease));
+        if fresh {
+            self.breaker.start(&self.config, self.now.mono);
+            let unseen = self.unseen_leases();
+            if unseen > 0 && !records.any(|lease| self.has_lease(lease)) {
+                self.breaker.miss_records(place.clone());
+                self.publish(Event::RecordsNotFound {
+                    leases: unseen,
+                    place,
+                });
+            }
+        } else if self.breaker.records_missing().is_some() && records.any(|lease| self.is_unseen(lease)) {
+            // One that was recorded here would prove nothing.
+            self.breaker.find_records();
+            self.publish(Event::RecordsFound);
+        }
+    }
+
+    fn unseen_leases(&self) -> u32 {
+        let unseen = self.live_leases().iter().filter(|id| self.is_unseen(id)).count();
+        u32::try_from(unseen).unwrap_or(u32::MAX)
+    }
+
+    fn is_unseen(&self, lease: &LeaseId) -> bool {
+        let slot = self.deployments.get(lease.deployment());
+        let machine = slot.and_then(|s| s.machine.as_ref());
+        machine.is_some_and(|m| m.is_unseen(lease))
+    }
+
+    /// What the list shows of every lease without a manifest, or does not.
+    fn tell_deployments(&mut self, unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>) {
         let shown = self.scan.shows_all();
+        let conclusive = self.breaker.records_missing().is_none();
+        let mut of_deployment = BTreeMap::<&DeploymentId, BTreeMap<LeaseId, Arc<str>>>::new();
+        for (lease, (_, problem)) in unusable {
+            let leases = of_deployment.entry(lease.deployment()).or_default();
+            leases.insert(lease.clone(), Arc::clone(problem));
+        }
         for id in sorted(self.deployments.keys()) {
             let input = if shown {
-                deployment::Input::Listed
+                deployment::Input::Listed {
+                    unusable: of_deployment.remove(&id).unwrap_or_default(),
+                    conclusive,
+                }
             } else {
                 deployment::Input::Wake
             };
             self.drive_deployment(&id, input);
+        }
+        if !conclusive || !unusable.is_empty() {
+            // Somebody is at work on it, perhaps.
+            self.scan.look_again(self.now.mono);
         }
     }
 
@@ -281,17 +370,18 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Deployed, at rest, and yet not in the cluster.
-    pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>) -> Vec<LeaseId> {
+    /// Deployed, at rest, and yet not in the cluster, or not whole there.
+    pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>, incomplete: &[LeaseId]) -> Vec<LeaseId> {
         if self.leadership == Leadership::Standby {
             // What runs is another's to say.
             return Vec::new();
         }
         let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
+        let is_there = |id: &LeaseId| there.contains(id) && !incomplete.contains(id);
         let all = self
             .workloads
             .iter()
-            .filter(|(id, s)| !there.contains(id) && s.machine.as_ref().is_some_and(lost));
+            .filter(|(id, s)| !is_there(id) && s.machine.as_ref().is_some_and(lost));
         sorted(all.map(|(id, _)| id))
     }
 

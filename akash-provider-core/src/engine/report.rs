@@ -5,6 +5,7 @@ use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, O
 use super::workload::{ChainLane, Workload};
 use super::{Engine, Leadership, Lifecycle, sorted};
 use crate::types::{LeaseId, Now};
+use std::sync::Arc;
 
 impl Engine {
     /// A plain snapshot of everything.
@@ -35,7 +36,7 @@ impl Engine {
             deployments: self.deployment_statuses(),
             inventory: self.reservations.status(),
             hostnames: self.hostnames.all().into_iter().collect(),
-            breaker: self.breaker_status(),
+            breaker: self.breaker_status(now),
             last_scan_findings: self.scan.findings.clone(),
             calls_in_flight: self.pending.len() as u64,
             unexpected_inputs: self.unexpected,
@@ -76,7 +77,8 @@ impl Engine {
                 generation: workload.generation(),
                 last_error: workload.last_error().map(str::to_owned),
                 ending: workload.ending().map(|e| e.reason),
-                waiting_for: self.waiting_for(&id, workload),
+                waiting_for: self.waiting_for(&id, workload, now),
+                record_problem: self.record_problem(&id).map(|problem| problem.to_string()),
                 lease: id,
             });
         }
@@ -84,9 +86,9 @@ impl Engine {
     }
 
     /// Why ending a lease or tearing it down does not go on by itself.
-    fn waiting_for(&self, id: &LeaseId, workload: &Workload) -> Option<String> {
+    fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
         if self.breaker.waiting().any(|l| l == id) {
-            return Some("release of the circuit breaker".to_owned());
+            return self.breaker.shut_because(now.mono);
         }
         match workload.chain_lane() {
             ChainLane::Planned {
@@ -103,6 +105,11 @@ impl Engine {
             | ChainLane::Looking { retry_at: None }
             | ChainLane::Confirmed { .. } => None,
         }
+    }
+
+    fn record_problem(&self, id: &LeaseId) -> Option<&Arc<str>> {
+        let slot = self.deployments.get(id.deployment())?;
+        slot.machine.as_ref()?.unusable(id)
     }
 
     fn deployment_statuses(&self) -> Vec<DeploymentStatus> {
@@ -123,12 +130,14 @@ impl Engine {
         all
     }
 
-    fn breaker_status(&self) -> BreakerStatus {
+    fn breaker_status(&self, now: Now) -> BreakerStatus {
         BreakerStatus {
             tripped: self.breaker.is_tripped(),
             recent: self.breaker.recent_count(),
             allowed: Breaker::allowed(&self.config, self.workloads.len()),
             waiting: self.breaker.waiting().cloned().collect(),
+            records_missing: self.breaker.records_missing().map(str::to_owned),
+            shut_because: self.breaker.shut_because(now.mono),
         }
     }
 }

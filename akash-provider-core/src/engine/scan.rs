@@ -10,7 +10,10 @@ use crate::error::Failure;
 use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How soon the cluster is listed again while something in it keeps leases from going on.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// Findings told at most; the rest is counted.
 const FINDINGS_MAX: usize = 100;
 
@@ -29,6 +32,8 @@ struct Running {
 pub(super) struct Scan {
     next: Option<Mono>,
     cluster_wanted: bool,
+    /// When only the cluster is looked at again.
+    look_again: Option<Mono>,
     running: Option<Running>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
@@ -56,6 +61,17 @@ impl Scan {
         self.doubted = true;
     }
 
+    /// Something in the cluster wants mending: it is looked at again soon, and not when the next scan is due.
+    pub(super) fn look_again(&mut self, now: Mono) {
+        self.look_again = Some(now.plus(LOOK_AGAIN));
+    }
+
+    /// Something that was deployed is not there: the cluster is looked at, once for all that goes at the same time.
+    pub(super) fn look_soon(&mut self, now: Mono) {
+        let soon = now.plus(backoff::after(0));
+        self.look_again = Some(self.look_again.map_or(soon, |at| at.min(soon)));
+    }
+
     /// The cluster shows that it answers: a list that it owes is not waited for any longer, but asked for no more
     /// than once a second, however often it shows that.
     pub(super) fn cluster_answers(&mut self, now: Mono) {
@@ -73,7 +89,8 @@ impl Scan {
 
     /// When the next one is due.
     pub(super) fn deadline(&self) -> Option<Mono> {
-        self.next.filter(|_| self.running.is_none())
+        let next = [self.next, self.look_again].into_iter().flatten().min();
+        next.filter(|_| self.running.is_none())
     }
 }
 
@@ -87,7 +104,11 @@ impl Engine {
         if self.scan.running.is_some() || !self.chain_known || self.lifecycle == Lifecycle::Shutdown {
             return;
         }
-        let due = self.scan.next.is_some_and(|at| at <= self.now.mono);
+        let now = self.now.mono;
+        if self.scan.look_again.take_if(|at| *at <= now).is_some() {
+            self.scan.cluster_wanted = true;
+        }
+        let due = self.scan.next.is_some_and(|at| at <= now);
         let asked = !self.scan.requests.is_empty();
         let cluster_only = self.scan.cluster_wanted && !asked && !due;
         if !due && !asked && !cluster_only {
@@ -177,12 +198,16 @@ impl Engine {
 
     fn scan_succeeded(&mut self, snapshot: Option<&Arc<Snapshot>>, workloads: Workloads, dry_run: bool) {
         self.scan.attempts = 0;
-        // What the very first look at the cluster brings is no drift.
-        let findings = if self.cluster_known {
-            self.compare(snapshot.map(|s| &**s), &workloads)
-        } else {
-            Vec::new()
-        };
+        let mut findings = workloads.listing.remarks.clone();
+        // That there is something is no drift on the very first look at the cluster.
+        if self.cluster_known {
+            self.compare(snapshot.map(|s| &**s), &workloads, &mut findings);
+        }
+        let more = findings.len().saturating_sub(FINDINGS_MAX);
+        findings.truncate(FINDINGS_MAX);
+        if more > 0 {
+            findings.push(format!("and {more} more"));
+        }
         if !dry_run {
             if let Some(snapshot) = snapshot {
                 self.apply_snapshot(snapshot);
@@ -224,20 +249,22 @@ impl Engine {
     }
 
     pub(super) fn report_findings(&mut self, findings: Vec<String>) {
-        self.scan.findings = findings.clone();
+        let told = std::mem::replace(&mut self.scan.findings, findings.clone());
+        let is_new = |finding: &String| !told.contains(finding);
+        let findings: Vec<String> = findings.into_iter().filter(is_new).collect();
         if !findings.is_empty() {
             self.publish(Event::DriftFound { findings });
         }
     }
 
     /// Differences, one line each; changes nothing.
-    fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads) -> Vec<String> {
-        let mut findings = Vec::new();
+    fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads, findings: &mut Vec<String>) {
         if let Some(snapshot) = snapshot {
-            self.compare_leases(snapshot, &mut findings);
-            self.compare_orders(snapshot, &mut findings);
+            self.compare_leases(snapshot, findings);
+            self.compare_orders(snapshot, findings);
         }
-        let there: BTreeSet<&LeaseId> = workloads.deployments.iter().map(|d| &d.lease).collect();
+        let listing = &workloads.listing;
+        let there: BTreeSet<&LeaseId> = listing.deployments.iter().map(|d| &d.lease).collect();
         for lease in there.iter().filter(|l| l.provider == self.config.provider) {
             if !self.workloads.contains_key(*lease) {
                 findings.push(format!(
@@ -245,20 +272,26 @@ impl Engine {
                 ));
             }
         }
-        for lease in self.lost_workloads(&there) {
+        for thing in &listing.unusable {
+            let lease = thing
+                .lease
+                .as_ref()
+                .filter(|l| l.provider == self.config.provider);
+            if let Some(lease) = lease.filter(|l| !self.has_lease(l)) {
+                findings.push(format!(
+                    "{}; no live lease {lease} is known: it is left alone",
+                    thing.problem
+                ));
+            }
+        }
+        for lease in self.lost_workloads(&there, &listing.incomplete) {
             findings.push(format!(
-                "lease {lease} is deployed but not in the cluster: it is deployed again"
+                "lease {lease} is deployed but not in the cluster, or not whole there: it is deployed again"
             ));
         }
         for order in self.ownerless_reservations() {
             findings.push(format!("reservation {order} has no owner: it is released"));
         }
-        let more = findings.len().saturating_sub(FINDINGS_MAX);
-        findings.truncate(FINDINGS_MAX);
-        if more > 0 {
-            findings.push(format!("and {more} more"));
-        }
-        findings
     }
 
     /// Reservations that neither an order nor a workload accounts for.

@@ -90,6 +90,8 @@ pub struct LeaseInfo {
     pub ending: Option<CloseReason>,
     /// Why ending or teardown waits (breaker, standby, evidence, deadline).
     pub waiting_for: Option<String>,
+    /// What is wrong with its record in the cluster; while it is, nothing ends it for want of a manifest.
+    pub record_problem: Option<String>,
 }
 
 /// A deployment.
@@ -159,4 +161,8 @@ pub struct BreakerStatus {
     pub allowed: u32,
     /// Those that wait.
     pub waiting: Vec<BidId>,
+    /// Where no record of any lease was found although there are leases; `None` when that is not so.
+    pub records_missing: Option<String>,
+    /// Why nothing passes; `None` when it is open.
+    pub shut_because: Option<String>,
 }

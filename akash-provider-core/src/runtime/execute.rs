@@ -396,15 +396,12 @@ async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<crate::clust
 }
 
 async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, Error> {
-    let deployments = cluster.deployments().await?;
+    let listing = cluster.deployments().await?;
     let hostnames = match cluster.hostnames() {
         Some(hostnames) => hostnames.all_hostnames().await?,
         None => Vec::new(),
     };
-    Ok(Workloads {
-        deployments,
-        hostnames,
-    })
+    Ok(Workloads { listing, hostnames })
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::chain::{
 };
 use crate::cluster::{
     Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ForwardedPort, HostnameDeclaration,
-    Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell,
-    Teardown,
+    Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions,
+    ServiceStatus, Shell, Teardown,
 };
 use crate::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,

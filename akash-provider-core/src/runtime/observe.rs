@@ -263,6 +263,19 @@ fn log(event: &Event) {
         Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
         Event::BreakerTripped { wanted } => tracing::warn!(wanted, "circuit breaker tripped"),
         Event::BreakerReleased => tracing::info!("circuit breaker released"),
+        Event::RecordUnusable { lease, problem } => tracing::warn!(
+            %lease,
+            "the record of a lease cannot be used, and the lease is not ended for it: {problem}; \
+             put the record right, or have the tenant send the manifest again"
+        ),
+        Event::RecordUsable { lease } => tracing::info!(%lease, "the record of a lease can be used again"),
+        Event::RecordsNotFound { leases, place } => tracing::warn!(
+            leases,
+            "the chain has leases of this provider and no record of any is in {place}: nothing is ended until one \
+             is found there; look at the namespace of manifests and at the cluster that is used, or release the \
+             circuit breaker if they are really gone"
+        ),
+        Event::RecordsFound => tracing::info!("records of leases were found"),
         Event::DriftFound { findings } => {
             tracing::warn!(?findings, "chain, cluster and ledger differ");
         }

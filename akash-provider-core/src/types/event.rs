@@ -184,6 +184,29 @@ pub enum Event {
     },
     /// The circuit breaker was released by command.
     BreakerReleased,
+    /// The cluster has something of a lease that does not say what to run: nothing ends the lease for want of a
+    /// manifest. Told once for each problem.
+    RecordUnusable {
+        /// Which.
+        lease: LeaseId,
+        /// The object and what is wrong with it.
+        problem: String,
+    },
+    /// What the cluster has of a lease can be used again.
+    RecordUsable {
+        /// Which.
+        lease: LeaseId,
+    },
+    /// There are leases on the chain and no record of any of them in the cluster: nothing is ended until a record
+    /// is found, or the circuit breaker is released by command.
+    RecordsNotFound {
+        /// How many leases.
+        leases: u32,
+        /// Where was looked.
+        place: String,
+    },
+    /// A record was found after all.
+    RecordsFound,
     /// A full scan found differences between chain, cluster and ledger.
     DriftFound {
         /// One line each.

@@ -103,8 +103,6 @@ fn w2_a_lease_without_manifest_keeps_its_reservation_over_a_restart() {
         before,
         "to the last byte: the bid's offer"
     );
-    let status = world.status();
-    assert!(status.deployments[0].manifest_deadline.is_some());
     world.blocks(20, BLOCK);
     assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > 0);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
@@ -185,14 +183,27 @@ fn w18_the_bid_timeout_goes_on_over_restarts() {
 }
 
 #[test]
-fn w18_the_manifest_deadline_goes_on_over_restarts() {
+fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
-    for _ in 0..4 {
-        world.blocks(14, BLOCK);
-        world.restart();
-    }
-    world.blocks(2, BLOCK);
+    let runs = world.running(2, &web());
+    world.blocks(100, BLOCK);
+    assert_eq!(
+        world.lease_state(&lease),
+        Some(LeaseState::Closed),
+        "from its block"
+    );
+    let lease = world.lease(3, &web());
+    world.blocks(14, BLOCK);
+    world.restart();
+    world.blocks(45, BLOCK);
+    assert_eq!(
+        world.lease_state(&lease),
+        Some(LeaseState::Active),
+        "from the look"
+    );
+    world.blocks(10, BLOCK);
+    assert_eq!(world.lease_state(&runs), Some(LeaseState::Active));
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
     assert_eq!(
         world.market.lease(&lease).unwrap().lease.reason,

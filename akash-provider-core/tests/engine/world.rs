@@ -3,7 +3,9 @@
 //! Length: one world for all tests of the engine; each part of it answers calls that the others cause.
 
 use akash_provider_core::Config;
-use akash_provider_core::cluster::{ClusterChange, DeclaredHostname, Deployment, Health, Teardown};
+use akash_provider_core::cluster::{
+    ClusterChange, DeclaredHostname, Deployment, Health, Listing, Teardown, Unusable,
+};
 use akash_provider_core::engine::{
     Call, Completion, Effect, EffectId, Engine, Input, Leadership, Request, RequestId, Response, Status,
     Workloads,
@@ -58,6 +60,10 @@ pub(crate) struct World {
     pub(crate) agreement: Agreement,
     /// The chain goes on and the engine hears nothing of it.
     pub(crate) deaf: bool,
+    /// What the cluster has and nobody can use.
+    pub(crate) unusable: Vec<Unusable>,
+    /// Recorded, and nothing of it is there that runs.
+    pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster has declared no hostname yet.
     pub(crate) undeclared: bool,
     /// The next transactions, so many, do not land and nobody knows.
@@ -160,6 +166,8 @@ pub(crate) fn settings() -> Config {
     let mut config = Config::new(us(), CHAIN);
     config.static_hosts_domain = Some("ingress.example".to_owned());
     config.unhealthy_limit = Some(HOUR);
+    // The first minutes have tests of their own.
+    config.breaker_warmup = Duration::ZERO;
     config
 }
 
@@ -208,6 +216,8 @@ impl World {
             agreement: Agreement::Single,
             deaf: false,
             undeclared: false,
+            unusable: Vec::new(),
+            incomplete: Vec::new(),
             lost_txs: 0,
             asked: 0,
         }
@@ -364,7 +374,11 @@ impl World {
             })
         };
         Workloads {
-            deployments: self.cluster.values().map(|d| (**d).clone()).collect(),
+            listing: Listing {
+                unusable: self.unusable.clone(),
+                incomplete: self.incomplete.clone(),
+                ..Listing::from(self.cluster.values().map(|d| (**d).clone()).collect::<Vec<_>>())
+            },
             hostnames: self
                 .cluster
                 .values()

@@ -3,7 +3,9 @@
 use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster;
-use akash_provider_core::engine::deployment::{Accepted, Action, Deployment, Input, Phase, Submission};
+use akash_provider_core::engine::deployment::{
+    Accepted, Action, Deployment, Input, Origin, Phase, Submission,
+};
 use akash_provider_core::engine::{Call, Refusal, RefusalKind, RequestId};
 use akash_provider_core::manifest::{Group, Manifest};
 use akash_provider_core::types::{self, BlockTime, DeploymentRecord, EscrowAccount};
@@ -31,11 +33,19 @@ struct DeploymentWorld {
     claimed: bool,
     /// Recording failed, and what the cluster has is not known since.
     doubt: bool,
+    /// The deadline has passed, and no list is there since.
+    due: bool,
+    /// What the cluster shows of it cannot be used.
+    unusable: bool,
+    /// A list has shown nothing of it since the deadline.
+    disproven: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
     /// How often the deadline may still be reached; one that comes while recording moves on.
     blocks: u8,
+    /// How often a list may still show something odd.
+    lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,
 }
@@ -89,7 +99,7 @@ fn record() -> DeploymentRecord {
 }
 
 impl DeploymentWorld {
-    fn start(budget: u8) -> Self {
+    fn start(budget: u8, origin: Origin) -> Self {
         let clock = Clock::new();
         let deadline = clock.block_time.plus(Duration::from_secs(300));
         let world = Self {
@@ -102,18 +112,22 @@ impl DeploymentWorld {
             recorded: false,
             delivered: false,
             claimed: false,
-            doubt: false,
+            doubt: origin == Origin::Found,
+            due: false,
+            unusable: false,
+            disproven: false,
             ended: 0,
             valid: true,
             submissions: 3,
             blocks: 3,
+            lists_left: 2,
             budget,
             wrong: None,
         };
         world.feed(Input::LeaseAdded {
             lease: bid_id(),
             deadline: Some(deadline),
-            has_manifest: false,
+            origin,
         })
     }
 
@@ -156,6 +170,10 @@ impl DeploymentWorld {
                 self.doubt = true;
             }
             Action::Spare(_) => self.ended = 0,
+            Action::LookAtCluster => {
+                self.due = true;
+                self.disproven = false;
+            }
             Action::Reply(RequestId(id), result) => {
                 *self.asked.entry(id).or_default() += 1;
                 if result.is_ok() && !self.recorded {
@@ -171,6 +189,12 @@ impl DeploymentWorld {
                 if self.owed == Some(Owed::Record) {
                     self.wrong = Some("no lease is given up while its manifest is being recorded");
                 }
+                if !self.disproven {
+                    self.wrong = Some("no lease is given up that the cluster was not seen without");
+                }
+                if self.unusable {
+                    self.wrong = Some("no lease is given up whose record cannot be read");
+                }
                 if self.doubt {
                     self.wrong = Some("no lease is given up while its manifest may be in the cluster");
                 }
@@ -179,6 +203,47 @@ impl DeploymentWorld {
                 }
             }
             Action::Publish(_) | Action::Unexpected => {}
+        }
+    }
+
+    /// What a list that was asked for last may show.
+    fn lists(&self, all: &mut Vec<(String, Self)>) {
+        let listed = |unusable: Option<&str>, conclusive| Input::Listed {
+            unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),
+            conclusive,
+        };
+        let mut next = self.clone();
+        (next.doubt, next.due, next.unusable) = (false, false, false);
+        let mut gone = next.clone();
+        gone.disproven = true;
+        // One that was found has its time from the list that shows nothing of it.
+        if self.doubt || self.unusable {
+            gone.deadline = gone.deadline.min(gone.clock.block_time);
+        }
+        all.push(("listed, and not there".to_owned(), gone.feed(listed(None, true))));
+        if self.lists_left > 0 {
+            let mut doubtful = self.clone();
+            doubtful.lists_left -= 1;
+            doubtful.due = false;
+            doubtful.doubt = true;
+            all.push(("listed, in doubt".to_owned(), doubtful.feed(listed(None, false))));
+            let mut spoiled = next.clone();
+            spoiled.lists_left -= 1;
+            spoiled.unusable = !spoiled.delivered;
+            all.push((
+                "listed, unreadable".to_owned(),
+                spoiled.feed(listed(Some("proto: SCTP"), true)),
+            ));
+        }
+        next.delivered = true;
+        let found = Input::LeaseAdded {
+            lease: bid_id(),
+            deadline: None,
+            origin: Origin::Kept,
+        };
+        if self.lease {
+            let next = next.feed(found).feed(listed(None, true));
+            all.push(("listed, and there".to_owned(), next));
         }
     }
 
@@ -264,23 +329,8 @@ impl World for DeploymentWorld {
             next.clock.block_time = next.clock.block_time.max(at);
             all.push(("blocks".to_owned(), next.feed(Input::Wake)));
         }
-        if self.doubt {
-            let mut next = self.clone();
-            next.doubt = false;
-            all.push((
-                "listed, and not there".to_owned(),
-                next.clone().feed(Input::Listed),
-            ));
-            next.delivered = true;
-            let found = Input::LeaseAdded {
-                lease: bid_id(),
-                deadline: None,
-                has_manifest: true,
-            };
-            if self.lease {
-                let next = next.feed(found).feed(Input::Listed);
-                all.push(("listed, and there".to_owned(), next));
-            }
+        if self.doubt || self.due || self.unusable {
+            self.lists(&mut all);
         }
         if !self.clock.stopping {
             let mut next = self.clone();
@@ -309,16 +359,19 @@ impl World for DeploymentWorld {
             return Some("nothing is half-kept".to_owned());
         }
         let late = self.lease && !self.delivered && self.ended == 0 && !self.clock.stopping;
-        let forgotten = self.machine.manifest_deadline().is_none() && !self.doubt;
+        let awaited = self.doubt || self.due || self.unusable;
+        let forgotten = self.machine.manifest_deadline().is_none() && !awaited;
         (rest && late && forgotten).then(|| "w6_a_refused_manifest_disarms_no_deadline".to_owned())
     }
 }
 
 #[test]
 fn every_interleaving_of_a_deployment() {
-    let stats = explore("deployment", DeploymentWorld::start(2));
-    assert!(
-        stats.states > 500,
-        "the world has become too small to prove anything: {stats:?}"
-    );
+    for origin in [Origin::Won, Origin::Found] {
+        let stats = explore("deployment", DeploymentWorld::start(2, origin));
+        assert!(
+            stats.states > 500,
+            "the world has become too small to prove anything: {stats:?}"
+        );
+    }
 }

@@ -8,7 +8,11 @@ use crate::world::World;
 use akash_provider_core::engine::{Call, Completion, EffectId};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::pricing::PriceRequest;
-use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, Msg, Observed, TxOutcome};
+use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, LeaseId, Msg, Observed, TxOutcome};
+use std::collections::BTreeSet;
+
+/// Where a list comes from that lacks something.
+pub(crate) const SHORT: &str = "half a list";
 
 /// A call on its way.
 #[derive(Debug, Clone)]
@@ -17,6 +21,8 @@ pub(crate) struct Pending {
     pub(crate) call: Call,
     /// Its answer, once it was made.
     pub(crate) answer: Option<Completion>,
+    /// What was in the cluster when it was listed: what a look there shows, and what it does not.
+    pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
     /// A transaction on its way; its answer comes when it lands, or is given up.
     pub(crate) sent: bool,
 }
@@ -66,6 +72,9 @@ impl World {
             let failure = faults::failure(&mut self.random);
             self.pending[index].answer = Some(failed(&call, failure));
             return;
+        }
+        if let Call::ListWorkloads = call {
+            self.pending[index].there = Some(self.rack.there());
         }
         self.pending[index].answer = Some(self.answer(&call));
     }
@@ -159,7 +168,16 @@ impl World {
                 let patience = random.below(3);
                 Completion::Teardown(Ok(self.rack.teardown(lease, patience)))
             }
-            Call::ListWorkloads => Completion::Workloads(Ok(self.rack.list())),
+            Call::ListWorkloads => {
+                let full = self.told.short_list || !self.hands.percent(self.faults.short);
+                let lacking = self.hands.below(5);
+                let left_out = |lease: &LeaseId| !full && lease.deployment().dseq % 5 == lacking;
+                let mut workloads = self.rack.list(&left_out);
+                if !full {
+                    workloads.listing.place = SHORT.to_owned();
+                }
+                Completion::Workloads(Ok(workloads))
+            }
             Call::Broadcast(_) => unreachable!("transactions are sent"),
         }
     }

@@ -27,6 +27,12 @@ pub(crate) struct Faults {
     pub(crate) unknown_tx: u64,
     /// A clock of the process shows less than before.
     pub(crate) clocks: u64,
+    /// Somebody spoils or loses a record in the cluster, or puts it right.
+    pub(crate) hands: u64,
+    /// A list of the cluster lacks something; never twice in a row.
+    pub(crate) short: u64,
+    /// After a restart the provider looks in a wrong place.
+    pub(crate) misplaced: u64,
     /// Weight of crashes, outages, halts and the like against all that happens.
     pub(crate) disasters: u64,
 }
@@ -47,7 +53,19 @@ impl Faults {
             unknown_tx: rate(),
             clocks: rate(),
             disasters: rate(),
+            ..Self::default()
         }
+    }
+}
+
+impl Faults {
+    /// What goes wrong in the cluster, by a chance of its own: the rest of the history stays what it is.
+    pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
+        let most = [0, 2, 6][hands.index(3)];
+        self.hands = hands.below(most + 1);
+        self.short = hands.below(5 * most + 1);
+        self.misplaced = if hands.percent(30) { 60 } else { 0 };
+        self
     }
 }
 

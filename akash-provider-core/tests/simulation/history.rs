@@ -4,6 +4,7 @@ use crate::calls::Pending;
 use crate::faults::Faults;
 use crate::invariants::Rest;
 use crate::oracle::{Broken, Checked, ensure};
+use crate::rack::Record;
 use crate::replay::Trace;
 use crate::world::World;
 use akash_provider_core::cluster::{ClusterChange, Health};
@@ -68,6 +69,9 @@ impl World {
         let disasters = self.faults.disasters / 4;
         if self.other.is_some() && self.random.percent(10) {
             return self.visit();
+        }
+        if self.hands.percent(self.faults.hands) {
+            self.foreign_hand();
         }
         match self.random.below(100 + disasters) {
             0..22 => {
@@ -232,10 +236,24 @@ impl World {
         self.crash()
     }
 
+    /// Somebody else is at work in the cluster.
+    fn foreign_hand(&mut self) {
+        let leases: Vec<_> = self.rack.runs.keys().cloned().collect();
+        let Some(lease) = self.hands.pick(&leases) else {
+            return;
+        };
+        let record = [Record::Good, Record::Spoiled, Record::Lost][self.hands.index(3)];
+        if let Some(run) = self.rack.runs.get_mut(lease) {
+            run.record = record;
+        }
+        self.trace.line(|| format!("the record of {lease} is {record:?}"));
+    }
+
     fn end_faults(&mut self) -> Checked {
         self.trace.line(|| "faults end".to_owned());
         self.faults = Faults::default();
         self.outage = false;
+        self.rack.mend();
         self.one_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;
@@ -302,7 +320,8 @@ impl World {
             if result.is_ok() {
                 return self.check_now();
             }
-            if self.engine.status(self.now()).breaker.tripped {
+            let breaker = self.engine.status(self.now()).breaker;
+            if breaker.tripped || breaker.records_missing.is_some() {
                 self.request(Request::ReleaseBreaker)?;
             }
             let step = seconds(if round < 40 { 10 } else { 120 });

@@ -35,10 +35,12 @@ impl Deed<'_> {
             Call::Broadcast(Msg::CloseBid { id, reason }) => {
                 self.lost_bid_is_not_closed(id)?;
                 self.halted_chain_expires_nothing(id, *reason)?;
+                self.no_lease_that_is_there_is_ended_for_its_manifest(id, *reason)?;
                 self.no_close_because_a_query_failed(id, *reason)
             }
             Call::Broadcast(Msg::StartReclaim { id, reason }) => {
                 self.halted_chain_expires_nothing(id, *reason)?;
+                self.no_lease_that_is_there_is_ended_for_its_manifest(id, *reason)?;
                 self.no_close_because_a_query_failed(id, *reason)
             }
             _ => Ok(()),
@@ -142,6 +144,22 @@ impl Deed<'_> {
     fn is_reclaiming(&self, id: &LeaseId) -> bool {
         let record = self.market.lease(id);
         record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
+    }
+
+    /// A record that is lost, cannot be read or is looked for in a wrong place, or a list that lacks it, is no
+    /// missing manifest.
+    fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
+        let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
+        if !live || reason != CloseReason::ManifestTimeout || self.told.ended.contains(id) {
+            return Ok(());
+        }
+        let hidden = self.told.hidden.contains(id) && !self.told.released;
+        let is_there = self.told.there.contains(id) || hidden;
+        ensure(
+            "no_lease_that_is_there_is_ended_for_its_manifest",
+            !is_there,
+            || format!("{id}: hidden {hidden}"),
+        )
     }
 
     fn no_close_because_a_query_failed(&self, id: &LeaseId, reason: CloseReason) -> Checked {
@@ -421,7 +439,12 @@ impl Rest<'_> {
             // Reclamation takes its time, and it is announced.
             let ends = info.is_some_and(|i| i.waiting_for.is_some());
             let created = self.market.lease(lease).map_or(0, |r| r.lease.created_at);
-            let late = self.late(created, self.config.manifest_timeout);
+            // Of one that was found, the time runs from the first look at the cluster.
+            let deployments = self.status.deployments.iter();
+            let mut deadlines = deployments.filter(|d| d.deployment == *lease.deployment());
+            let deadline = deadlines.find_map(|d| d.manifest_deadline);
+            let runs = deadline.is_some_and(|at| at.plus(SLACK) > self.told.block_time);
+            let late = !runs && self.late(created, self.config.manifest_timeout);
             ensure("leases_without_manifest_end", !late || ends, || {
                 format!("{lease}: {info:?}")
             })?;

@@ -1,5 +1,6 @@
 //! What an engine was told and has asked for: enough to say whether it may do what it does.
 
+use crate::calls::SHORT;
 use crate::ids::OURS;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{
@@ -80,6 +81,13 @@ pub(crate) struct Told {
     pub(crate) lost: BTreeSet<BidId>,
     /// Leases of which it knows that the cluster has the manifest.
     pub(crate) recorded: BTreeSet<LeaseId>,
+    /// Leases with anything in the cluster when it was listed last, and those that a look in a wrong place hid.
+    pub(crate) there: BTreeSet<LeaseId>,
+    pub(crate) hidden: BTreeSet<LeaseId>,
+    /// The last list lacked something.
+    pub(crate) short_list: bool,
+    /// The operator has said that ends may go on.
+    pub(crate) released: bool,
     /// Leases the operator ended.
     pub(crate) ended: BTreeSet<LeaseId>,
     pub(crate) unwell: BTreeMap<LeaseId, Unwell>,
@@ -107,6 +115,10 @@ impl Told {
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
+            there: BTreeSet::new(),
+            hidden: BTreeSet::new(),
+            short_list: false,
+            released: false,
             ended: BTreeSet::new(),
             unwell: BTreeMap::new(),
             deployed: BTreeSet::new(),
@@ -125,8 +137,10 @@ impl Told {
             Input::Completed(id, completion) => self.completed(*id, completion),
             Input::Request(id, request) => {
                 self.requests.insert(*id);
-                if let Request::EndLease { lease, .. } = request {
-                    self.ended.insert(lease.clone());
+                match request {
+                    Request::EndLease { lease, .. } => drop(self.ended.insert(lease.clone())),
+                    Request::ReleaseBreaker => self.released = true,
+                    _ => {}
                 }
             }
             Input::Leadership(leadership) => self.leadership = *leadership,
@@ -205,6 +219,9 @@ impl Told {
             self.repeated += 1;
             return;
         };
+        if let Completion::Workloads(Ok(workloads)) = completion {
+            self.short_list = workloads.listing.place == SHORT;
+        }
         match (call, completion) {
             (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
                 self.bids.insert(id.order);
@@ -242,10 +259,11 @@ impl Told {
                 }
             }
             // A list that comes while a scan still waits for the chain's half counts with that half.
-            (_, Completion::Workloads(Ok(Workloads { deployments, .. })))
+            (_, Completion::Workloads(Ok(Workloads { listing, .. })))
                 if !self.calls.values().any(|c| matches!(c, Call::FetchSnapshot)) =>
             {
-                self.recorded.extend(deployments.iter().map(|d| d.lease.clone()));
+                self.recorded
+                    .extend(listing.deployments.iter().map(|d| d.lease.clone()));
             }
             _ => {}
         }

@@ -1,11 +1,32 @@
 //! The cluster: what was recorded, what runs, who has which hostname, and how well it does.
 
-use akash_provider_core::cluster::{DeclaredHostname, Deployment, Health, Teardown};
+use akash_provider_core::cluster::{
+    DeclaredHostname, Deployment, Health, Listing, Remains, Teardown, Unusable,
+};
 use akash_provider_core::engine::Workloads;
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::LeaseId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What became of a record behind the provider's back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Record {
+    Good,
+    Spoiled,
+    Lost,
+}
+
+/// Where the provider looks for records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    #[default]
+    Right,
+    /// Another namespace: what runs is seen, and no record of it.
+    WrongNamespace,
+    /// Another cluster: nothing of what was before is seen.
+    WrongCluster,
+}
 
 /// One lease's workload.
 #[derive(Debug, Clone)]
@@ -16,6 +37,9 @@ pub(crate) struct Run {
     pub(crate) health: Health,
     /// Teardown answers that are still "in progress".
     pub(crate) going: Option<u64>,
+    pub(crate) record: Record,
+    /// It is from before the provider looked in a wrong place.
+    pub(crate) elsewhere: bool,
 }
 
 /// The cluster.
@@ -25,6 +49,7 @@ pub(crate) struct Rack {
     pub(crate) hostnames: BTreeMap<String, LeaseId>,
     /// Sharing keys of leased addresses.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
+    place: Place,
 }
 
 impl Rack {
@@ -43,11 +68,13 @@ impl Rack {
             deployed: false,
             health: Health::Unknown,
             going: None,
+            record: Record::Good,
+            elsewhere: false,
         };
-        self.runs
-            .entry(deployment.lease.clone())
-            .and_modify(|r| r.deployment = Arc::clone(deployment))
-            .or_insert(run);
+        let there = self.runs.entry(deployment.lease.clone()).or_insert(run);
+        there.deployment = Arc::clone(deployment);
+        there.record = Record::Good;
+        there.elsewhere = false;
         Ok(())
     }
 
@@ -75,6 +102,10 @@ impl Rack {
     pub(crate) fn teardown(&mut self, lease: &LeaseId, patience: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
+        let hidden = self.place == Place::WrongCluster;
+        if self.runs.get(lease).is_some_and(|r| hidden && r.elsewhere) {
+            return Teardown::Done;
+        }
         if let Some(run) = self.runs.get_mut(lease) {
             let left = run.going.get_or_insert(patience);
             if *left > 0 {
@@ -86,21 +117,85 @@ impl Rack {
         Teardown::Done
     }
 
-    pub(crate) fn list(&self) -> Workloads {
-        let runs = self.runs.values();
+    /// What the provider sees; `left_out` says of each lease whether the list lacks it.
+    pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {
             hostname: hostname.clone(),
             lease: lease.clone(),
         };
+        let mut listing = Listing {
+            place: format!("{:?}", self.place),
+            ..Listing::default()
+        };
+        for (lease, run) in self.runs.iter().filter(|(lease, _)| !left_out(lease)) {
+            let away = run.elsewhere && self.place != Place::Right;
+            let remains = match run.record {
+                _ if away && self.place == Place::WrongCluster => continue,
+                Record::Good | Record::Spoiled if away => Remains::Unrecorded,
+                Record::Spoiled => Remains::Unreadable,
+                Record::Lost => Remains::Unrecorded,
+                Record::Good => {
+                    if !run.deployed {
+                        listing.incomplete.push(lease.clone());
+                    }
+                    listing.deployments.push(Deployment::clone(&run.deployment));
+                    continue;
+                }
+            };
+            // A record alone leaves nothing behind.
+            if remains == Remains::Unreadable || run.deployed {
+                listing.unusable.push(Unusable {
+                    // Whose it is cannot always be read.
+                    lease: (lease.deployment().dseq % 2 == 0).then(|| lease.clone()),
+                    name: lease.namespace(),
+                    remains,
+                    problem: format!("{remains:?}"),
+                });
+            }
+        }
         Workloads {
-            deployments: runs.map(|r| Deployment::clone(&r.deployment)).collect(),
+            listing,
             hostnames: names.map(declared).collect(),
         }
     }
 
+    /// Leases with anything in the cluster, and those of them that a look in a wrong place does not show.
+    pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
+        let away = |r: &Run| r.elsewhere && self.place != Place::Right;
+        let hidden = self.runs.iter().filter(|(_, r)| away(r));
+        let shown = self.runs.iter().filter(|(_, r)| !away(r));
+        // Of a lost record without a workload nothing is left.
+        let shown = shown.filter(|(_, r)| r.deployed || r.record != Record::Lost);
+        (
+            shown.map(|(id, _)| id.clone()).collect(),
+            hidden.map(|(id, _)| id.clone()).collect(),
+        )
+    }
+
+    /// The provider looks elsewhere from its next start on.
+    pub(crate) fn look_in(&mut self, place: Place) {
+        self.place = place;
+        for run in self.runs.values_mut() {
+            run.elsewhere = place != Place::Right;
+        }
+    }
+
+    pub(crate) fn looks_in_the_right_place(&self) -> bool {
+        self.place == Place::Right
+    }
+
+    /// Somebody puts right what became of the records.
+    pub(crate) fn mend(&mut self) {
+        self.look_in(Place::Right);
+        for run in self.runs.values_mut() {
+            run.record = Record::Good;
+        }
+    }
+
     pub(crate) fn health(&self) -> BTreeMap<LeaseId, Health> {
-        let deployed = self.runs.iter().filter(|(_, r)| r.deployed);
+        let hidden = |r: &Run| r.elsewhere && self.place == Place::WrongCluster;
+        let deployed = self.runs.iter().filter(|(_, r)| r.deployed && !hidden(r));
         deployed.map(|(id, r)| (id.clone(), r.health)).collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::ids::{self, OURS, RIVAL, TENANTS};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::promises::Hardware;
-use crate::rack::Rack;
+use crate::rack::{self, Rack};
 use crate::random::Random;
 use crate::replay::Trace;
 use crate::seats::Seat;
@@ -31,6 +31,8 @@ const NODES: u64 = 3;
 /// A history under way.
 pub(crate) struct World {
     pub(crate) random: Random,
+    /// Chance of what others do in the cluster.
+    pub(crate) hands: Random,
     pub(crate) faults: Faults,
     pub(crate) config: Config,
     pub(crate) chain: Chain,
@@ -86,11 +88,15 @@ fn market() -> Market {
 impl World {
     pub(crate) fn new(seed: u64, trace: Trace) -> Self {
         let mut random = Random::new(seed);
-        let config = faults::config(&mut random);
-        let faults = Faults::of_seed(&mut random);
+        let mut config = faults::config(&mut random);
+        let mut hands = Random::new(!seed);
+        config.breaker_warmup = Duration::from_secs(hands.below(300));
+        config.breaker_ceiling = u32::try_from(hands.between(1, 10)).unwrap();
+        let faults = Faults::of_seed(&mut random).in_the_cluster(&mut hands);
         Self {
             engine: Engine::new(config.clone()).unwrap(),
             random,
+            hands,
             faults,
             config,
             chain: Chain::new(market()),
@@ -183,6 +189,7 @@ impl World {
                         id,
                         call,
                         answer: None,
+                        there: None,
                         sent: false,
                     });
                 }
@@ -213,7 +220,11 @@ impl World {
         let Some(answer) = self.pending[index].answer.clone() else {
             return Ok(());
         };
-        let id = self.pending.swap_remove(index).id;
+        let pending = self.pending.swap_remove(index);
+        let id = pending.id;
+        if let Some((shown, hidden)) = pending.there {
+            (self.told.there, self.told.hidden) = (shown, hidden);
+        }
         self.feed(Input::Completed(id, answer.clone()))?;
         if self.random.percent(self.faults.twice) {
             self.feed(Input::Completed(id, answer))?;
@@ -314,8 +325,16 @@ impl World {
         self.start()
     }
 
-    /// A new engine, which knows nothing.
+    /// A new engine, which knows nothing, and may look in a wrong place.
     pub(crate) fn start(&mut self) -> Checked {
+        let was_right = self.rack.looks_in_the_right_place();
+        if !was_right {
+            self.rack.look_in(rack::Place::Right);
+        } else if self.other.is_none() && self.hands.percent(self.faults.misplaced) {
+            let place = [rack::Place::WrongNamespace, rack::Place::WrongCluster][self.hands.index(2)];
+            self.trace.line(|| format!("the provider looks in a {place:?}"));
+            self.rack.look_in(place);
+        }
         self.pending.clear();
         self.lives += 1;
         self.life = self.lives;

@@ -46,7 +46,7 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
     timeout(PATIENCE, cluster.state().ready()).await?;
     let synced = began.elapsed();
-    let found = cluster.deployments().await?;
+    let found = cluster.deployments().await?.deployments;
     let listed = began.elapsed();
     let of_chain = found.len();
     stream::iter(&found)

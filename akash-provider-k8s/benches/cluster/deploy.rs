@@ -63,7 +63,7 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
     print("k8s_deploy_50_p50_ms", median(took), "ms");
 
     sleep(Duration::from_secs(5)).await;
-    let leases = cluster.deployments().await?.len();
+    let leases = cluster.deployments().await?.deployments.len();
     let before = server.calls().await?;
     sleep(IDLE).await;
     let calls = server.since(before).await?;

@@ -216,26 +216,6 @@ impl Parts {
         adopted(manifest)
     }
 
-    /// Every deployment of ours that the Manifest objects tell of.
-    pub(crate) async fn recorded(&self, operation: &'static str) -> Result<Vec<Deployment>, Error> {
-        self.current(operation).await?;
-        let manifests: Vec<_> = self.manifests().state();
-        let ours: Vec<_> = manifests.iter().filter(|m| self.is_ours(m)).collect();
-        if ours.iter().any(|m| self.lacks_password(m)) {
-            self.read_secrets(operation).await?;
-        }
-        let mut deployments = Vec::with_capacity(ours.len());
-        for manifest in ours {
-            match self.read_manifest(manifest) {
-                Ok(deployment) => deployments.push(deployment),
-                Err(bad) => {
-                    tracing::warn!(error = %bad, "a Manifest object cannot be read; it is left alone")
-                }
-            }
-        }
-        Ok(deployments)
-    }
-
     /// The deployment of one lease as recorded last.
     pub(crate) async fn recorded_of(
         &self,

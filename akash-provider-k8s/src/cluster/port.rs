@@ -4,7 +4,7 @@ use super::manifests::Basis;
 use super::{KubeCluster, Parts};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
-    LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
 };
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::Group;
@@ -42,8 +42,8 @@ impl Cluster for KubeCluster {
         self.parts.teardown(lease).await
     }
 
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
-        self.parts.recorded("deployments").await
+    async fn deployments(&self) -> Result<Listing, Error> {
+        self.parts.listing("deployments").await
     }
 
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {

@@ -245,7 +245,7 @@ fn all(world: &World) -> Vec<Recording> {
 }
 
 async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> Deployment {
-    let all = cluster.deployments().await.unwrap();
+    let all = cluster.deployments().await.unwrap().deployments;
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
@@ -294,9 +294,9 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
                 ));
             }
             let cluster = world.connect().await;
-            world.take_calls();
-            let deployments = cluster.deployments().await.unwrap();
+            let deployments = cluster.deployments().await.unwrap().deployments;
             assert_eq!(deployments.len(), recordings.len());
+            world.take_calls();
             for deployment in &deployments {
                 cluster.deploy(deployment).await.unwrap();
                 let hosts = cluster.hostnames().unwrap();

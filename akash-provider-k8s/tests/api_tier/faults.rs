@@ -104,7 +104,7 @@ fn a_way_back_after_half_an_update_leads_back_whole() {
                 assert_eq!(after["data"], before["data"], "after {passing} writes");
                 let services = world.names("Service", &lease.namespace()).await;
                 assert_eq!(services, ["web"], "after {passing} writes");
-                let listed = restarted.deployments().await.unwrap();
+                let listed = restarted.deployments().await.unwrap().deployments;
                 assert!(listed.contains(&with(&lease, "first")));
             }
         }
@@ -125,7 +125,7 @@ fn a_record_that_breaks_is_either_there_or_not() {
                 world.break_line(None);
                 assert!(error.is_transient(), "{error}");
                 cluster.record(&web).await.unwrap();
-                assert!(cluster.deployments().await.unwrap().contains(&web));
+                assert!(cluster.deployments().await.unwrap().deployments.contains(&web));
             }
         }
         .boxed()
@@ -166,14 +166,14 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
             assert!(world.get("Namespace", "", &late.namespace()).await.is_none());
             let own = world.settings.manifest_namespace.clone();
             assert_eq!(world.names("Secret", &own).await, [""; 0]);
-            let kept = cluster.deployments().await.unwrap();
+            let kept = cluster.deployments().await.unwrap().deployments;
             assert!(
                 kept.iter().filter(|d| d.lease == late).all(|d| *d == web),
                 "{kept:?}"
             );
             let taken = || async { cluster.record(&web).await.is_ok() };
             world.until("the manifest is taken", taken).await;
-            assert!(cluster.deployments().await.unwrap().contains(&web));
+            assert!(cluster.deployments().await.unwrap().deployments.contains(&web));
             assert!(
                 world
                     .get("Deployment", &running.namespace(), "web")

@@ -41,7 +41,7 @@ fn a_chain_sees_the_leases_that_it_did_not_make_and_writes_nothing() {
             settings.chain_id = "another-chain".to_owned();
             let another = world.connect_with(settings).await;
             world.take_calls();
-            assert_eq!(another.deployments().await.unwrap(), []);
+            assert_eq!(another.deployments().await.unwrap().deployments, []);
             let error = another
                 .deploy(&deployment(&lease, vec![service("web")]))
                 .await

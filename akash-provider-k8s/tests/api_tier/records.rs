@@ -44,7 +44,7 @@ fn an_older_epoch_writes_nothing_any_more() {
                 blind.record(&older).await.unwrap_err().kind(),
                 ErrorKind::Conflict
             );
-            assert_eq!(cluster.deployments().await.unwrap(), [newer]);
+            assert_eq!(cluster.deployments().await.unwrap().deployments, [newer]);
         }
         .boxed()
     });
@@ -110,7 +110,7 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
             assert!(!record.to_string().contains("hunter2"), "{record}");
             let restarted = world.connect().await;
             assert_eq!(
-                restarted.deployments().await.unwrap(),
+                restarted.deployments().await.unwrap().deployments,
                 std::slice::from_ref(&private)
             );
             let third = world.connect().await;
@@ -158,7 +158,7 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
             });
             crate::world::put(&world.admin, &stray, "somebody").await;
             let restarted = world.connect().await;
-            let listed = restarted.deployments().await.unwrap();
+            let listed = restarted.deployments().await.unwrap().deployments;
             assert_eq!(listed, std::slice::from_ref(&web));
             let findings = restarted.findings().await.unwrap();
             println!("{}", findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
@@ -171,7 +171,7 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
             assert!(world.get("ProviderHost", &own, "stray.example").await.is_some());
             let mended = deployment(&broken, vec![service("web")]);
             restarted.record(&mended).await.unwrap();
-            assert!(restarted.deployments().await.unwrap().contains(&mended), "a new manifest mends it");
+            assert!(restarted.deployments().await.unwrap().deployments.contains(&mended), "a new manifest mends it");
         }
         .boxed()
     });
@@ -329,7 +329,7 @@ fn passwords_without_a_record_are_collected_once_they_are_given_up() {
             assert_eq!(cluster.collect_passwords().await.unwrap(), 0);
             cluster.record(&private(&broken, "hunter2")).await.unwrap();
             let restarted = world.connect().await;
-            let mut listed = restarted.deployments().await.unwrap();
+            let mut listed = restarted.deployments().await.unwrap().deployments;
             listed.sort_by_key(|d| d.lease.clone());
             assert_eq!(listed, [private(&broken, "hunter2"), private(&recorded, "kept")]);
         }
@@ -353,7 +353,7 @@ fn an_older_epoch_leaves_the_passwords_alone() {
                 new.record(&of(epoch, &format!("of {epoch}"))).await.unwrap();
                 let error = old.record(&of(epoch - 1, "late")).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-                let listed = world.connect().await.deployments().await.unwrap();
+                let listed = world.connect().await.deployments().await.unwrap().deployments;
                 assert_eq!(listed, [of(epoch, &format!("of {epoch}"))]);
             }
         }

@@ -38,7 +38,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
             assert_eq!(
-                cluster.deployments().await.unwrap(),
+                cluster.deployments().await.unwrap().deployments,
                 std::slice::from_ref(&web),
                 "its capacity is held"
             );
@@ -49,7 +49,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
                 "{error}"
             );
             let restarted = world.connect().await;
-            assert_eq!(restarted.deployments().await.unwrap(), [web]);
+            assert_eq!(restarted.deployments().await.unwrap().deployments, [web]);
             assert_eq!(
                 restarted.teardown_lease(&lease).await.unwrap(),
                 Teardown::InProgress
@@ -58,7 +58,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
                 .edit("Namespace", "", &ns, json!({"metadata": {"finalizers": null}}))
                 .await;
             world.remove(&restarted, &lease).await;
-            assert_eq!(restarted.deployments().await.unwrap(), []);
+            assert_eq!(restarted.deployments().await.unwrap().deployments, []);
             assert!(world.get("Namespace", "", &ns).await.is_none());
         }
         .boxed()
@@ -175,7 +175,11 @@ fn a_teardown_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             world.until("the right is missing", missing).await;
             let error = cluster.teardown_lease(&lease).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-            assert_eq!(cluster.deployments().await.unwrap().len(), 1, "its record stays");
+            assert_eq!(
+                cluster.deployments().await.unwrap().deployments.len(),
+                1,
+                "its record stays"
+            );
         }
         .boxed()
     });

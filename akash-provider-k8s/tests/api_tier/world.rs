@@ -337,6 +337,17 @@ impl World {
         api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
     }
 
+    /// Deletes an object as another would.
+    pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
+        let resource = resource(kind);
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(self.admin.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.admin.clone(), namespace, &resource)
+        };
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
     /// Says of every pod of the provider's leases that it runs, in place of a node.
     pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
@@ -387,8 +398,7 @@ async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
 
 /// Deletes an object of the whole cluster.
 pub(crate) async fn remove(world: &World, kind: &str, name: &str) {
-    let api: Api<DynamicObject> = Api::all_with(world.admin.clone(), &resource(kind));
-    api.delete(name, &DeleteParams::default()).await.unwrap();
+    world.delete(kind, "", name).await;
 }
 
 fn resource(kind: &str) -> ApiResource {

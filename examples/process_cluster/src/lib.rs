@@ -45,12 +45,13 @@ impl ProcessCluster {
     /// When the folder cannot be read or written, or what was deployed cannot be started.
     pub async fn open(folder: impl Into<PathBuf>, images: Images) -> Result<Self, Error> {
         let records = Records::new(folder.into());
-        let found = records.all().await?;
+        let (found, unreadable) = records.all().await?;
         let cluster = Self {
             records,
             images: Arc::new(images),
             state: Arc::default(),
         };
+        cluster.state().unreadable = unreadable;
         for kept in found {
             let deployed = kept.deployed.clone();
             cluster.state().keep(kept);

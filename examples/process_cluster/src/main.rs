@@ -46,7 +46,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
 
     play.close().await?;
     assert!(!is_alive(process)?);
-    assert_eq!(cluster.deployments().await?, []);
+    assert_eq!(cluster.deployments().await?.deployments, []);
     assert_eq!(std::fs::read_dir(folder)?.count(), 0);
     play.stop().await?;
     Ok(())

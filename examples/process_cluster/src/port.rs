@@ -6,7 +6,7 @@ use crate::workload::{Running, State, Workload};
 use crate::{ProcessCluster, lock, no_lease, no_service};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
 };
 use akash_provider_core::manifest::{Group, Service};
 use akash_provider_core::types::LeaseId;
@@ -172,7 +172,11 @@ impl Cluster for ProcessCluster {
     }
 
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
-        if self.state().get(lease).is_some() {
+        let is_known = {
+            let state = self.state();
+            state.get(lease).is_some() || state.unreadable.iter().any(|u| u.is_of(lease))
+        };
+        if is_known {
             self.stop(lease).await;
             self.records.forget(lease).await?;
             self.state().forget(lease);
@@ -180,8 +184,16 @@ impl Cluster for ProcessCluster {
         Ok(Teardown::Done)
     }
 
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
-        Ok(self.state().all().map(|w| w.kept.recorded.clone()).collect())
+    async fn deployments(&self) -> Result<Listing, Error> {
+        let state = self.state();
+        let idle = state.all().filter(|w| w.kept.deployed.is_none());
+        Ok(Listing {
+            deployments: state.all().map(|w| w.kept.recorded.clone()).collect(),
+            unusable: state.unreadable.clone(),
+            incomplete: idle.map(|w| w.kept.recorded.lease.clone()).collect(),
+            place: "the folder of the cluster".to_owned(),
+            remarks: Vec::new(),
+        })
     }
 
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {

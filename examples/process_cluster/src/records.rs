@@ -1,6 +1,6 @@
 //! What a restart must know: a file for each lease, written whole or not at all.
 
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::{Deployment, Remains, Unusable};
 use akash_provider_core::types::LeaseId;
 use akash_provider_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -34,19 +34,33 @@ impl Records {
         self.folder.join(lease.namespace())
     }
 
-    /// Everything that is kept.
-    pub(crate) async fn all(&self) -> Result<Vec<Kept>, Error> {
+    /// Everything that is kept, and what is there and cannot be read: one bad file keeps no other from being read.
+    pub(crate) async fn all(&self) -> Result<(Vec<Kept>, Vec<Unusable>), Error> {
         let folder = self.folder.clone();
         on_disk("open the cluster", move || {
             make(&folder)?;
-            let mut found = Vec::new();
+            let (mut found, mut unreadable) = (Vec::new(), Vec::new());
             for entry in fs::read_dir(&folder)? {
                 let path = entry?.path();
-                if path.extension().is_some_and(|e| e == "json") {
-                    found.push(serde_json::from_slice(&fs::read(path)?)?);
+                if path.extension().is_none_or(|e| e != "json") {
+                    continue;
+                }
+                match serde_json::from_slice(&fs::read(&path)?) {
+                    Ok(kept) => found.push(kept),
+                    Err(error) => unreadable.push(Unusable {
+                        lease: None,
+                        // The file is named after its lease.
+                        name: path
+                            .file_stem()
+                            .unwrap_or_default()
+                            .to_string_lossy()
+                            .into_owned(),
+                        remains: Remains::Unreadable,
+                        problem: format!("{}: {error}", path.display()),
+                    }),
                 }
             }
-            Ok(found)
+            Ok((found, unreadable))
         })
         .await
     }

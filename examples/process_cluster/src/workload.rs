@@ -5,6 +5,7 @@ use crate::process::News;
 use crate::records::Kept;
 use akash_provider_core::cluster::{
     ClusterChange, Deployment, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus,
+    Unusable,
 };
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{BlockTime, LeaseId};
@@ -28,6 +29,8 @@ pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
+    /// Records that could not be read at the start and were not written anew since.
+    pub(crate) unreadable: Vec<Unusable>,
     changes: broadcast::Sender<ClusterChange>,
 }
 
@@ -55,6 +58,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             workloads: BTreeMap::new(),
+            unreadable: Vec::new(),
             changes: broadcast::Sender::new(WAITING),
         }
     }
@@ -153,6 +157,7 @@ impl State {
 
     /// Remembers what is kept of a lease; what runs of it goes on.
     pub(crate) fn keep(&mut self, kept: Kept) {
+        self.unreadable.retain(|u| !u.is_of(&kept.recorded.lease));
         let lease = kept.recorded.lease.clone();
         match self.workloads.get_mut(&lease) {
             Some(workload) => workload.kept = kept,
@@ -181,6 +186,7 @@ impl State {
 
     /// Nothing is left of a lease. Whoever follows its logs and events reads their end.
     pub(crate) fn forget(&mut self, lease: &LeaseId) {
+        self.unreadable.retain(|u| !u.is_of(lease));
         self.workloads.remove(lease);
         let snapshot = self.snapshot();
         self.tell(snapshot);

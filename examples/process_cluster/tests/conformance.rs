@@ -71,6 +71,29 @@ async fn conformance_of_the_process_cluster_over_a_restart() {
     conformance::a_restart_forgets_nothing(&open, &setup("sleeper")).await;
 }
 
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_told_and_mended_by_its_manifest() {
+    let folder = Folder::new("garbage");
+    let deployment = deployment("sleeper");
+    let lease = &deployment.lease;
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    cluster.record(&deployment).await.unwrap();
+    std::fs::write(
+        folder.0.join(format!("{}.json", lease.namespace())),
+        "{\"recorded\":",
+    )
+    .unwrap();
+    let reopened = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let listing = reopened.deployments().await.unwrap();
+    assert_eq!(listing.deployments, []);
+    assert!(listing.unusable.iter().any(|u| u.is_of(lease)), "{listing:?}");
+    reopened.record(&deployment).await.unwrap();
+    let listing = reopened.deployments().await.unwrap();
+    assert_eq!((listing.deployments.len(), listing.unusable.len()), (1, 0));
+    reopened.teardown_lease(lease).await.unwrap();
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
 /// The tenant's lease with one replica of an image.
 fn deployment(image: &str) -> Deployment {
     let tenant = Tenant::new(&SDL.replace("web-server:1", image)).unwrap();
@@ -171,7 +194,7 @@ async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
         (ErrorKind::Invalid, false)
     );
     assert_eq!(
-        cluster.deployments().await.unwrap(),
+        cluster.deployments().await.unwrap().deployments,
         std::slice::from_ref(&deployment)
     );
     let mut older = deployment.clone();

@@ -188,7 +188,7 @@ impl Hand {
                 Completion::Teardown(Ok(Teardown::Done))
             }
             Call::ListWorkloads => Completion::Workloads(Ok(Workloads {
-                deployments: self.workloads.values().cloned().collect(),
+                listing: self.workloads.values().cloned().collect::<Vec<_>>().into(),
                 hostnames: Vec::new(),
             })),
         };

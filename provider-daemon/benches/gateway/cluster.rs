@@ -2,7 +2,7 @@
 
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, LogLine, LogOptions, MemoryCluster, ServiceStatus, Shell, Teardown,
+    LeasedIps, Listing, LogLine, LogOptions, MemoryCluster, ServiceStatus, Shell, Teardown,
 };
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Group;
@@ -33,7 +33,7 @@ impl Cluster for Talkative {
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.0.teardown_lease(lease).await
     }
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+    async fn deployments(&self) -> Result<Listing, Error> {
         self.0.deployments().await
     }
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {

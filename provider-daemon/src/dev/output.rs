@@ -244,7 +244,11 @@ fn line(event: &Event) -> Option<Line> {
         ),
         Event::Withdrawn { lease } => (lease.deployment(), "paid out", group(lease.order.group.gseq)),
         Event::WithdrawFailed { lease, message } => (lease.deployment(), "payout failed", message.clone()),
-        Event::BalanceChecked { .. }
+        Event::RecordUnusable { lease, problem } => (lease.deployment(), "record unusable", problem.clone()),
+        Event::RecordUsable { lease } => (lease.deployment(), "record usable", group(lease.order.group.gseq)),
+        Event::RecordsNotFound { .. }
+        | Event::RecordsFound
+        | Event::BalanceChecked { .. }
         | Event::BreakerTripped { .. }
         | Event::BreakerReleased
         | Event::DriftFound { .. }

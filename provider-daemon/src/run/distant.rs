@@ -4,8 +4,8 @@
 use crate::dev::Backend;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
-    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, LogLine, LogOptions,
-    ServiceStatus, Shell, Teardown,
+    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
+    LogOptions, ServiceStatus, Shell, Teardown,
 };
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -102,7 +102,7 @@ impl Cluster for Distant {
         self.cluster("teardown_lease")?.teardown_lease(lease).await
     }
 
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+    async fn deployments(&self) -> Result<Listing, Error> {
         // The one call that waits, as long as its caller does: the sooner it is answered, the sooner leases are
         // looked after.
         self.there.wait().await.cluster().deployments().await
@@ -220,7 +220,7 @@ mod tests {
 
         let args = Hardware::parse_from(["test", "--leased-ips=3"]).cluster;
         distant.set(Backend::in_memory(&args).await);
-        assert_eq!(distant.deployments().await.unwrap(), []);
+        assert_eq!(distant.deployments().await.unwrap().deployments, []);
         assert_eq!(
             kind(distant.lease_status(&lease).await),
             Some(ErrorKind::NotFound)

@@ -101,6 +101,16 @@ impl Daemon {
         self.says_after(0, word);
     }
 
+    /// Waits until its log has this.
+    pub(crate) fn logs(&self, word: &str) {
+        let told = || format!("{}\n{}", self.output(), self.log());
+        let began = Instant::now();
+        while !self.log().contains(word) {
+            assert!(began.elapsed() < patience(), "it never logs {word}:\n{}", told());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The same of what comes after so many bytes of it.
     pub(crate) fn says_after(&self, before: usize, word: &str) {
         let began = Instant::now();

@@ -86,6 +86,11 @@ impl Network {
 
     /// Starts the provider on a cluster and waits for its gateway.
     pub(crate) fn provider(&self, stage: &Stage, name: &str) -> Daemon {
+        self.provider_with(stage, name, &[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn provider_with(&self, stage: &Stage, name: &str, more: &[&str]) -> Daemon {
         let mut command = self.who("provider").command(&[
             "run",
             "--bid-price-cpu-scale=0.001",
@@ -100,7 +105,8 @@ impl Network {
             .env("AKASH_NODE", self.way.url())
             .env("AKASH_GATEWAY_LISTEN_ADDRESS", self.gateway.to_string())
             .arg("--kubeconfig")
-            .arg(stage.testbed.kubeconfig());
+            .arg(stage.testbed.kubeconfig())
+            .args(more);
         let provider = Daemon::spawn(command, &self.scratch, name);
         provider.says("\"event\":\"gateway\"");
         provider

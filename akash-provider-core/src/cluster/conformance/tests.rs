@@ -73,3 +73,40 @@ async fn a_cluster_that_tells_no_health_does_not_conform() {
     setup.patience = Duration::from_millis(20);
     a_deployed_lease_gets_healthy_and_is_told(&cluster, &setup).await;
 }
+
+fn damage(cluster: &MemoryCluster) -> Damage<'static> {
+    let (spoiled, lost) = (cluster.clone(), cluster.clone());
+    Damage {
+        spoil: Box::new(move |lease| {
+            assert!(spoiled.spoil_record(&lease, "`proto: SCTP` is no protocol"));
+            async {}.boxed()
+        }),
+        lose: Some(Box::new(move |lease| {
+            assert!(lost.lose_record(&lease));
+            async {}.boxed()
+        })),
+    }
+}
+
+#[tokio::test]
+async fn the_memory_cluster_tells_damaged_records() {
+    let cluster = MemoryCluster::default();
+    let damage = damage(&cluster);
+    a_damaged_record_is_told_and_never_left_out(&cluster, &setup(), &damage).await;
+    assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
+}
+
+#[tokio::test]
+#[should_panic(expected = "is told once")]
+async fn a_cluster_that_leaves_damaged_records_out_does_not_conform() {
+    let cluster = MemoryCluster::default();
+    let gone = cluster.clone();
+    let damage = Damage {
+        spoil: Box::new(move |lease| {
+            let gone = gone.clone();
+            async move { drop(gone.teardown_lease(&lease).await) }.boxed()
+        }),
+        lose: None,
+    };
+    a_damaged_record_is_told_and_never_left_out(&cluster, &setup(), &damage).await;
+}

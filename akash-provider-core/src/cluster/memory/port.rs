@@ -1,9 +1,9 @@
 //! The cluster port of a cluster in memory.
 
-use super::{MemoryCluster, Operation, State, Workload};
+use super::{MemoryCluster, Operation, Record, State, Workload};
 use crate::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent,
-    LeaseStatus, LeasedIps, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, Remains, ServiceStatus, Shell, Teardown, Unusable,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -13,6 +13,51 @@ use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+impl State {
+    /// What a restart must know.
+    fn listing(&self) -> Listing {
+        let mut listing = Listing {
+            place: "memory".to_owned(),
+            ..Listing::default()
+        };
+        for (lease, workload) in &self.workloads {
+            let (remains, problem) = match &workload.record {
+                Record::Good => {
+                    if workload.running.is_none() {
+                        listing.incomplete.push(lease.clone());
+                    }
+                    listing.deployments.push(workload.recorded.clone());
+                    continue;
+                }
+                Record::Spoiled(problem) => (Remains::Unreadable, problem.clone()),
+                // Nothing of it is left.
+                Record::Lost if workload.running.is_none() => continue,
+                Record::Lost => (Remains::Unrecorded, "it runs without a record".to_owned()),
+            };
+            listing.unusable.push(Unusable {
+                lease: Some(lease.clone()),
+                name: lease.namespace(),
+                remains,
+                problem,
+            });
+        }
+        listing
+    }
+}
+
+impl Workload {
+    fn group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
+        match &self.record {
+            Record::Good => Ok(Some(Arc::clone(&self.recorded.group))),
+            Record::Lost => Ok(None),
+            Record::Spoiled(problem) => {
+                let message = format!("the record of lease {lease} cannot be read: {problem}");
+                Err(Error::new(ErrorKind::Internal, "manifest group", message))
+            }
+        }
+    }
+}
 
 fn no_lease(operation: Operation, lease: &LeaseId) -> Error {
     let message = format!("lease {lease} is unknown");
@@ -158,21 +203,21 @@ impl Cluster for MemoryCluster {
         call.answer(teardown)
     }
 
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+    async fn deployments(&self) -> Result<Listing, Error> {
         let call = self.begin(Operation::Deployments, None).await?;
         let state = lock(&self.state);
-        let all = state.workloads.values().map(|w| w.recorded.clone()).collect();
+        let listing = state.listing();
         drop(state);
-        call.answer(all)
+        call.answer(listing)
     }
 
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
         let call = self.begin(Operation::Deployments, Some(lease)).await?;
         let state = lock(&self.state);
         let workload = state.workloads.get(lease);
-        let group = workload.map(|w| Arc::clone(&w.recorded.group));
+        let group = workload.map(|w| w.group(lease));
         drop(state);
-        call.answer(group)
+        call.answer(group.transpose()?.flatten())
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {

@@ -153,10 +153,10 @@ async fn a_slow_teardown_keeps_the_lease_listed() {
     for _ in 0..2 {
         let answer = cluster.teardown_lease(&lease(1)).await.unwrap();
         assert_eq!(answer, Teardown::InProgress);
-        assert_eq!(cluster.deployments().await.unwrap().len(), 1);
+        assert_eq!(cluster.deployments().await.unwrap().deployments.len(), 1);
     }
     assert_eq!(cluster.teardown_lease(&lease(1)).await.unwrap(), Teardown::Done);
-    assert_eq!(cluster.deployments().await.unwrap(), []);
+    assert_eq!(cluster.deployments().await.unwrap().deployments, []);
 }
 
 #[tokio::test]

@@ -33,9 +33,9 @@ impl Cluster for FakeCluster {
             _ => Ok(Teardown::Done),
         }
     }
-    async fn deployments(&self) -> Result<Vec<Deployment>, Error> {
+    async fn deployments(&self) -> Result<Listing, Error> {
         self.script.call("deployments", "").await?;
-        Ok(Vec::new())
+        Ok(Listing::default())
     }
     async fn manifest_group(&self, _: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
         unreachable!()

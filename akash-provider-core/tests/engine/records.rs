@@ -1,0 +1,253 @@
+//! Records that are missing or cannot be read: no lease is ended for them, and what is put right goes on.
+
+use crate::world::*;
+use akash_provider_core::cluster::{Deployment, Remains, Unusable};
+use akash_provider_core::engine::{Call, Request, Status};
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn is_list(call: &Call) -> bool {
+    matches!(call, Call::ListWorkloads)
+}
+
+/// What a cluster says of a lease whose record is gone or spoiled.
+fn thing(lease: &LeaseId, remains: Remains) -> Unusable {
+    Unusable {
+        lease: Some(lease.clone()),
+        name: lease.namespace(),
+        remains,
+        problem: format!("Manifest lease/{}: {remains:?}", lease.namespace()),
+    }
+}
+
+/// Leases that run, before the process ends.
+fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
+    (1..=count).map(|dseq| world.running(dseq, &web())).collect()
+}
+
+/// The cluster has these no longer; what it had of them.
+fn take(world: &mut World, leases: &[LeaseId]) -> BTreeMap<LeaseId, Arc<Deployment>> {
+    leases
+        .iter()
+        .map(|lease| (lease.clone(), world.cluster.remove(lease).unwrap()))
+        .collect()
+}
+
+fn all_active(world: &World, leases: &[LeaseId]) -> bool {
+    let active = |l: &LeaseId| world.lease_state(l) == Some(LeaseState::Active);
+    leases.iter().all(active)
+}
+
+fn problem_of(status: &Status, lease: &LeaseId) -> Option<String> {
+    let info = status.leases.iter().find(|l| l.lease == *lease)?;
+    info.record_problem.clone()
+}
+
+fn unusable_told(world: &World) -> usize {
+    world.told(|e| matches!(e, Event::RecordUnusable { .. }))
+}
+
+/// An hour of blocks, and the clock with them.
+fn an_hour(world: &mut World) {
+    for _ in 0..60 {
+        world.blocks(10, BLOCK);
+        world.wait(MINUTE);
+    }
+}
+
+#[test]
+fn a_lease_whose_record_is_lost_or_spoiled_is_never_ended_for_it() {
+    for remains in [Remains::Unreadable, Remains::Unrecorded] {
+        let mut config = settings();
+        config.manifest_timeout = Some(Duration::from_secs(1));
+        let mut world = World::with(config);
+        let leases = running(&mut world, 2);
+        let kept = take(&mut world, &leases[..1]);
+        world.unusable = vec![thing(&leases[0], remains)];
+        world.restart();
+        an_hour(&mut world);
+        assert!(all_active(&world, &leases), "{remains:?}");
+        assert_eq!(world.count(is_teardown), 0);
+        let problem = problem_of(&world.status(), &leases[0]).unwrap();
+        assert!(problem.contains("Manifest lease/"), "{problem}");
+        assert_eq!(unusable_told(&world), 1, "told once");
+        assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
+        // Somebody puts it right: it goes on within two minutes, and nothing is deployed twice.
+        world.cluster.extend(kept);
+        world.unusable.clear();
+        world.wait(2 * MINUTE);
+        assert_eq!(problem_of(&world.status(), &leases[0]), None);
+        assert_eq!(world.told(|e| matches!(e, Event::RecordUsable { .. })), 1);
+        assert!(world.status().leases.iter().all(|l| l.phase == "running"));
+    }
+}
+
+#[test]
+fn one_that_does_not_say_whose_it_is_is_known_by_its_name() {
+    let mut world = World::new();
+    let leases = running(&mut world, 2);
+    take(&mut world, &leases[..1]);
+    let mut nameless = thing(&leases[0], Remains::Unreadable);
+    nameless.lease = None;
+    world.unusable = vec![nameless];
+    world.restart();
+    an_hour(&mut world);
+    assert!(all_active(&world, &leases));
+    assert!(problem_of(&world.status(), &leases[0]).is_some());
+}
+
+#[test]
+fn a_tenant_who_submits_again_mends_a_lost_record() {
+    let mut world = World::new();
+    let leases = running(&mut world, 2);
+    take(&mut world, &leases[..1]);
+    world.unusable = vec![thing(&leases[0], Remains::Unrecorded)];
+    world.restart();
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    world.unusable.clear();
+    an_hour(&mut world);
+    assert!(world.cluster.contains_key(&leases[0]));
+    assert!(all_active(&world, &leases));
+    assert_eq!(problem_of(&world.status(), &leases[0]), None);
+}
+
+#[test]
+fn a_start_that_finds_no_record_at_all_ends_nothing_until_one_is_found() {
+    let mut world = World::new();
+    let leases = running(&mut world, 5);
+    let kept = take(&mut world, &leases);
+    world.restart();
+    an_hour(&mut world);
+    assert!(all_active(&world, &leases));
+    let missed = |e: &Event| matches!(e, Event::RecordsNotFound { leases: 5, .. });
+    assert_eq!(world.told(missed), 1);
+    let breaker = world.status().breaker;
+    assert!(breaker.records_missing.is_some() && !breaker.tripped);
+    assert!(breaker.shut_because.unwrap().contains("no record"));
+    // What this process itself records proves nothing.
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    an_hour(&mut world);
+    assert!(all_active(&world, &leases));
+    world.cluster.extend(kept);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
+    assert_eq!(world.status().breaker.shut_because, None);
+    assert!(world.status().leases.iter().all(|l| l.phase == "running"));
+}
+
+#[test]
+fn the_word_of_an_operator_starts_the_clocks_of_leases_without_records() {
+    let mut world = World::new();
+    let leases = running(&mut world, 2);
+    take(&mut world, &leases);
+    world.restart();
+    world.request(Request::ReleaseBreaker);
+    world.wait(MINUTE);
+    world.blocks(40, BLOCK);
+    assert!(
+        all_active(&world, &leases),
+        "they have their time from the release"
+    );
+    world.blocks(30, BLOCK);
+    for lease in &leases {
+        let record = world.market.lease(lease).unwrap().lease;
+        assert_eq!(record.reason, Some(CloseReason::ManifestTimeout));
+    }
+}
+
+#[test]
+fn a_lease_that_is_not_in_the_cluster_has_its_time_from_the_look() {
+    let mut world = World::new();
+    let leases = running(&mut world, 2);
+    take(&mut world, &leases[..1]);
+    world.hold = Some(is_list);
+    world.restart();
+    world.blocks(200, BLOCK);
+    assert!(all_active(&world, &leases), "nobody has looked");
+    world.hold = None;
+    world.settle();
+    world.blocks(45, BLOCK);
+    assert!(all_active(&world, &leases), "five minutes are not over");
+    world.blocks(10, BLOCK);
+    assert_eq!(world.lease_state(&leases[0]), Some(LeaseState::Closed));
+    assert_eq!(world.lease_state(&leases[1]), Some(LeaseState::Active));
+}
+
+#[test]
+fn a_list_from_before_the_deadline_ends_no_lease() {
+    let mut world = World::new();
+    let other = world.running(2, &web());
+    let lease = world.lease(1, &web());
+    world.hold = Some(is_list);
+    world.blocks(200, BLOCK);
+    assert_eq!(
+        world.lease_state(&lease),
+        Some(LeaseState::Active),
+        "nobody has looked"
+    );
+    // The cluster cannot be asked: unknown is not absent.
+    world.hold = None;
+    world.fail = Some(is_list);
+    world.settle();
+    world.blocks(200, BLOCK);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+    world.fail = None;
+    world.wait(10 * MINUTE);
+    world.blocks(2, BLOCK);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+    assert_eq!(world.lease_state(&other), Some(LeaseState::Active));
+}
+
+#[test]
+fn half_a_list_ends_no_lease() {
+    let mut world = World::new();
+    let leases = running(&mut world, 3);
+    let kept = take(&mut world, &leases[1..]);
+    world.restart();
+    // The first list lacked two of three; the one that is asked for at the deadline has all.
+    world.cluster.extend(kept);
+    world.blocks(60, BLOCK);
+    assert!(all_active(&world, &leases));
+    an_hour(&mut world);
+    assert!(all_active(&world, &leases));
+    assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
+}
+
+#[test]
+fn a_workload_that_is_gone_although_its_record_is_there_is_deployed_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let deploys = world.count(is_deploy);
+    world.incomplete = vec![lease.clone()];
+    world.wait(11 * MINUTE);
+    assert!(world.count(is_deploy) > deploys);
+    assert!(world.told(|e| matches!(e, Event::DriftFound { .. })) > 0);
+}
+
+#[test]
+fn nothing_is_ended_in_the_first_minutes_after_a_start() {
+    let mut config = settings();
+    config.unhealthy_limit = Some(MINUTE);
+    config.breaker_warmup = 5 * MINUTE;
+    let mut world = World::with(config);
+    let lease = world.running(1, &web());
+    world.restart();
+    world.health(&lease, akash_provider_core::cluster::Health::Bad);
+    world.wait(4 * MINUTE);
+    assert_eq!(world.closes(), []);
+    let status = world.status();
+    let waits = status.leases[0].waiting_for.clone().unwrap();
+    assert!(waits.contains("first minutes"), "{waits}");
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes().len(), 1, "by itself");
+}
+
+#[test]
+fn a_tenth_of_a_thousand_leases_is_no_small_number() {
+    use akash_provider_core::engine::breaker::Breaker;
+    let config = settings();
+    let allowed = [1, 30, 50, 100, 1_000, usize::MAX].map(|n| Breaker::allowed(&config, n));
+    assert_eq!(allowed, [3, 3, 5, 10, 10, 10]);
+}

@@ -1,0 +1,226 @@
+//! What is there of leases whose records are damaged: told by lease or by name, and never left out.
+
+use crate::world::{World, deployment, run, service};
+use akash_provider_core::cluster::conformance::{self, Damage, Harm};
+use akash_provider_core::cluster::{Cluster, Listing, Remains};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::cluster::KubeCluster;
+use futures::FutureExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn spec(resources: Value) -> Value {
+    let service = json!({"name": "web", "image": "x", "count": 1, "resources": resources});
+    json!({"spec": {"group": {"services": [service]}}})
+}
+
+/// A size that is no number.
+fn garbage() -> Value {
+    spec(json!({"id": 1, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "abc"}}))
+}
+
+fn remains(listing: &Listing, lease: &LeaseId) -> Option<(Remains, String)> {
+    let mut found = listing.unusable.iter().filter(|u| u.is_of(lease));
+    let one = found.next().map(|u| (u.remains, u.problem.clone()));
+    assert_eq!(found.next(), None, "{lease} is told once");
+    assert!(!listing.deployments.iter().any(|d| d.lease == *lease) || one.is_none());
+    one
+}
+
+/// Waits until the caches have the damage.
+async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: Remains) {
+    let told = || async {
+        let listing = cluster.deployments().await.unwrap();
+        remains(&listing, lease).is_some_and(|(found, _)| found == wanted)
+    };
+    world.until("the damage is seen", told).await;
+}
+
+#[test]
+fn damaged_records_are_told_and_mended_by_their_manifest() {
+    run("damage", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let setup = conformance::Setup {
+                patience: Duration::from_secs(40),
+                pause: Duration::from_millis(50),
+                ..conformance::Setup::new(world.settings.provider.clone())
+            };
+            let own = &world.settings.manifest_namespace;
+            let (first, second) = (Arc::clone(&cluster), Arc::clone(&cluster));
+            let spoil: Harm<'_> = Box::new(move |lease: LeaseId| {
+                let cluster = Arc::clone(&first);
+                async move {
+                    world.edit("Manifest", own, &lease.namespace(), garbage()).await;
+                    seen(world, &cluster, &lease, Remains::Unreadable).await;
+                }
+                .boxed()
+            });
+            let lose: Harm<'_> = Box::new(move |lease: LeaseId| {
+                let cluster = Arc::clone(&second);
+                async move {
+                    world.delete("Manifest", own, &lease.namespace()).await;
+                    seen(world, &cluster, &lease, Remains::Unrecorded).await;
+                }
+                .boxed()
+            });
+            let damage = Damage {
+                spoil,
+                lose: Some(lose),
+            };
+            conformance::a_damaged_record_is_told_and_never_left_out(&*cluster, &setup, &damage).await;
+        }
+        .boxed()
+    });
+}
+
+/// One kind of damage: what it does, and what a new start says of the lease.
+struct Case {
+    name: &'static str,
+    kind: &'static str,
+    patch: Value,
+    remains: Remains,
+    says: &'static str,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, kind, patch, remains, says| Case {
+        name,
+        kind,
+        patch,
+        remains,
+        says,
+    };
+    let unlabelled = json!({"metadata": {"labels": {"akash.network": null}}});
+    let anonymous: serde_json::Map<String, Value> = ["owner", "dseq", "gseq", "oseq", "provider"]
+        .into_iter()
+        .map(|part| (format!("akash.network/lease.id.{part}"), Value::Null))
+        .collect();
+    let mut spoiled = garbage();
+    spoiled["metadata"] = json!({"labels": anonymous});
+    vec![
+        case(
+            "a record without its label",
+            "Manifest",
+            unlabelled.clone(),
+            Remains::Unreadable,
+            "has no label",
+        ),
+        case(
+            "garbage that does not say whose it is",
+            "Manifest",
+            spoiled,
+            Remains::Unreadable,
+            "memory",
+        ),
+        case(
+            "a record that names another provider",
+            "Manifest",
+            json!({"spec": {"lease_id": {"provider": "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh"}}}),
+            Remains::Unreadable,
+            "another provider",
+        ),
+        case(
+            "a record that names another lease",
+            "Manifest",
+            json!({"spec": {"lease_id": {"dseq": "77777"}}}),
+            Remains::Unreadable,
+            "is not the name of the lease",
+        ),
+        case(
+            "a record of another chain",
+            "Manifest",
+            json!({"metadata": {"annotations": {"provider.akash.network/chain-id": "elsewhere"}}}),
+            Remains::Unreadable,
+            "another chain",
+        ),
+    ]
+}
+
+#[test]
+fn no_damage_makes_a_lease_look_absent() {
+    run("unusable", |world| {
+        async move {
+            let own = world.settings.manifest_namespace.clone();
+            let cluster = world.connect().await;
+            let cases = cases();
+            for (n, case) in cases.iter().enumerate() {
+                let lease = world.lease(1, n as u64 + 1);
+                cluster
+                    .deploy(&deployment(&lease, vec![service("web")]))
+                    .await
+                    .unwrap();
+                world
+                    .edit(case.kind, &own, &lease.namespace(), case.patch.clone())
+                    .await;
+            }
+            let bare = world.lease(1, 50);
+            cluster
+                .deploy(&deployment(&bare, vec![service("web")]))
+                .await
+                .unwrap();
+            world.delete("Manifest", &own, &bare.namespace()).await;
+            let unlabelled = json!({"metadata": {"labels": {"akash.network": null}}});
+            world.edit("Namespace", "", &bare.namespace(), unlabelled).await;
+            let listing = world.connect().await.deployments().await.unwrap();
+            for (n, case) in cases.iter().enumerate() {
+                let lease = world.lease(1, n as u64 + 1);
+                let (found, problem) = remains(&listing, &lease).unwrap_or_else(|| panic!("{}", case.name));
+                assert_eq!(found, case.remains, "{}", case.name);
+                assert!(problem.contains(case.says), "{}: {problem}", case.name);
+                assert!(problem.contains(&lease.namespace()), "{}: {problem}", case.name);
+            }
+            let (found, problem) = remains(&listing, &bare).unwrap();
+            assert_eq!(found, Remains::Unrecorded, "{problem}");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_look_in_a_wrong_namespace_shows_what_runs_without_records() {
+    run("misplaced", |world: &World| {
+        async move {
+            let lease = world.lease(1, 1);
+            let right = world.connect().await;
+            right
+                .deploy(&deployment(&lease, vec![service("web")]))
+                .await
+                .unwrap();
+            let mut settings = world.settings.clone();
+            settings.manifest_namespace = "default".to_owned();
+            // Its own account may not look there.
+            let wrong = KubeCluster::connect(world.admin.clone(), settings).unwrap();
+            let listing = wrong.deployments().await.unwrap();
+            assert_eq!(listing.deployments, []);
+            assert!(listing.place.contains("`default`"), "{}", listing.place);
+            let (found, problem) = remains(&listing, &lease).unwrap();
+            assert_eq!(found, Remains::Unrecorded, "{problem}");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_namespace_that_is_gone_under_its_record_is_incomplete() {
+    run("incomplete", |world: &World| {
+        async move {
+            let lease = world.lease(1, 1);
+            let cluster = world.connect().await;
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
+            world.delete("Namespace", "", &lease.namespace()).await;
+            let told = || async {
+                let listing = cluster.deployments().await.unwrap();
+                assert!(listing.deployments.contains(&web), "its record is there");
+                listing.incomplete.contains(&lease)
+            };
+            world.until("the loss is seen", told).await;
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
+        }
+        .boxed()
+    });
+}

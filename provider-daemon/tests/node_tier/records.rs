@@ -1,0 +1,223 @@
+//! Records that are looked for in a wrong place, deleted, or filled with garbage while the provider is away: no
+//! lease ends, no pod starts again, and what is put right goes on.
+
+use crate::corner::{Stage, until};
+use crate::daemon::Daemon;
+use crate::network::{Network, Who};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::thread::sleep;
+use std::time::Duration;
+
+const SDL: &str = r#"
+version: "2.0"
+services:
+  web:
+    image: localhost/busybox:1
+    command: [sh, -c]
+    args: ["trap 'exit 0' TERM; while sleep 1; do :; done"]
+    expose:
+      - port: 8080
+        to: [{ global: true }]
+profiles:
+  compute:
+    small:
+      resources:
+        cpu: { units: 50m }
+        memory: { size: 32Mi }
+        storage: { size: 64Mi }
+  placement:
+    anywhere:
+      pricing:
+        small: { denom: uact, amount: 1000 }
+deployment:
+  web:
+    anywhere: { profile: small, count: 1 }
+"#;
+const LEASES: [u64; 3] = [7, 8, 9];
+/// Ends of leases that were wrong came within a second of the start.
+const WATCHED: Duration = Duration::from_secs(8);
+/// The first shows everything as it would be with defaults, the second everything that a deadline could do.
+const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
+const PODS: &str =
+    "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+
+struct Scene<'a> {
+    stage: &'a Stage,
+    network: &'a Network,
+    tenant: Who<'a>,
+    sdl: String,
+    namespaces: Vec<String>,
+}
+
+#[test]
+fn missing_and_unreadable_records_end_no_lease() {
+    let Some(stage) = Stage::take() else { return };
+    let network = Network::start("records");
+    let mut provider = network.provider(&stage, "first");
+    provider.says("\"is_ready\":true");
+    let scene = Scene::rent(&stage, &network);
+    let pods = scene.pods();
+    assert_eq!(pods.lines().count(), LEASES.len(), "{pods}");
+    stop(&mut provider);
+
+    for (n, timeout) in TIMEOUTS.into_iter().enumerate() {
+        let place = ["--k8s-manifest-ns=elsewhere", timeout];
+        let mut provider = network.provider_with(&stage, &format!("misplaced-{n}"), &place);
+        provider.logs("no record of any is in Manifest objects of namespace `elsewhere`");
+        scene.nothing_ends(&provider);
+        assert_eq!(scene.pods(), pods);
+        stop(&mut provider);
+    }
+
+    let kept: Vec<Value> = LEASES.iter().enumerate().map(|(n, _)| scene.record(n)).collect();
+    scene.kubectl(&[
+        "delete",
+        "manifests.akash.network",
+        "--namespace=lease",
+        &scene.namespaces[0],
+    ]);
+    scene.spoil(1, |service| service["expose"][0]["proto"] = json!("SCTP"));
+    scene.spoil(2, |service| service["resources"]["memory"]["size"] = json!("abc"));
+    let mut provider = network.provider_with(&stage, "damaged", &TIMEOUTS[1..]);
+    for namespace in &scene.namespaces {
+        let told = |line: &str| line.contains("\"record_unusable\"") && line.contains(namespace);
+        until("it is told", || provider.output().lines().any(told));
+    }
+    scene.nothing_ends(&provider);
+    assert_eq!(scene.pods(), pods);
+    let log = provider.log();
+    let warnings = log
+        .lines()
+        .filter(|l| l.contains("record of a lease cannot be used"));
+    assert_eq!(warnings.count(), LEASES.len(), "once for each lease:\n{log}");
+
+    // The tenant sends its manifest again; an operator puts the others right.
+    let dseq = LEASES[0].to_string();
+    scene.tenant.good(&["send-manifest", &scene.sdl, "--dseq", &dseq]);
+    for record in &kept[1..] {
+        scene.replace(record);
+    }
+    until("the records are read", || {
+        provider.output().matches("\"record_usable\"").count() == 2
+    });
+    until("all run", || LEASES.iter().all(|dseq| scene.runs(*dseq)));
+    assert_eq!(scene.pods(), pods, "no pod started again");
+    stop(&mut provider);
+}
+
+fn stop(provider: &mut Daemon) {
+    provider.signal(Signal::SIGTERM);
+    provider.end();
+}
+
+impl<'a> Scene<'a> {
+    fn rent(stage: &'a Stage, network: &'a Network) -> Self {
+        let tenant = network.who("tenant");
+        let sdl = network.file("web.yaml", SDL);
+        tenant.certify();
+        let owner = tenant.good(&["keys", "show", "tenant", "-a"]);
+        let mut scene = Self {
+            stage,
+            network,
+            tenant,
+            sdl,
+            namespaces: Vec::new(),
+        };
+        for dseq in LEASES.map(|dseq| dseq.to_string()) {
+            tenant.does(&["deploy", &scene.sdl, "--dseq", &dseq]);
+            tenant.does(&["accept", &dseq]);
+            tenant.good(&["send-manifest", &scene.sdl, "--dseq", &dseq]);
+            let words = [
+                "show-cluster-ns",
+                "--dseq",
+                &dseq,
+                "--provider",
+                &network.account,
+                "--owner",
+            ];
+            let namespace = tenant.good(&[&words[..], &[owner.trim()]].concat());
+            scene.namespaces.push(namespace.trim().to_owned());
+        }
+        until("everything runs", || LEASES.iter().all(|dseq| scene.runs(*dseq)));
+        scene
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        self.stage.testbed.kubectl(args).unwrap()
+    }
+
+    fn pods(&self) -> String {
+        let pods = |ns: &String| self.kubectl(&["get", "pods", "--namespace", ns, "--output", PODS]);
+        self.namespaces.iter().map(pods).collect()
+    }
+
+    /// The record of a lease as it is.
+    fn record(&self, lease: usize) -> Value {
+        let name = &self.namespaces[lease];
+        let args = [
+            "get",
+            "manifests.akash.network",
+            "--namespace=lease",
+            name,
+            "--output=json",
+        ];
+        let mut record: Value = serde_json::from_str(&self.kubectl(&args)).unwrap();
+        record["metadata"]["resourceVersion"].take();
+        record
+    }
+
+    fn spoil(&self, lease: usize, harm: impl Fn(&mut Value)) {
+        let mut record = self.record(lease);
+        harm(&mut record["spec"]["group"]["services"][0]);
+        self.replace(&record);
+    }
+
+    fn replace(&self, record: &Value) {
+        let replaced = self
+            .stage
+            .testbed
+            .kubectl_input(&["replace", "--filename", "-"], &record.to_string());
+        replaced.unwrap();
+    }
+
+    /// For a while every lease goes on and the provider ends none.
+    fn nothing_ends(&self, provider: &Daemon) {
+        sleep(WATCHED);
+        let told = provider.output();
+        assert!(!told.contains("\"event\":\"ending\""), "{told}");
+        let words = [
+            "query",
+            "leases",
+            "--state",
+            "active",
+            "--provider",
+            &self.network.account,
+            "-o",
+            "json",
+        ];
+        let leases: Value = serde_json::from_str(&self.tenant.good(&words)).unwrap();
+        assert_eq!(
+            leases["leases"].as_array().map(Vec::len),
+            Some(LEASES.len()),
+            "{leases}"
+        );
+        let labelled = self.stage.labelled();
+        for namespace in &self.namespaces {
+            assert!(labelled.contains(namespace), "{labelled}");
+        }
+    }
+
+    fn runs(&self, dseq: u64) -> bool {
+        let words = [
+            "lease-status",
+            "--dseq",
+            &dseq.to_string(),
+            "--provider",
+            &self.network.account,
+        ];
+        let (code, out, _) = self.tenant.ran(&words);
+        let status: Value = serde_json::from_str(&out).unwrap_or_default();
+        code == 0 && status["services"]["web"]["available"] == 1
+    }
+}
