@@ -73,6 +73,10 @@ impl World {
         if self.hands.percent(self.faults.hands) {
             self.foreign_hand();
         }
+        // What was damaged shows when nobody remembers it.
+        if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
+            return self.crash();
+        }
         match self.random.below(100 + disasters) {
             0..22 => {
                 for _ in 0..self.random.between(1, 4) {
@@ -237,7 +241,7 @@ impl World {
     }
 
     /// Somebody else is at work in the cluster.
-    fn foreign_hand(&mut self) {
+    pub(crate) fn foreign_hand(&mut self) {
         let leases: Vec<_> = self.rack.runs.keys().cloned().collect();
         let Some(lease) = self.hands.pick(&leases) else {
             return;

@@ -90,7 +90,10 @@ impl World {
         let mut random = Random::new(seed);
         let mut config = faults::config(&mut random);
         let mut hands = Random::new(!seed);
-        config.breaker_warmup = Duration::from_secs(hands.below(300));
+        config.breaker_warmup = Duration::from_secs(if hands.percent(60) { 0 } else { hands.below(300) });
+        if config.manifest_timeout.is_some() && hands.percent(40) {
+            config.manifest_timeout = Some(Duration::from_secs(hands.between(1, 30)));
+        }
         config.breaker_ceiling = u32::try_from(hands.between(1, 10)).unwrap();
         let faults = Faults::of_seed(&mut random).in_the_cluster(&mut hands);
         Self {
@@ -334,6 +337,11 @@ impl World {
             let place = [rack::Place::WrongNamespace, rack::Place::WrongCluster][self.hands.index(2)];
             self.trace.line(|| format!("the provider looks in a {place:?}"));
             self.rack.look_in(place);
+        }
+        if self.faults.hands > 0 && self.hands.percent(50) {
+            for _ in 0..self.rack.runs.len() {
+                self.foreign_hand();
+            }
         }
         self.pending.clear();
         self.lives += 1;
