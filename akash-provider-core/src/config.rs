@@ -13,6 +13,9 @@ pub struct Config {
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
+    /// A bid that the chain refuses costs nothing, because it is tried before it is sent: then no node is asked
+    /// how many bids an order has.
+    pub refused_bids_are_free: bool,
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
@@ -48,7 +51,8 @@ pub struct Config {
     pub balance_check_interval: Duration,
     /// Block time between payouts of a lease; `None` for none by schedule (`withdrawal-period`, 24 h; 0 = off).
     pub withdrawal_period: Option<Duration>,
-    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider).
+    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider) until enough blocks were
+    /// seen to measure it.
     pub average_block_time: Duration,
     /// Time between full scans of chain, cluster and ledger.
     pub scan_interval: Duration,
@@ -98,6 +102,7 @@ impl Config {
                 denom: "uact".into(),
                 amount: 500_000,
             },
+            refused_bids_are_free: false,
             other_bid_deposits: Vec::new(),
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),
