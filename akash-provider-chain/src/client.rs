@@ -141,6 +141,7 @@ impl AkashClient {
             let client = Self { reader, writer: None };
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
+        let reader = reader.with_account(key.address().clone());
         let planner = PlannerConfig {
             chain_id: settings.chain_id.clone(),
             ..settings.planner

@@ -11,6 +11,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use crate::convert::Malformed;
 use crate::endpoint::health::Health;
 use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
@@ -169,9 +170,20 @@ impl Endpoints {
         request: &M,
         pin: Option<Height>,
     ) -> Result<(M::Response, Height), NodeError> {
-        let landed = self.fly::<M>(request, pin).await?;
+        self.ask_parts::<M, M::Response>(request, pin, |_| Ok(())).await
+    }
+
+    /// The same, with the answer read as another message that is cut in the same way. An answer that does not pass
+    /// the check is a fault of the endpoint, so others are asked.
+    pub(crate) async fn ask_parts<M: Method, R: Message + Default>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+        check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<(R, Height), NodeError> {
+        let landed = self.fly::<M, R>(request, pin, check).await?;
         let name = landed.by;
-        let decoded = M::Response::decode(landed.answer.bytes);
+        let decoded = R::decode(landed.answer.bytes);
         let decoded = decoded.map_err(|e| self.error_at(name, M::PATH, Fault::Malformed(e.to_string())))?;
         Ok((decoded, landed.answer.height))
     }
@@ -280,18 +292,24 @@ impl Endpoints {
         Err(last.unwrap_or_else(|| self.nobody(need)))
     }
 
-    async fn fly<M: Method>(&self, request: &M, pin: Option<Height>) -> Result<Landed, NodeError> {
+    async fn fly<M: Method, R: Message + Default>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+        check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<Landed, NodeError> {
         let data = Bytes::from(request.encode_to_vec());
         let this = self.clone();
         let key = (M::PATH, data.clone(), pin);
         let flight = move || async move {
             let ask = |at: usize| {
-                let (data, endpoint) = (data.clone(), this.endpoint(at));
+                let (data, endpoint, check) = (data.clone(), this.endpoint(at), check.clone());
                 async move {
                     let endpoint = endpoint?;
                     let answer: Answer = endpoint.query(M::PATH, data, pin).await?;
-                    let readable = M::Response::decode(answer.bytes.clone());
-                    readable.map_err(|e| endpoint.error(M::PATH, Fault::Malformed(e.to_string())))?;
+                    let unreadable = |why| endpoint.error(M::PATH, Fault::Malformed(why));
+                    let readable = R::decode(answer.bytes.clone()).map_err(|e| unreadable(e.to_string()))?;
+                    check(&readable).map_err(|e| unreadable(e.to_string()))?;
                     let height = answer.height;
                     // An old height that was asked for is no sign of an old node.
                     Ok((answer, pin.is_none().then_some(height)))

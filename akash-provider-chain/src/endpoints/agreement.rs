@@ -29,7 +29,7 @@ impl Endpoints {
         C: Fn(M::Response) -> Result<T, Malformed>,
     {
         let malformed = |at, why: String| self.error_at(at, M::PATH, Fault::Malformed(why));
-        let (at, value, height) = match self.fly::<M>(request, None).await {
+        let (at, value, height) = match self.fly::<M, M::Response>(request, None, |_| Ok(())).await {
             Ok(Landed { by, answer }) => {
                 let decoded = M::Response::decode(answer.bytes).map_err(|e| malformed(by, e.to_string()))?;
                 let value = convert(decoded).map_err(|e| malformed(by, e.to_string()))?;

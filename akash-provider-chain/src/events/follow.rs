@@ -415,10 +415,17 @@ impl Follower {
         if let Some(witness) = &self.reader.witness {
             witness.saw(height, time, is_newest, txs);
         }
-        for event in &facts.malformed {
+        let (malformed, of_others): (Vec<_>, Vec<_>) = facts.malformed.into_iter().partition(|event| {
+            let provider = event.provider.as_ref();
+            provider.is_none_or(|provider| *provider == self.provider)
+        });
+        for event in &of_others {
+            tracing::debug!(%event, "an event of another provider cannot be read, and need not be");
+        }
+        for event in &malformed {
             tracing::warn!(%event, "an event cannot be read; the whole present is told before long");
         }
-        if let Some(first) = facts.malformed.first() {
+        if let Some(first) = malformed.first() {
             let now = Instant::now();
             let due = self
                 .mended
@@ -426,11 +433,11 @@ impl Follower {
             let why = format!("an event cannot be read: {first}");
             self.lost.get_or_insert((due, why));
         }
-        let count = u64::try_from(facts.malformed.len()).unwrap_or_default();
+        let count = u64::try_from(malformed.len()).unwrap_or_default();
         self.reader.note(|s| {
             s.blocks += 1;
             s.malformed += count;
-            if let Some(last) = facts.malformed.into_iter().last() {
+            if let Some(last) = malformed.into_iter().last() {
                 s.last_malformed = Some(last);
             }
         });

@@ -672,6 +672,19 @@ proptest! {
 }
 
 #[tokio::test]
+async fn an_event_of_a_rival_that_cannot_be_read_costs_nothing() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    let odd = scene.block(1);
+    scene.habits(|h| h.odd_rival = Some(odd));
+    let next = scene.block(2);
+    scene.push(next);
+    scene.told_up_to(next).await;
+    let status = scene.reader.status().follower;
+    assert_eq!((status.malformed, status.resyncs), (0, 1), "{status:?}");
+}
+
+#[tokio::test]
 async fn an_event_that_cannot_be_read_is_reported_and_the_present_is_told_anew() {
     let settings = Settings {
         malformed_pause: Duration::from_millis(300),
