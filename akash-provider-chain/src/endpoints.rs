@@ -36,12 +36,14 @@ use tokio::time::Instant;
 pub(crate) const LAG_MAX: Height = 5;
 /// Differences of latency below this do not count.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// How often endpoints are tried when none is left.
-const URGENT: Duration = Duration::from_secs(1);
+/// First wait before endpoints are tried again when none is left; it doubles with an endpoint's failures.
+const URGENT_MIN: Duration = Duration::from_millis(200);
+/// Longest such wait.
+const URGENT_MAX: Duration = Duration::from_secs(1);
 /// First wait before a question is asked again; it doubles.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest such wait.
-const RETRY_MAX: Duration = Duration::from_secs(2);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// What an endpoint must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

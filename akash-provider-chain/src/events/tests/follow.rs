@@ -3,6 +3,7 @@
 //! Length: one story for each thing that a node does.
 
 use crate::endpoints::Endpoints;
+use crate::events::follow::Follower;
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, SeenTx, Settings, Source, Witness};
 use crate::limits::Limits;
 use crate::reader::Reader;
@@ -397,6 +398,62 @@ async fn blocks_made_during_a_cut_are_told_afterwards() {
     scene.start_node().await;
     scene.told_up_to(last).await;
     assert_eq!(scene.reader.status().follower.resyncs, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_try_comes_at_once_and_the_pause_grows_from_a_fifth_of_a_second() {
+    let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", limits()).unwrap();
+    let (out, _events) = tokio::sync::mpsc::channel(1);
+    let mut follower = Follower::new(Reader::new(endpoints), us(), out);
+    for _ in 0..2 {
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let began = tokio::time::Instant::now();
+            follower.back_off().await;
+            pauses.push(began.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [0, 200, 400, 800, 1000, 1000]);
+        // A block was told: the next cut begins anew.
+        follower.told(7, BlockTime(1));
+    }
+}
+
+#[tokio::test]
+async fn a_broken_subscription_is_opened_again_at_once() {
+    let settings = Settings {
+        wait_min: PATIENCE,
+        wait_max: PATIENCE,
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.push_until_heard().await;
+    let began = Instant::now();
+    let node = scene.node.as_ref().unwrap();
+    node.push("nonsense".to_owned());
+    while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
+        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_is_tried_again_soon_where_none_was_to_be_had() {
+    let settings = Settings {
+        poll_for: PATIENCE,
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.push_until_heard().await;
+    let node = scene.node.as_ref().unwrap();
+    node.pushes.refused.store(true, Ordering::Relaxed);
+    node.push("nonsense".to_owned());
+    scene.status("polling", |s| s.source == Source::Polling).await;
+    node.pushes.refused.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
+        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
