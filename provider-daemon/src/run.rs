@@ -152,11 +152,12 @@ fn client(
     settings.roots = roots(&args.node);
     settings.limits.answer_time = args.node.node_timeout;
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
-    let usual = GasConfig::default();
+    let price_max = GasConfig::default().price_max.max(price);
     settings.planner.gas = GasConfig {
         denom,
         price,
-        price_max: usual.price_max.max(price),
+        price_max,
+        ceilings: args.gas.ceilings(price_max),
         // The flag is from 1 to 10.
         factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
         granter: args.gas.fee_granter.clone(),
