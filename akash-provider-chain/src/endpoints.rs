@@ -27,6 +27,7 @@ use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,7 +113,8 @@ impl Endpoints {
                 health: Mutex::default(),
             })
         };
-        let members: Vec<Member> = addresses.iter().map(member).collect::<Result<_, BadEndpoint>>()?;
+        let mut members: Vec<Member> = addresses.iter().map(member).collect::<Result<_, BadEndpoint>>()?;
+        tell_apart(&mut members);
         if members.is_empty() {
             return Err(BadEndpoint {
                 address: String::new(),
@@ -392,6 +394,20 @@ impl Endpoints {
             endpoint,
             method: "status".into(),
             fault,
+        }
+    }
+}
+
+/// Two addresses that differ in what is not shown get different names all the same: an endpoint is found by its own.
+fn tell_apart(members: &mut [Member]) {
+    let mut names = BTreeSet::new();
+    for (at, member) in members.iter_mut().enumerate() {
+        if names.insert(Arc::clone(&member.endpoint.name)) {
+            continue;
+        }
+        // Nobody else has the endpoint yet.
+        if let Some(endpoint) = Arc::get_mut(&mut member.endpoint) {
+            endpoint.name = format!("{} ({})", endpoint.name, at + 1).into();
         }
     }
 }
