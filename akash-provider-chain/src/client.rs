@@ -7,7 +7,7 @@
 //!     └────── TxWriter ◀── messages ─────── provider
 //! ```
 
-use crate::endpoint::BadEndpoint;
+use crate::endpoint::{BadEndpoint, shown_address};
 use crate::endpoints::Endpoints;
 use crate::events::{HeightStore, MemoryHeights, SeenTx, Settings, Witness};
 use crate::limits::Limits;
@@ -30,11 +30,11 @@ use akash_provider_core::types::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use std::fmt;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// What a client is made from.
-#[derive(Debug)]
 pub struct ClientSettings {
     /// Addresses of nodes, as [`Endpoints::new`] takes them.
     pub nodes: Vec<String>,
@@ -52,6 +52,17 @@ pub struct ClientSettings {
     pub limits: Limits,
     /// How the chain is followed.
     pub follower: Settings,
+}
+
+impl fmt::Debug for ClientSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<String> = self.nodes.iter().map(|node| shown_address(node)).collect();
+        f.debug_struct("ClientSettings")
+            .field("nodes", &nodes)
+            .field("chain_id", &self.chain_id)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClientSettings {
@@ -141,6 +152,7 @@ impl AkashClient {
             let client = Self { reader, writer: None };
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
+        let reader = reader.with_account(key.address().clone());
         let planner = PlannerConfig {
             chain_id: settings.chain_id.clone(),
             ..settings.planner

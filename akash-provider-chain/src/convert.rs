@@ -23,7 +23,7 @@ pub use records::{
     account, audited, bid, block_header, certificate, coin_balance, deployment, group, lease, lease_record,
     market_params, order, provider,
 };
-pub(crate) use records::{close_reason, event_address};
+pub(crate) use records::{audited_by, close_reason, event_address};
 pub use requests::{
     all_leases_of, auditor_request, balance_request, bid_request, bids_request, certificates_request,
     deployment_request, group_request, lease_request, leases_request, order_request, orders_request,

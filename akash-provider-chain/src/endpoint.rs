@@ -23,6 +23,7 @@ use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
+use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use url::Url;
@@ -45,9 +46,10 @@ pub(crate) enum Transport {
 }
 
 /// One endpoint.
-#[derive(Debug)]
 pub(crate) struct Endpoint {
+    /// Its address without what is secret in it.
     pub(crate) name: Arc<str>,
+    /// Its address with what is secret in it: never to be shown.
     pub(crate) url: Url,
     pub(crate) transport: Transport,
     /// For a websocket to an `https` address.
@@ -55,11 +57,43 @@ pub(crate) struct Endpoint {
     questions: Semaphore,
 }
 
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A node's address as it may be shown: without user name, password, and what follows a question mark, which is
+/// where services for many customers take their tokens. Of what is no address only the way of speaking is left.
+#[must_use]
+pub fn shown_address(address: &str) -> String {
+    let parsed = Url::parse(address).ok().filter(|url| !url.cannot_be_a_base());
+    let Some(mut url) = parsed else {
+        let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+        return match (rest.contains(['@', '?', '#']), scheme) {
+            (false, _) => shown(address),
+            (true, "") => "…".to_owned(),
+            (true, scheme) => shown(&format!("{scheme}://")) + "…",
+        };
+    };
+    let is_secretive = url.query().is_some() || url.fragment().is_some();
+    // Both fail only for addresses without a host, which hold neither.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    let plain = url.as_str().trim_end_matches('/');
+    let hidden = if is_secretive { "?…" } else { "" };
+    format!("{plain}{hidden}")
+}
+
 /// An address that cannot be an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("endpoint `{address}`: {why}; write it as http://host:26657, https://host or grpc://host:9090")]
 pub struct BadEndpoint {
-    /// As given, without user name and password.
+    /// As given, without what is secret in it.
     pub address: String,
     /// What is wrong with it.
     pub why: String,
@@ -85,7 +119,7 @@ struct NoParams {}
 impl Endpoint {
     pub(crate) fn new(address: &str, limits: Limits, roots: &Roots) -> Result<Self, BadEndpoint> {
         let bad = |why: String| BadEndpoint {
-            address: shown(address.rsplit('@').next().unwrap_or_default()),
+            address: shown_address(address),
             why,
         };
         let tcp = address
@@ -108,12 +142,8 @@ impl Endpoint {
             "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits, trust.as_ref()).map_err(&bad)?),
             other => return Err(bad(format!("`{}` is no way to speak to a node", shown(other)))),
         };
-        let mut plain = url.clone();
-        // Fails only for addresses without a host, and there is one.
-        let _ = plain.set_username("");
-        let _ = plain.set_password(None);
         Ok(Self {
-            name: plain.as_str().trim_end_matches('/').into(),
+            name: shown_address(url.as_str()).into(),
             url,
             transport,
             tls,

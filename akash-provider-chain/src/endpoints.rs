@@ -11,6 +11,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use crate::convert::Malformed;
 use crate::endpoint::health::Health;
 use crate::endpoint::{Answer, BadEndpoint, Endpoint};
 use crate::fault::{Blame, Fault, NodeError};
@@ -26,6 +27,7 @@ use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,12 +37,14 @@ use tokio::time::Instant;
 pub(crate) const LAG_MAX: Height = 5;
 /// Differences of latency below this do not count.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// How often endpoints are tried when none is left.
-const URGENT: Duration = Duration::from_secs(1);
+/// First wait before endpoints are tried again when none is left; it doubles with an endpoint's failures.
+const URGENT_MIN: Duration = Duration::from_millis(200);
+/// Longest such wait.
+const URGENT_MAX: Duration = Duration::from_secs(1);
 /// First wait before a question is asked again; it doubles.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest such wait.
-const RETRY_MAX: Duration = Duration::from_secs(2);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// What an endpoint must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +113,8 @@ impl Endpoints {
                 health: Mutex::default(),
             })
         };
-        let members: Vec<Member> = addresses.iter().map(member).collect::<Result<_, BadEndpoint>>()?;
+        let mut members: Vec<Member> = addresses.iter().map(member).collect::<Result<_, BadEndpoint>>()?;
+        tell_apart(&mut members);
         if members.is_empty() {
             return Err(BadEndpoint {
                 address: String::new(),
@@ -169,9 +174,20 @@ impl Endpoints {
         request: &M,
         pin: Option<Height>,
     ) -> Result<(M::Response, Height), NodeError> {
-        let landed = self.fly::<M>(request, pin).await?;
+        self.ask_parts::<M, M::Response>(request, pin, |_| Ok(())).await
+    }
+
+    /// The same, with the answer read as another message that is cut in the same way. An answer that does not pass
+    /// the check is a fault of the endpoint, so others are asked.
+    pub(crate) async fn ask_parts<M: Method, R: Message + Default>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+        check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<(R, Height), NodeError> {
+        let landed = self.fly::<M, R>(request, pin, check).await?;
         let name = landed.by;
-        let decoded = M::Response::decode(landed.answer.bytes);
+        let decoded = R::decode(landed.answer.bytes);
         let decoded = decoded.map_err(|e| self.error_at(name, M::PATH, Fault::Malformed(e.to_string())))?;
         Ok((decoded, landed.answer.height))
     }
@@ -280,18 +296,24 @@ impl Endpoints {
         Err(last.unwrap_or_else(|| self.nobody(need)))
     }
 
-    async fn fly<M: Method>(&self, request: &M, pin: Option<Height>) -> Result<Landed, NodeError> {
+    async fn fly<M: Method, R: Message + Default>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+        check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<Landed, NodeError> {
         let data = Bytes::from(request.encode_to_vec());
         let this = self.clone();
         let key = (M::PATH, data.clone(), pin);
         let flight = move || async move {
             let ask = |at: usize| {
-                let (data, endpoint) = (data.clone(), this.endpoint(at));
+                let (data, endpoint, check) = (data.clone(), this.endpoint(at), check.clone());
                 async move {
                     let endpoint = endpoint?;
                     let answer: Answer = endpoint.query(M::PATH, data, pin).await?;
-                    let readable = M::Response::decode(answer.bytes.clone());
-                    readable.map_err(|e| endpoint.error(M::PATH, Fault::Malformed(e.to_string())))?;
+                    let unreadable = |why| endpoint.error(M::PATH, Fault::Malformed(why));
+                    let readable = R::decode(answer.bytes.clone()).map_err(|e| unreadable(e.to_string()))?;
+                    check(&readable).map_err(|e| unreadable(e.to_string()))?;
                     let height = answer.height;
                     // An old height that was asked for is no sign of an old node.
                     Ok((answer, pin.is_none().then_some(height)))
@@ -372,6 +394,20 @@ impl Endpoints {
             endpoint,
             method: "status".into(),
             fault,
+        }
+    }
+}
+
+/// Two addresses that differ in what is not shown get different names all the same: an endpoint is found by its own.
+fn tell_apart(members: &mut [Member]) {
+    let mut names = BTreeSet::new();
+    for (at, member) in members.iter_mut().enumerate() {
+        if names.insert(Arc::clone(&member.endpoint.name)) {
+            continue;
+        }
+        // Nobody else has the endpoint yet.
+        if let Some(endpoint) = Arc::get_mut(&mut member.endpoint) {
+            endpoint.name = format!("{} ({})", endpoint.name, at + 1).into();
         }
     }
 }

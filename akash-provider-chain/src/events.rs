@@ -64,17 +64,17 @@ pub struct Settings {
     pub malformed_pause: Duration,
     /// Blocks fetched at the same time.
     pub parallel: usize,
-    /// First wait after a failure; it doubles.
+    /// After a failure the first try comes at once; this is the wait before the second, and it doubles.
     pub wait_min: Duration,
-    /// Longest wait after a failure.
+    /// Longest wait: a sixth of a block, so that the link's return is found within the block.
     pub wait_max: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            ping_interval: Duration::from_secs(4),
-            read_deadline: Duration::from_secs(12),
+            ping_interval: Duration::from_secs(2),
+            read_deadline: Duration::from_secs(6),
             poll_interval: Duration::from_secs(2),
             poll_for: Duration::from_secs(60),
             silence: Duration::from_secs(30),
@@ -82,8 +82,8 @@ impl Default for Settings {
             gap_max: 2000,
             malformed_pause: Duration::from_secs(30),
             parallel: 16,
-            wait_min: Duration::from_millis(250),
-            wait_max: Duration::from_secs(5),
+            wait_min: Duration::from_millis(200),
+            wait_max: Duration::from_secs(1),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{endpoint}, {method}: {fault}")]
 pub struct NodeError {
-    /// The endpoint, without user name and password.
+    /// The endpoint, without what is secret in its address.
     pub endpoint: Arc<str>,
     /// The method or query path.
     pub method: Arc<str>,

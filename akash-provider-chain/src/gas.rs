@@ -4,8 +4,11 @@
 //! thousand of that, so a fifth more is plenty. Bids of one shape use the same gas and are estimated once. What a
 //! close or a withdrawal uses depends on what it meets (118k or 252k for a close), so each is estimated anew.
 
+mod ceilings;
+
 use crate::signer::Price;
 use akash_provider_core::types::{Address, Coin, Dec, DecCoin, Denom, Height, Msg};
+pub use ceilings::{Ceilings, Most, Scope, Spent, TooMuch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +32,8 @@ pub struct GasConfig {
     pub factor_percent: u32,
     /// Whose allowance pays; `None` for the signer.
     pub granter: Option<Address>,
+    /// What is never paid, whatever a node says.
+    pub ceilings: Ceilings,
 }
 
 impl Default for GasConfig {
@@ -40,6 +45,7 @@ impl Default for GasConfig {
             price_max: Dec::from_scaled(ONE / 2),
             factor_percent: 120,
             granter: None,
+            ceilings: Ceilings::at(Dec::from_scaled(ONE / 2)),
         }
     }
 }
@@ -98,18 +104,22 @@ impl GasConfig {
     /// The fee for a gas limit: the whole amount that is not below the price.
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
-        let scaled = price
-            .checked_mul_int(i128::from(gas_limit))
-            .map_or(i128::MAX, Dec::scaled);
-        let whole = scaled / ONE + i128::from(scaled % ONE != 0);
         Price {
             fee: Coin {
                 denom: Arc::clone(&self.denom),
-                amount: u128::try_from(whole).unwrap_or(0),
+                amount: ceilings::cost(gas_limit, price),
             },
             gas_limit,
             granter: self.granter.clone(),
         }
+    }
+
+    /// The gas limit of a transaction that was estimated at `used`; where there is no estimate, a generous one. It is
+    /// never above the ceiling.
+    #[must_use]
+    pub fn limit_of(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
+        let limit = used.map_or_else(|| generous(msgs), |used| self.limit(used));
+        limit.min(self.ceilings.of_messages(msgs).gas)
     }
 
     /// The gas limit for an estimate.

@@ -60,7 +60,7 @@ mod tls;
 pub mod tx;
 
 pub use client::{AkashClient, ClientSettings, ClientStatus};
-pub use endpoint::{BadEndpoint, Versions, chain_id_at};
+pub use endpoint::{BadEndpoint, Versions, chain_id_at, shown_address};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;

@@ -8,6 +8,7 @@ use k256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use ripemd::Ripemd160;
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Bytes of a private key.
@@ -28,10 +29,11 @@ pub enum BadKey {
     Public,
 }
 
-/// A private key. Its memory is wiped when it is dropped; `Debug` shows the address alone.
+/// A private key. A clone is the same one: it is in memory once, and wiped when the last one is dropped. `Debug`
+/// shows the address alone.
 #[derive(Clone)]
 pub struct PrivateKey {
-    key: SigningKey,
+    key: Arc<SigningKey>,
     public: PublicKey,
 }
 
@@ -54,6 +56,7 @@ impl PrivateKey {
         }
         let key = SigningKey::from_slice(bytes).map_err(|_| BadKey::Private)?;
         let public = PublicKey::new(*key.verifying_key())?;
+        let key = Arc::new(key);
         Ok(Self { key, public })
     }
 
@@ -168,6 +171,18 @@ mod tests {
         let key = PrivateKey::from_bytes(&HEXLOWER.decode(PRIVATE.as_bytes()).unwrap()).unwrap();
         let shown = format!("{key:?} {key:#?} {:?}", key.public());
         assert!(!shown.contains("476b") && shown.contains("akash1y37"), "{shown}");
+    }
+
+    #[test]
+    fn the_key_is_in_memory_once_and_wiped_at_the_end() {
+        fn is_wiped<T: zeroize::ZeroizeOnDrop>(_: &T) {}
+        let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
+        is_wiped(&*key.key);
+        let clones = [key.clone(), key.clone()];
+        assert!(clones.iter().all(|clone| Arc::ptr_eq(&clone.key, &key.key)));
+        assert_eq!(Arc::strong_count(&key.key), 3);
+        drop(clones);
+        assert_eq!(Arc::strong_count(&key.key), 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Questions to the chain: [`ChainQuery`] over a set of endpoints.
 
+mod records;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,10 @@ use akash_provider_core::types::{
     Snapshot,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use cosmos::base::query::v1beta1::PageResponse;
+pub(crate) use records::Told;
+use records::{DeploymentParts, Kind, Records};
 pub use snapshot::Listing;
 
 /// Says which answer was malformed.
@@ -43,18 +47,6 @@ fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
     page.map(|p| p.next_key).filter(|key| !key.is_empty())
 }
 
-/// Converts what can be; a record of a listing that cannot is left out and reported.
-fn lenient<W, T>(what: &'static str, list: Vec<W>, convert: impl Fn(W) -> Result<T, Malformed>) -> Vec<T> {
-    let converted = list.into_iter().filter_map(|record| match convert(record) {
-        Ok(record) => Some(record),
-        Err(error) => {
-            tracing::warn!(what, %error, "a record of a listing is malformed and left out");
-            None
-        }
-    });
-    converted.collect()
-}
-
 impl Reader {
     /// Asks one thing, at a height if one is given.
     pub(crate) async fn get<M: Method>(
@@ -65,19 +57,37 @@ impl Reader {
         Ok(self.endpoints.ask(request, pin).await?.0)
     }
 
+    /// Asks for a page of whatever records; one that does not pass the check is asked of another endpoint.
+    async fn page_of<M: Method>(
+        &self,
+        request: &M,
+        pin: Option<Height>,
+        check: impl Fn(&Records) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<Records, NodeError> {
+        Ok(self
+            .endpoints
+            .ask_parts::<M, Records>(request, pin, check)
+            .await?
+            .0)
+    }
+
     pub(crate) async fn orders_at(
         &self,
         filter: &OrderFilter,
         page: PageRequest,
         pin: Option<Height>,
     ) -> Result<Page<Order>, NodeError> {
-        let answer = self.get(&convert::orders_request(filter, page), pin).await?;
+        let request = convert::orders_request(filter, page);
+        let page = self.page_of(&request, pin, |_| Ok(())).await?;
+        let order = |record: &Bytes| records::read(record, convert::order);
         Ok(Page {
-            items: lenient("order", answer.orders, convert::order),
-            next: next_key(answer.pagination),
+            items: self.lenient(Kind::Order, page.records, order),
+            next: next_key(page.pagination),
         })
     }
 
+    /// Bids of one provider with what they offer, all of them or an error. Of the bids of everybody what counting
+    /// needs: not what they offer.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,
@@ -85,30 +95,57 @@ impl Reader {
         pin: Option<Height>,
     ) -> Result<Page<Bid>, NodeError> {
         let request = convert::bids_request(filter, page);
-        let answer = self.get(&request, pin).await?;
-        let bids = answer.bids.into_iter().map(bid_of);
+        if filter.provider.is_none() {
+            let page = self.page_of(&request, pin, |_| Ok(())).await?;
+            return Ok(Page {
+                items: self.lenient(Kind::Bid, page.records, records::bid_head),
+                next: next_key(page.pagination),
+            });
+        }
+        let bid = |record: &Bytes| {
+            records::read(record, bid_of).map_err(|e| records::our_own(Kind::Bid, record, &e))
+        };
+        let check = move |page: &Records| page.records.iter().try_for_each(|r| bid(r).map(drop));
+        let page = self.page_of(&request, pin, check).await?;
+        let bids = page.records.iter().map(bid);
         Ok(Page {
             items: bids
                 .collect::<Result<_, _>>()
                 .map_err(|e| self.lie(mkt::QueryBidsRequest::PATH, &e))?,
-            next: next_key(answer.pagination),
+            next: next_key(page.pagination),
         })
     }
 
+    /// Leases. Those of the provider that is asked about, and those of our own, can all be read or it is an error.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
         page: PageRequest,
         pin: Option<Height>,
+        us: Option<&Address>,
     ) -> Result<Page<LeaseRecord>, NodeError> {
         let request = convert::leases_request(filter, page);
-        let answer = self.get(&request, pin).await?;
-        let leases = answer.leases.into_iter().map(convert::lease_record);
+        let is_asked_about = filter.provider.is_some();
+        let us = us.cloned();
+        let lease = |record: &Bytes| records::read(record, convert::lease_record);
+        let check = move |page: &Records| {
+            let is_ours = |record: &Bytes| {
+                let named = || Kind::Lease.provider(record);
+                is_asked_about
+                    || us
+                        .as_ref()
+                        .is_some_and(|us| named().as_deref() == Some(us.as_str()))
+            };
+            let mut ours = page.records.iter().filter(|record| is_ours(record));
+            ours.try_for_each(|record| match lease(record) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(records::our_own(Kind::Lease, record, &error)),
+            })
+        };
+        let page = self.page_of(&request, pin, check).await?;
         Ok(Page {
-            items: leases
-                .collect::<Result<_, _>>()
-                .map_err(|e| self.lie(mkt::QueryLeasesRequest::PATH, &e))?,
-            next: next_key(answer.pagination),
+            items: self.lenient(Kind::Lease, page.records, lease),
+            next: next_key(page.pagination),
         })
     }
 
@@ -121,39 +158,82 @@ impl Reader {
         }
     }
 
-    /// A deployment with its groups, money and live leases, all at one height where the node still has it.
+    /// A deployment with its groups, money and live leases, all at one height where the node still has it. The inner
+    /// error says that it is there and cannot be read.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
         pin: Option<Height>,
-    ) -> Result<Option<DeploymentRecord>, NodeError> {
+        us: Option<&Address>,
+    ) -> Result<Result<Option<DeploymentRecord>, Malformed>, NodeError> {
         let request = convert::deployment_request(id);
-        let (answer, height) = match self.endpoints.ask(&request, pin).await {
+        let asked = self
+            .endpoints
+            .ask_parts::<_, DeploymentParts>(&request, pin, |_| Ok(()));
+        let (answer, height) = match asked.await {
             Ok(answer) => answer,
-            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_not_found() => return Ok(Ok(None)),
             Err(error) => return Err(error),
         };
-        let path = akash::deployment::v1beta4::QueryDeploymentRequest::PATH;
-        let (deployment, groups, escrow) = convert::deployment(answer).map_err(|e| self.lie(path, &e))?;
-        let leases = match self.live_leases_of(id, Some(height)).await {
-            Err(error) if pin.is_none() && error.is_about_height() => self.live_leases_of(id, None).await?,
+        let (deployment, mut groups, escrow) = match answer.whole(self).and_then(convert::deployment) {
+            Ok(parts) => parts,
+            Err(error) => return Ok(Err(error)),
+        };
+        groups.retain(|group| group.id.deployment == *id);
+        let leases = match self.live_leases_of(id, Some(height), us).await {
+            Err(error) if pin.is_none() && error.is_about_height() => {
+                self.live_leases_of(id, None, us).await?
+            }
             other => other?,
         };
-        Ok(Some(DeploymentRecord {
+        Ok(Ok(Some(DeploymentRecord {
             deployment,
             groups,
             escrow,
             leases,
-        }))
+        })))
     }
 
-    async fn live_leases_of(&self, id: &DeploymentId, pin: Option<Height>) -> Result<Vec<Lease>, NodeError> {
-        let of = |state| async move { self.all_leases(&convert::all_leases_of(id, state), pin).await };
+    async fn live_leases_of(
+        &self,
+        id: &DeploymentId,
+        pin: Option<Height>,
+        us: Option<&Address>,
+    ) -> Result<Vec<Lease>, NodeError> {
+        let of = |state| async move { self.all_leases(&convert::all_leases_of(id, state), pin, us).await };
         let (active, reclaiming) = tokio::try_join!(of(LeaseState::Active), of(LeaseState::Reclaiming))?;
         let mut leases: Vec<Lease> = active.into_iter().chain(reclaiming).map(|r| r.lease).collect();
+        leases.retain(|lease| lease.id.deployment() == id);
         leases.sort_by(|a, b| a.id.cmp(&b.id));
         leases.dedup_by(|a, b| a.id == b.id);
         Ok(leases)
+    }
+
+    async fn certificates_at(
+        &self,
+        owner: &Address,
+        serial: Option<&str>,
+        page: PageRequest,
+    ) -> Result<Page<Certificate>, NodeError> {
+        let request = convert::certificates_request(owner, serial, page);
+        let read = |record: &Bytes| records::read(record, |c| Ok(convert::certificate(c)));
+        let is_one = serial.is_some();
+        // One that was asked for by its number is not absent because it cannot be read.
+        let check = move |page: &Records| match page.records.first() {
+            Some(record) if is_one => read(record).map(drop),
+            _ => Ok(()),
+        };
+        match self.page_of(&request, None, check).await {
+            Ok(page) => Ok(Page {
+                items: self.lenient(Kind::Certificate, page.records, read),
+                next: next_key(page.pagination),
+            }),
+            Err(error) if error.is_not_found() => Ok(Page {
+                items: Vec::new(),
+                next: None,
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Time of a block, asked once and remembered; `None` when no node has it.
@@ -234,8 +314,9 @@ impl ChainQuery for Reader {
     }
 
     async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error> {
-        let record = self.deployment_at(id, None).await;
-        record.map_err(|e| e.into_port("deployment"))
+        let record = self.deployment_at(id, None, self.us.as_ref()).await;
+        let record = record.map_err(|e| e.into_port("deployment"))?;
+        record.map_err(|e| malformed("deployment", &e))
     }
 
     async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error> {
@@ -245,7 +326,7 @@ impl ChainQuery for Reader {
     }
 
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error> {
-        let page = self.leases_at(filter, page, None).await;
+        let page = self.leases_at(filter, page, None, self.us.as_ref()).await;
         page.map_err(|e| e.into_port("leases"))
     }
 
@@ -259,29 +340,29 @@ impl ChainQuery for Reader {
             return Ok(None);
         };
         let request = convert::auditor_request(&auditor, owner);
-        let answer = found(self.get(&request, None).await, "auditor_attributes")?;
-        let mut providers = answer.map(|a| a.providers).unwrap_or_default().into_iter();
-        let signed = providers.find(|p| p.auditor == auditor.as_str() && p.owner == owner.as_str());
-        Ok(signed.map(convert::audited))
+        let page = self.page_of(&request, None, |_| Ok(())).await;
+        let page = found(page, "auditor_attributes")?.unwrap_or_default();
+        let mut unread = None;
+        for record in &page.records {
+            match records::read(record, |wire| Ok(convert::audited_by(wire))) {
+                Ok((by, of, signed)) if by == auditor.as_str() && of == owner.as_str() => {
+                    return Ok(Some(signed));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.told.note(Kind::Audit, record, &error);
+                    unread = Some(error);
+                }
+            }
+        }
+        // What cannot be read may be what was asked for.
+        unread.map_or(Ok(None), |error| Err(malformed("auditor_attributes", &error)))
     }
 
     async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error> {
-        let operation = "certificates";
-        let mut certificates = Vec::new();
-        let mut page = PageRequest::default();
-        loop {
-            let request = convert::certificates_request(owner, serial, page.clone());
-            let answer = found(self.get(&request, None).await, operation)?.unwrap_or_default();
-            certificates.extend(answer.certificates.into_iter().map(convert::certificate));
-            if certificates.len() > self.endpoints.limits().listing {
-                let message = format!("{owner} has more certificates than can be read");
-                return Err(Error::new(ErrorKind::Invalid, operation, message));
-            }
-            page.key = next_key(answer.pagination);
-            if page.key.is_none() {
-                return Ok(certificates);
-            }
-        }
+        let page = |page| self.certificates_at(owner, serial, page);
+        let all = self.all("certificates", page).await;
+        all.map_err(|e| e.into_port("certificates"))
     }
 
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {

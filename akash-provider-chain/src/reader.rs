@@ -3,7 +3,8 @@
 use crate::endpoints::{EndpointStatus, Endpoints};
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
 use crate::lock::lock;
-use akash_provider_core::types::{BlockTime, Height};
+use crate::query::Told;
+use akash_provider_core::types::{Address, BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +22,10 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) witness: Option<Arc<dyn Witness>>,
+    /// Whose leases are never left out; `None` for somebody who only looks.
+    pub(crate) us: Option<Address>,
+    /// Records of others that could not be read and were told of.
+    pub(crate) told: Arc<Told>,
     times: Arc<Mutex<BTreeMap<Height, BlockTime>>>,
 }
 
@@ -47,6 +52,8 @@ impl Reader {
             heights: Arc::new(MemoryHeights::default()),
             following: Arc::default(),
             witness: None,
+            us: None,
+            told: Arc::default(),
             times: Arc::default(),
         }
     }
@@ -62,6 +69,13 @@ impl Reader {
     #[must_use]
     pub const fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Reads for this account.
+    #[must_use]
+    pub(crate) fn with_account(mut self, us: Address) -> Self {
+        self.us = Some(us);
         self
     }
 

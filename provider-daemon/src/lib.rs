@@ -9,6 +9,7 @@ pub mod devnet;
 pub mod gateway;
 pub mod json;
 pub mod run;
+mod sealed;
 pub mod secrets;
 pub mod shown;
 mod signals;
@@ -32,6 +33,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    // Before any key is read.
+    sealed::seal();
     let home = cli.home();
     match &cli.command {
         Command::Dev(args) => commands::dev::run(args),

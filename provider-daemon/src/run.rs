@@ -22,7 +22,7 @@ use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
@@ -125,6 +125,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
 
 fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
     let (account, chain_id) = (&config.provider, &config.chain_id);
+    let nodes: Vec<String> = nodes.iter().map(|node| shown_address(node)).collect();
     let nodes = nodes.join(", ");
     printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
@@ -152,11 +153,12 @@ fn client(
     settings.roots = roots(&args.node);
     settings.limits.answer_time = args.node.node_timeout;
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
-    let usual = GasConfig::default();
+    let price_max = GasConfig::default().price_max.max(price);
     settings.planner.gas = GasConfig {
         denom,
         price,
-        price_max: usual.price_max.max(price),
+        price_max,
+        ceilings: args.gas.ceilings(price_max),
         // The flag is from 1 to 10.
         factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
         granter: args.gas.fee_granter.clone(),

@@ -2,6 +2,7 @@
 //!
 //! What it finds and a program can mend, `cargo xtask fix` mends.
 
+mod advisories;
 mod licences;
 mod lints;
 mod reasons;
@@ -30,6 +31,7 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         report.stage(Kind::Run, "lints of each member", || done(lints::run(workspace))),
         report.stage(Kind::Run, "length of files", || rooms::run(workspace)),
         report.stage(Kind::Run, "licences, bans, sources", || licences::run(workspace)),
+        report.stage(Kind::Run, "known holes", || advisories::run(workspace)),
         report.stage(Kind::Run, "reasons of dependencies", || {
             done(reasons::run(workspace))
         }),

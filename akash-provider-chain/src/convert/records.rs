@@ -264,6 +264,12 @@ pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     }
 }
 
+/// Who has signed, about whom, and what.
+pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, AuditedAttributes) {
+    let (auditor, owner) = (wire.auditor.clone(), wire.owner.clone());
+    (auditor, owner, audited(wire))
+}
+
 /// Parameters of the market.
 ///
 /// # Errors

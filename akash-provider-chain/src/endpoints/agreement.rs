@@ -29,7 +29,7 @@ impl Endpoints {
         C: Fn(M::Response) -> Result<T, Malformed>,
     {
         let malformed = |at, why: String| self.error_at(at, M::PATH, Fault::Malformed(why));
-        let (at, value, height) = match self.fly::<M>(request, None).await {
+        let (at, value, height) = match self.fly::<M, M::Response>(request, None, |_| Ok(())).await {
             Ok(Landed { by, answer }) => {
                 let decoded = M::Response::decode(answer.bytes).map_err(|e| malformed(by, e.to_string()))?;
                 let value = convert(decoded).map_err(|e| malformed(by, e.to_string()))?;
@@ -59,6 +59,37 @@ impl Endpoints {
             height,
             agreement,
         })
+    }
+
+    /// Asks, and says who answered.
+    pub(crate) async fn ask_whom<M: Method>(
+        &self,
+        request: &M,
+    ) -> (Result<M::Response, NodeError>, Option<usize>) {
+        match self.fly::<M, M::Response>(request, None, |_| Ok(())).await {
+            Ok(Landed { by, answer }) => {
+                let malformed =
+                    |e: prost::DecodeError| self.error_at(by, M::PATH, Fault::Malformed(e.to_string()));
+                (M::Response::decode(answer.bytes).map_err(malformed), Some(by))
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    /// Asks another node than that one; `None` where there is none that can be asked.
+    pub(crate) async fn ask_another<M: Method>(
+        &self,
+        first: usize,
+        request: &M,
+    ) -> Option<Result<M::Response, NodeError>> {
+        let endpoint = self.endpoint(self.second(first).await?).ok()?;
+        let answer = endpoint
+            .query(M::PATH, request.encode_to_vec().into(), None)
+            .await;
+        Some(answer.and_then(|answer| {
+            let decoded = M::Response::decode(answer.bytes);
+            decoded.map_err(|e| endpoint.error(M::PATH, Fault::Malformed(e.to_string())))
+        }))
     }
 
     /// Compares at one height. `instead` is what the first node says at the lower height, where it was asked.

@@ -1,6 +1,8 @@
 //! Reading the endpoints' health, choosing among them, and telling what was chosen and why.
 
-use super::{Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT, is_able, spread};
+use super::{
+    Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT_MAX, URGENT_MIN, is_able, spread,
+};
 use crate::endpoint::Versions;
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
@@ -99,7 +101,9 @@ impl Endpoints {
         let age = self.shared.limits.health_age;
         let is_due = |m: &Member| {
             let health = lock(&m.health);
-            let waited = health.checked.is_none_or(|at| now.duration_since(at) >= URGENT);
+            let pause = URGENT_MIN.saturating_mul(1 << health.failures.saturating_sub(1).min(8));
+            let pause = pause.min(URGENT_MAX);
+            let waited = health.checked.is_none_or(|at| now.duration_since(at) >= pause);
             health.is_due(now, age) || (urgent && waited)
         };
         let members = self.shared.members.iter().enumerate();

@@ -62,6 +62,51 @@ type IsRight = fn(&Fault) -> bool;
 type Change = fn(&mut Habits);
 
 /// What a node may answer that is no answer, and how it is called.
+#[tokio::test]
+async fn what_is_secret_in_an_address_is_never_shown() {
+    let dead = "127.0.0.1:1";
+    let addresses = [
+        format!("http://USER:SECRET@{dead}/rpc?token=SECRET#SECRET"),
+        format!("http://{dead}/rpc?token=SECRET2"),
+        format!("grpc://USER:SECRET@{dead}?key=SECRET"),
+        format!("tcp://USER:SECRET@{dead}"),
+    ];
+    let limits = Limits {
+        attempts: 1,
+        ..quick()
+    };
+    let endpoints = Endpoints::new(&addresses, "local", limits).unwrap();
+    let error = params(&endpoints).await.unwrap_err();
+    let settings = crate::ClientSettings::new(addresses.to_vec(), "local");
+    let reader = crate::Reader::new(endpoints.clone());
+    let told = format!(
+        "{error} {error:?} {endpoints:?} {:?} {settings:?} {:?} {}",
+        endpoints.status(),
+        reader.status(),
+        error.clone().into_port("params"),
+    );
+    assert!(!told.contains("SECRET") && !told.contains("USER"), "{told}");
+    assert!(told.contains("http://127.0.0.1:1/rpc?…"), "{told}");
+    // Told apart though what differs is not shown.
+    let names: std::collections::BTreeSet<_> = endpoints.status().into_iter().map(|s| s.address).collect();
+    assert_eq!(names.len(), addresses.len(), "{names:?}");
+    for bad in [
+        "http://USER:SEC?RET@:99999",
+        "http//SECRET?token=SECRET",
+        "USER:SECRET@host",
+        "ftp://USER:SECRET@host?SECRET",
+        "http://USER:SECRET@",
+        "http://host:99999?token=a@SECRET",
+    ] {
+        let error = Endpoints::new(&[bad], "local", quick()).unwrap_err();
+        let told = format!("{error} {error:?}");
+        let is_told = ["SECRET", "USER", "RET"]
+            .iter()
+            .any(|secret| told.contains(secret));
+        assert!(!is_told, "{bad}: {told}");
+    }
+}
+
 fn nonsense() -> Vec<(&'static str, Reply, IsRight)> {
     let raw = |text: &str| Reply::Raw(200, text.as_bytes().to_vec());
     let status = |height: &str| {

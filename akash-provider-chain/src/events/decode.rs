@@ -33,6 +33,8 @@ pub struct MalformedEvent {
     pub kind: String,
     /// What is wrong with it.
     pub why: String,
+    /// The one provider that it concerns, where it is of such a kind and names one.
+    pub provider: Option<Address>,
 }
 
 impl fmt::Display for MalformedEvent {
@@ -86,6 +88,7 @@ impl Facts {
                     index,
                     kind: event.kind.clone(),
                     why: error.to_string(),
+                    provider: sole_provider(event),
                 }),
             }
         }
@@ -143,10 +146,12 @@ impl Id {
         })
     }
 
+    /// Bids with a number of their own are of other providers: ours have none.
+    fn is_numbered(&self) -> bool {
+        self.bseq.is_some_and(|bseq| bseq != 0)
+    }
+
     fn bid(&self) -> Result<BidId, Malformed> {
-        if let Some(bseq) = self.bseq.filter(|bseq| *bseq != 0) {
-            return Err(Malformed::new("id.bseq", format!("{bseq} is not 0")));
-        }
         let provider = need("id.provider", self.provider.as_deref())?;
         Ok(BidId {
             order: self.order()?,
@@ -311,36 +316,71 @@ fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainE
         "OrderClosed" => ChainEvent::OrderClosed {
             id: values()?.id()?.order()?,
         },
-        "BidCreated" => {
-            let values = values()?;
-            let id = values.id()?.bid()?;
-            let price = values.price()?;
-            ChainEvent::BidCreated { id, price }
-        }
-        "BidClosed" => ChainEvent::BidClosed {
-            id: values()?.id()?.bid()?,
-        },
         "LeaseCreated" => {
+            // Whoever won, and by whichever of their bids: the order is lost to all others.
             let values = values()?;
             let id = values.id()?.bid()?;
             let price = values.price()?;
             ChainEvent::LeaseCreated { id, price }
         }
-        "LeaseClosed" => {
+        "BidCreated" | "BidClosed" | "LeaseClosed" | "LeaseReclaimStarted" => {
             let values = values()?;
-            let id = values.id()?.bid()?;
-            let reason = values.reason()?;
-            ChainEvent::LeaseClosed { id, reason }
-        }
-        "LeaseReclaimStarted" => {
-            let values = values()?;
-            let (id, reason) = (values.id()?.bid()?, values.reason()?);
-            let deadline = values.deadline()?;
-            ChainEvent::LeaseReclaimStarted { id, reason, deadline }
+            let id = values.id()?;
+            if id.is_numbered() {
+                return Ok(None);
+            }
+            return bid_fact(name, id.bid()?, &values).map(Some);
         }
         _ => return Ok(None),
     };
     Ok(Some(fact))
+}
+
+/// A fact that concerns the provider of a bid alone.
+fn bid_fact(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
+    Ok(match name {
+        "BidCreated" => ChainEvent::BidCreated {
+            id,
+            price: values.price()?,
+        },
+        "LeaseClosed" => ChainEvent::LeaseClosed {
+            id,
+            reason: values.reason()?,
+        },
+        "LeaseReclaimStarted" => ChainEvent::LeaseReclaimStarted {
+            id,
+            reason: values.reason()?,
+            deadline: values.deadline()?,
+        },
+        _ => ChainEvent::BidClosed { id },
+    })
+}
+
+/// The provider of an event that concerns one alone, though the rest of it cannot be read. `None` when it may
+/// concern anybody.
+fn sole_provider(event: &AbciEvent) -> Option<Address> {
+    let (key, part) = match event.kind.strip_prefix("akash.")? {
+        "market.v1.EventBidCreated"
+        | "market.v1.EventBidClosed"
+        | "market.v1.EventLeaseClosed"
+        | "market.v1.EventLeaseReclaimStarted" => ("id", Some("provider")),
+        "provider.v1beta4.EventProviderCreated"
+        | "provider.v1beta4.EventProviderUpdated"
+        | "audit.v1.EventTrustedAuditorCreated"
+        | "audit.v1.EventTrustedAuditorDeleted" => ("owner", None),
+        _ => return None,
+    };
+    let attributes = event.attributes.as_deref().unwrap_or_default().iter();
+    let mut named = attributes
+        .filter_map(|a| plain(a).ok().flatten())
+        .filter(|(k, _)| *k == key);
+    // Named twice it may be either.
+    let (Some((_, value)), None) = (named.next(), named.next()) else {
+        return None;
+    };
+    let value: serde_json::Value = serde_json::from_str(value.get(..VALUE_MAX).unwrap_or(&value)).ok()?;
+    let address = part.map_or(Some(&value), |part| value.get(part))?;
+    address.as_str()?.parse().ok()
 }
 
 fn account_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {

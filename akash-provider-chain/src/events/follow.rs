@@ -64,7 +64,10 @@ pub(super) struct Follower {
     heard: Instant,
     /// When the last new block came.
     advanced: Instant,
+    /// Before the next try; nothing right after a block.
     wait: Duration,
+    /// Times in a row that no websocket was to be had.
+    polls: u32,
     /// How often nodes that answer have not given the next block.
     refusals: u32,
     /// A fact may have been lost: when to tell the whole present, and why.
@@ -84,7 +87,8 @@ impl Follower {
             next: 0,
             heard: Instant::now(),
             advanced: Instant::now(),
-            wait: settings.wait_min,
+            wait: Duration::ZERO,
+            polls: 0,
             refusals: 0,
             lost: None,
             mended: None,
@@ -142,9 +146,12 @@ impl Follower {
         });
     }
 
-    async fn back_off(&mut self) {
+    pub(super) async fn back_off(&mut self) {
         tokio::time::sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(self.settings.wait_max);
+        let Settings {
+            wait_min, wait_max, ..
+        } = self.settings;
+        self.wait = (self.wait * 2).max(wait_min).min(wait_max);
     }
 
     fn is_outage(&self) -> bool {
@@ -231,9 +238,9 @@ impl Follower {
     }
 
     /// Notes that everything up to a height has been told.
-    fn told(&mut self, height: Height, time: BlockTime) {
+    pub(super) fn told(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
-        (self.heard, self.advanced, self.wait) = (now, now, self.settings.wait_min);
+        (self.heard, self.advanced, self.wait) = (now, now, Duration::ZERO);
         self.refusals = 0;
         self.reader.endpoints.raise_floor(height);
         self.reader.remember_time(height, time);
@@ -250,7 +257,7 @@ impl Follower {
     /// Opens a subscription at one endpoint after the other; polls where none gives one.
     async fn open(&mut self) -> Result<Feed, NodeError> {
         let endpoints = self.reader.endpoints.clone();
-        let limit = endpoints.limits().answer_bytes;
+        let limits = endpoints.limits();
         let mut tried = Vec::new();
         loop {
             let at = endpoints.choose(Need::Blocks, &tried).await?;
@@ -259,8 +266,9 @@ impl Follower {
             }
             tried.push(at);
             let endpoint = endpoints.endpoint(at)?;
-            match Socket::open(endpoint, endpoints.chain_id(), limit, self.settings).await {
+            match Socket::open(endpoint, endpoints.chain_id(), limits, self.settings).await {
                 Ok(socket) => {
+                    self.polls = 0;
                     self.reader.note(|s| s.connections += 1);
                     return Ok(Feed::Socket(Box::new(socket)));
                 }
@@ -270,7 +278,11 @@ impl Follower {
                 }
             }
         }
-        let until = Instant::now() + self.settings.poll_for;
+        // What could not be opened because the link was cut can be opened as soon as it is back.
+        let settings = self.settings;
+        let patience = settings.poll_interval.saturating_mul(1 << self.polls.min(16));
+        self.polls = self.polls.saturating_add(1);
+        let until = Instant::now() + patience.min(settings.poll_for);
         Ok(Feed::Poll(Poll::new(self.settings.poll_interval), until))
     }
 
@@ -415,10 +427,17 @@ impl Follower {
         if let Some(witness) = &self.reader.witness {
             witness.saw(height, time, is_newest, txs);
         }
-        for event in &facts.malformed {
+        let (malformed, of_others): (Vec<_>, Vec<_>) = facts.malformed.into_iter().partition(|event| {
+            let provider = event.provider.as_ref();
+            provider.is_none_or(|provider| *provider == self.provider)
+        });
+        for event in &of_others {
+            tracing::debug!(%event, "an event of another provider cannot be read, and need not be");
+        }
+        for event in &malformed {
             tracing::warn!(%event, "an event cannot be read; the whole present is told before long");
         }
-        if let Some(first) = facts.malformed.first() {
+        if let Some(first) = malformed.first() {
             let now = Instant::now();
             let due = self
                 .mended
@@ -426,11 +445,11 @@ impl Follower {
             let why = format!("an event cannot be read: {first}");
             self.lost.get_or_insert((due, why));
         }
-        let count = u64::try_from(facts.malformed.len()).unwrap_or_default();
+        let count = u64::try_from(malformed.len()).unwrap_or_default();
         self.reader.note(|s| {
             s.blocks += 1;
             s.malformed += count;
-            if let Some(last) = facts.malformed.into_iter().last() {
+            if let Some(last) = malformed.into_iter().last() {
                 s.last_malformed = Some(last);
             }
         });

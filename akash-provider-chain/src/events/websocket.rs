@@ -8,6 +8,7 @@ use super::block::Block;
 use crate::convert::shown;
 use crate::endpoint::Endpoint;
 use crate::fault::{Fault, NodeError, causes};
+use crate::limits::Limits;
 use crate::rpc::types::{Envelope, FrameResult, NewBlock};
 use crate::tls::explained;
 use futures::{SinkExt, StreamExt};
@@ -40,7 +41,7 @@ impl Socket {
     pub(super) async fn open(
         endpoint: Arc<Endpoint>,
         chain_id: &str,
-        limit: usize,
+        limits: Limits,
         settings: Settings,
     ) -> Result<Self, NodeError> {
         let error = |fault| endpoint.error(METHOD, fault);
@@ -51,11 +52,12 @@ impl Socket {
         let tls = endpoint.tls.as_ref().map(Arc::clone);
         let connector = tls.map_or(Connector::Plain, Connector::Rustls);
         let config = WebSocketConfig::default()
-            .max_message_size(Some(limit))
-            .max_frame_size(Some(limit));
+            .max_message_size(Some(limits.answer_bytes))
+            .max_frame_size(Some(limits.answer_bytes));
         let connecting = connect_async_tls_with_config(request, Some(config), true, Some(connector));
-        let connected = tokio::time::timeout(settings.read_deadline, connecting).await;
-        let connected = connected.map_err(|_| error(Fault::Timeout(settings.read_deadline)))?;
+        let patience = settings.read_deadline.min(limits.connect_time);
+        let connected = tokio::time::timeout(patience, connecting).await;
+        let connected = connected.map_err(|_| error(Fault::Timeout(patience)))?;
         let (mut stream, _) = connected.map_err(|e| error(Fault::Unreachable(explained(causes(&e)))))?;
         let sent = stream.send(Message::text(SUBSCRIBE)).await;
         sent.map_err(|e| error(Fault::Unreachable(causes(&e))))?;

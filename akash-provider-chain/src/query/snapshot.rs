@@ -67,7 +67,7 @@ impl Reader {
             self.live_leases(provider, pin),
         )?;
         let bids = self.with_ended_bids(provider, &orders, live, pin).await?;
-        let deployments = self.deployments_of(&leases, pin).await?;
+        let deployments = self.deployments_of(provider, &leases, pin).await?;
         let mut snapshot = Snapshot {
             chain_id: now.chain_id.clone(),
             height: now.height,
@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// Reads pages until the end. A listing beyond the limit is an error, never cut.
-    async fn all<T, F>(
+    pub(super) async fn all<T, F>(
         &self,
         what: &'static str,
         page: impl Fn(PageRequest) -> F,
@@ -119,11 +119,14 @@ impl Reader {
             limit: limits.page,
         };
         let mut all = Vec::new();
+        // A page without a record counts as one: a listing of nothing ends too.
+        let mut seen = 0_usize;
         loop {
             let Page { items, next } = page(request.clone()).await?;
+            seen = seen.saturating_add(items.len().max(1));
             all.extend(items);
             let turns = next.is_some() && next == request.key;
-            if all.len() > limits.listing || turns {
+            if seen > limits.listing || turns {
                 let why = if turns {
                     "turns in a circle"
                 } else {
@@ -209,8 +212,10 @@ impl Reader {
         &self,
         filter: &LeaseFilter,
         pin: Option<Height>,
+        us: Option<&Address>,
     ) -> Result<Vec<LeaseRecord>, NodeError> {
-        self.all("leases", |page| self.leases_at(filter, page, pin)).await
+        self.all("leases", |page| self.leases_at(filter, page, pin, us))
+            .await
     }
 
     async fn live_leases(
@@ -224,7 +229,7 @@ impl Reader {
                 deployment: None,
                 state: Some(state),
             };
-            self.all_leases(&filter, pin).await
+            self.all_leases(&filter, pin, Some(provider)).await
         };
         let (active, reclaiming) = tokio::try_join!(of(LeaseState::Active), of(LeaseState::Reclaiming))?;
         let mut leases: Vec<LeaseRecord> = active.into_iter().chain(reclaiming).collect();
@@ -233,15 +238,24 @@ impl Reader {
         Ok(leases)
     }
 
+    /// The deployments of leases. One that cannot be read is the tenant's, and is left out: its lease is known, and
+    /// the other leases do not wait for it.
     async fn deployments_of(
         &self,
+        provider: &Address,
         leases: &[LeaseRecord],
         pin: Option<Height>,
     ) -> Result<Vec<DeploymentRecord>, NodeError> {
         let ids: BTreeSet<DeploymentId> = leases.iter().map(|l| l.lease.id.deployment().clone()).collect();
-        let asked = ids
-            .into_iter()
-            .map(|id| async move { self.deployment_at(&id, pin).await });
+        let asked = ids.into_iter().map(|id| async move {
+            match self.deployment_at(&id, pin, Some(provider)).await? {
+                Ok(record) => Ok(record),
+                Err(error) => {
+                    self.told.note_deployment(&id, &error);
+                    Ok(None)
+                }
+            }
+        });
         let asked: Vec<_> = asked.collect();
         let found: Vec<_> = stream::iter(asked).buffered(PARALLEL).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
@@ -252,7 +266,9 @@ impl Reader {
         let bids = snapshot.bids.iter().map(|b| b.created_at);
         let leases = snapshot.leases.iter().map(|l| l.lease.created_at);
         let deployments = snapshot.deployments.iter().map(|d| d.deployment.created_at);
-        let heights: BTreeSet<Height> = orders.chain(bids).chain(leases).chain(deployments).collect();
+        let heights = orders.chain(bids).chain(leases).chain(deployments);
+        // No block has the height 0, and a node takes offence at the question.
+        let heights: BTreeSet<Height> = heights.filter(|height| *height > 0).collect();
         let ask = |height| async move { Ok((height, self.time_of(height).await?)) };
         let asked: Vec<_> = heights.into_iter().map(ask).collect();
         let times: Vec<(Height, Option<BlockTime>)> = stream::iter(asked)

@@ -1,5 +1,7 @@
 //! The same questions over both ways to a node, and over recordings of a real one.
 
+mod hostile;
+
 use crate::endpoints::Endpoints;
 use crate::fault::Fault;
 use crate::fixtures::{files, fixtures, json};

@@ -39,6 +39,8 @@ pub(crate) struct Habits {
     pub(crate) no_index: bool,
     /// Results of this block have an event that cannot be read.
     pub(crate) garbled: Option<Height>,
+    /// Results of this block have a bid of another provider with a price that is none.
+    pub(crate) odd_rival: Option<Height>,
     /// So many searches are cut off.
     pub(crate) cut_searches: u32,
     /// Questions are taken and not answered.
@@ -239,6 +241,10 @@ impl Chain {
                     let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
                     result["events"] = json!([lie]);
                 }
+                if habits.odd_rival == Some(asked) {
+                    let events = result["events"].as_array_mut().unwrap();
+                    events.push(odd_bid());
+                }
                 Reply::Result(json!({"height": asked.to_string(), "txs_results": [result]}))
             }
             "block" => {
@@ -264,6 +270,14 @@ impl Chain {
             other => Reply::Error(-32601, format!("no method {other}")),
         }
     }
+}
+
+/// A rival's bid whose price cannot be read, as an event.
+fn odd_bid() -> Value {
+    let id = json!({"owner": account(1), "dseq": "1", "gseq": 1, "oseq": 1, "provider": account(3)});
+    let pairs = [("id", id.to_string()), ("price", "{}".to_owned())];
+    let pairs = pairs.map(|(k, v)| json!({"key": k, "value": v}));
+    json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
 /// How a node behaves to this question; one faulty search less is to come after a search.
@@ -436,6 +450,9 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
             let wanted = market.bids().filter(|b| {
                 is_like(&filters.state, &state_name(b.state))
                     && is_like(&filters.provider, b.id.provider.as_str())
+                    && is_like(&filters.owner, b.id.owner().as_str())
+                    && (filters.dseq == 0 || filters.dseq == b.id.deployment().dseq)
+                    && (filters.gseq == 0 || filters.gseq == b.id.order.group.gseq)
             });
             let (bids, pagination) = page(wanted, |b| b.id.clone(), |b| answers::bid(b), request.pagination);
             Some(mkt::QueryBidsResponse { bids, pagination }.encode_to_vec())

@@ -97,6 +97,12 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Tries a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
+    /// The same; where the answer is more gas than `most`, a second node is asked, if there is one, and the least
+    /// counts.
+    async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
+        let _ = most;
+        self.simulate(tx).await
+    }
     /// Sends a signed transaction; answers when the node has checked it.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// A transaction by its hash; `None` when the node knows none.

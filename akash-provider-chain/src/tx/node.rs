@@ -8,7 +8,7 @@ use crate::fault::{Fault, NodeError};
 use crate::method::Method;
 use crate::proto::cosmos::base::node::v1beta1::ConfigRequest;
 use crate::proto::cosmos::tx::v1beta1::{
-    BroadcastMode, BroadcastTxRequest, BroadcastTxResponse, GetTxRequest, SimulateRequest,
+    BroadcastMode, BroadcastTxRequest, BroadcastTxResponse, GetTxRequest, SimulateRequest, SimulateResponse,
 };
 use crate::reader::Reader;
 use crate::signer::TxHash;
@@ -127,6 +127,27 @@ fn noting<T>(answer: Result<T, NodeError>, heard: &AtomicBool) -> Result<T, Node
     answer
 }
 
+fn simulation_of(tx: Vec<u8>) -> SimulateRequest {
+    SimulateRequest {
+        tx: None,
+        tx_bytes: tx,
+    }
+}
+
+fn simulated(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, Error> {
+    match answer {
+        Ok(answer) => {
+            let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
+            Ok(Simulation::Gas { used: gas.gas_used })
+        }
+        Err(NodeError {
+            fault: Fault::Refused { text, .. } | Fault::NotFound { text, .. },
+            ..
+        }) => Ok(Simulation::Refused { log: text }),
+        Err(error) => Err(error.into_port("simulate")),
+    }
+}
+
 #[async_trait]
 impl TxApi for Reader {
     async fn sync_info(&self) -> Result<SyncInfo, Error> {
@@ -156,20 +177,31 @@ impl TxApi for Reader {
     }
 
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error> {
-        let request = SimulateRequest {
-            tx: None,
-            tx_bytes: tx,
+        let request = simulation_of(tx);
+        simulated(self.endpoints.ask(&request, None).await.map(|(answer, _)| answer))
+    }
+
+    async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
+        let request = simulation_of(tx);
+        let (first, at) = self.endpoints.ask_whom(&request).await;
+        let first = simulated(first)?;
+        let Simulation::Gas { used } = first else {
+            return Ok(first);
         };
-        match self.endpoints.ask(&request, None).await {
-            Ok((answer, _)) => {
-                let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
-                Ok(Simulation::Gas { used: gas.gas_used })
+        let (true, Some(at)) = (used > most, at) else {
+            return Ok(first);
+        };
+        match self.endpoints.ask_another(at, &request).await.map(simulated) {
+            Some(Ok(Simulation::Gas { used: second })) if second < used => {
+                tracing::warn!(
+                    used,
+                    second,
+                    "two nodes differ on the gas of a transaction; the least counts"
+                );
+                self.endpoints.doubt(at);
+                Ok(Simulation::Gas { used: second })
             }
-            Err(NodeError {
-                fault: Fault::Refused { text, .. } | Fault::NotFound { text, .. },
-                ..
-            }) => Ok(Simulation::Refused { log: text }),
-            Err(error) => Err(error.into_port("simulate")),
+            Some(_) | None => Ok(first),
         }
     }
 

@@ -12,6 +12,7 @@
 //!   under way together, because the network panics on the second one in a block.
 //! - A draft that may have reached a node is sent again as the same bytes or not at all, until it is found or
 //!   can no longer land. Only then is it replaced.
+//! - What would cost more than the ceilings allow waits, is estimated and priced anew, and says why.
 //! - `Err` means that it was certainly not sent, or can certainly not land any more.
 
 mod answers;
@@ -25,7 +26,7 @@ mod tests;
 
 use super::api::{Included, Simulation, Submission};
 use super::standing::Standing;
-use crate::gas::{Estimates, GasConfig};
+use crate::gas::{Estimates, GasConfig, Spent};
 use crate::sequence::{Expiry, Sequencer};
 use crate::signer::{Ordering, Price};
 use akash_provider_core::chain::{Account, SyncInfo};
@@ -266,6 +267,7 @@ pub struct Planner {
     /// A node has taken or simulated a transaction of the kind in use.
     proven: bool,
     estimates: Estimates,
+    spent: Spent,
 }
 
 impl Planner {
@@ -291,6 +293,7 @@ impl Planner {
             sequencer,
             proven: false,
             estimates: Estimates::default(),
+            spent: Spent::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::api::{Included, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
+use crate::gas::Ceilings;
 use crate::lock::lock;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
@@ -150,6 +151,7 @@ struct Task {
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     chain_id: Arc<str>,
+    ceilings: Ceilings,
     planner: Planner,
     began: Instant,
     replies: BTreeMap<Ticket, oneshot::Sender<Answer>>,
@@ -171,6 +173,7 @@ impl Task {
             api,
             key: Arc::new(key),
             chain_id: config.chain_id.as_str().into(),
+            ceilings: config.gas.ceilings.clone(),
             planner: Planner::new(config, u32::from_le_bytes(salt)),
             began: Instant::now(),
             replies: BTreeMap::new(),
@@ -263,7 +266,10 @@ impl Task {
             Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
             Action::Simulate(id, draft) => {
                 let tx = self.sign(&draft);
-                Box::pin(async move { Input::Simulated(id, within(api.simulate(tx.bytes)).await) })
+                let most = self.ceilings.of_messages(&draft.msgs).gas;
+                Box::pin(
+                    async move { Input::Simulated(id, within(api.simulate_below(tx.bytes, most)).await) },
+                )
             }
             Action::Send(id, draft) => {
                 let tx = self.sign(&draft);

@@ -2,9 +2,12 @@
 
 use super::query::{NodeArgs, QueryOutput};
 use super::{SignerArgs, values};
-use akash_provider_core::types::Address;
+use akash_provider_chain::gas::{Ceilings, Scope};
+use akash_provider_core::types::{Address, Dec};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Settings of `tx`.
 #[derive(Debug, Args)]
@@ -52,6 +55,39 @@ pub struct GasArgs {
     /// Whose allowance pays the fee.
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub fee_granter: Option<Address>,
+    /// Most gas, whatever a node says: of a `bid`, `close`, `reclaim`, `withdraw`, `provider`, `certificate`, of a
+    /// whole `transaction`, and of all in an `hour`; `tx` heeds the one of a transaction. The usual ones are ten
+    /// times what is usual.
+    #[arg(long, value_name = "KIND=GAS", value_delimiter = ',', value_parser = ceiling::<u64>, global = true)]
+    pub gas_ceiling: Vec<(Scope, u64)>,
+    /// Most that is paid for them, in the token of --gas-prices. The usual ones follow from the highest price.
+    #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',', value_parser = ceiling::<u128>, global = true)]
+    pub fee_ceiling: Vec<(Scope, u128)>,
+}
+
+impl GasArgs {
+    /// What is never paid, where no more than `price_max` is paid for a unit of gas.
+    #[must_use]
+    pub fn ceilings(&self, price_max: Dec) -> Ceilings {
+        let mut ceilings = Ceilings::at(price_max);
+        for (scope, gas) in &self.gas_ceiling {
+            ceilings.change(*scope, |most| most.gas = *gas);
+        }
+        for (scope, fee) in &self.fee_ceiling {
+            ceilings.change(*scope, |most| most.fee = *fee);
+        }
+        ceilings
+    }
+}
+
+fn ceiling<T: FromStr<Err: Display>>(text: &str) -> Result<(Scope, T), String> {
+    let (kind, most) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` names no amount; write it as bid=1000000"))?;
+    let most = most
+        .parse()
+        .map_err(|e| format!("`{most}`: {e}; write a whole number"))?;
+    Ok((kind.parse()?, most))
 }
 
 /// How a transaction is made and sent.
@@ -215,4 +251,44 @@ pub enum ProviderTx {
         /// `provider.yaml`: host, info, attributes.
         file: PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(words: &[&str]) -> Result<GasArgs, String> {
+        let all = [&["provider-daemon", "run"][..], words].concat();
+        match Cli::try_parse_from(all).map_err(|e| e.to_string())?.command {
+            Command::Run(args) => Ok(args.gas),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ceilings_are_set_one_by_one() {
+        let price_max = Dec::from_scaled(500_000_000_000_000_000);
+        let usual = parsed(&[]).unwrap().ceilings(price_max);
+        assert_eq!(usual, Ceilings::at(price_max));
+        let words = [
+            "--gas-ceiling=bid=2000000,hour=5",
+            "--fee-ceiling",
+            "transaction=7",
+        ];
+        let set = parsed(&words).unwrap().ceilings(price_max);
+        assert_eq!(set.of(Scope::Bid).gas, 2_000_000);
+        assert_eq!(set.of(Scope::Bid).fee, usual.of(Scope::Bid).fee);
+        assert_eq!((set.of(Scope::Hour).gas, set.of(Scope::Transaction).fee), (5, 7));
+        assert_eq!(set.of(Scope::Close), usual.of(Scope::Close));
+        for (bad, why) in [
+            ("bids=1", "bid, close"),
+            ("bid", "bid=1000000"),
+            ("bid=-1", "whole number"),
+        ] {
+            let error = parsed(&["--gas-ceiling", bad]).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Length: one story for each thing that a node does.
 
 use crate::endpoints::Endpoints;
+use crate::events::follow::Follower;
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, SeenTx, Settings, Source, Witness};
 use crate::limits::Limits;
 use crate::reader::Reader;
@@ -399,6 +400,62 @@ async fn blocks_made_during_a_cut_are_told_afterwards() {
     assert_eq!(scene.reader.status().follower.resyncs, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_first_try_comes_at_once_and_the_pause_grows_from_a_fifth_of_a_second() {
+    let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", limits()).unwrap();
+    let (out, _events) = tokio::sync::mpsc::channel(1);
+    let mut follower = Follower::new(Reader::new(endpoints), us(), out);
+    for _ in 0..2 {
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let began = tokio::time::Instant::now();
+            follower.back_off().await;
+            pauses.push(began.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [0, 200, 400, 800, 1000, 1000]);
+        // A block was told: the next cut begins anew.
+        follower.told(7, BlockTime(1));
+    }
+}
+
+#[tokio::test]
+async fn a_broken_subscription_is_opened_again_at_once() {
+    let settings = Settings {
+        wait_min: PATIENCE,
+        wait_max: PATIENCE,
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.push_until_heard().await;
+    let began = Instant::now();
+    let node = scene.node.as_ref().unwrap();
+    node.push("nonsense".to_owned());
+    while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
+        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_is_tried_again_soon_where_none_was_to_be_had() {
+    let settings = Settings {
+        poll_for: PATIENCE,
+        ..settings()
+    };
+    let mut scene = Scene::new(settings).await;
+    scene.push_until_heard().await;
+    let node = scene.node.as_ref().unwrap();
+    node.pushes.refused.store(true, Ordering::Relaxed);
+    node.push("nonsense".to_owned());
+    scene.status("polling", |s| s.source == Source::Polling).await;
+    node.pushes.refused.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
+        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_long_outage_is_said_and_ended_by_a_resync() {
     let mut scene = Scene::new(settings()).await;
@@ -669,6 +726,19 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(campaign(acts));
     }
+}
+
+#[tokio::test]
+async fn an_event_of_a_rival_that_cannot_be_read_costs_nothing() {
+    let mut scene = Scene::new(settings()).await;
+    scene.listening().await;
+    let odd = scene.block(1);
+    scene.habits(|h| h.odd_rival = Some(odd));
+    let next = scene.block(2);
+    scene.push(next);
+    scene.told_up_to(next).await;
+    let status = scene.reader.status().follower;
+    assert_eq!((status.malformed, status.resyncs), (0, 1), "{status:?}");
 }
 
 #[tokio::test]

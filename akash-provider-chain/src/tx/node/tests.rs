@@ -161,6 +161,52 @@ async fn a_refusal_after_silence_is_no_certainty() {
     );
 }
 
+#[tokio::test]
+async fn a_second_node_is_asked_where_the_first_names_too_much_gas() {
+    use crate::proto::cosmos::base::abci::v1beta1::GasInfo;
+    let node = async |used: u64| {
+        let answer = SimulateResponse {
+            gas_info: Some(GasInfo {
+                gas_wanted: 0,
+                gas_used: used,
+            }),
+            ..SimulateResponse::default()
+        };
+        let value = BASE64.encode(&answer.encode_to_vec());
+        Node::start(move |method, _| match method {
+            "status" => Reply::Result(serde_json::json!({
+                "node_info": {"network": "local"},
+                "sync_info": {"latest_block_height": "7", "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false},
+            })),
+            "akash" => Reply::Result(crate::testing::chain::discovery()),
+            _ => Reply::Result(serde_json::json!({"response": {"code": 0, "value": value, "height": "7"}})),
+        })
+        .await
+    };
+    let (liar, honest) = (node(50_000_000_000).await, node(125_000).await);
+    let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
+    // Whichever of the two is asked first.
+    for urls in [[&liar.url, &honest.url], [&honest.url, &liar.url]] {
+        for _ in 0..3 {
+            let reader = reader(&urls);
+            let simulated = reader.simulate_below(vec![1], 1_250_000).await.unwrap();
+            assert_eq!(simulated, Simulation::Gas { used: 125_000 });
+        }
+    }
+    let alone = reader(&[&liar.url])
+        .simulate_below(vec![1], 1_250_000)
+        .await
+        .unwrap();
+    assert_eq!(alone, Simulation::Gas { used: 50_000_000_000 });
+    // Below the limit nobody else is asked.
+    let calls = || honest.calls.load(Ordering::Relaxed);
+    let both = reader(&[&honest.url, &liar.url]);
+    both.simulate(vec![1]).await.unwrap();
+    let before = calls() + liar.calls.load(Ordering::Relaxed);
+    both.simulate_below(vec![1], u64::MAX).await.unwrap();
+    assert_eq!(calls() + liar.calls.load(Ordering::Relaxed), before + 1);
+}
+
 fn certain_of(heard: &AtomicBool, answer: Submission) -> Result<Submission, Error> {
     certain(answer, heard)
 }

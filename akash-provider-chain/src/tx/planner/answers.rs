@@ -157,12 +157,20 @@ impl Planner {
         match answer {
             Ok(Simulation::Gas { used }) => {
                 self.proven = true;
+                let msgs = flight.msgs();
+                if let Err(why) = self.config.gas.ceilings.judge_gas(&msgs, used) {
+                    // Not believed, and not remembered for others of its shape.
+                    let at = self.hold(id, why.to_string());
+                    if let Some(flight) = self.flights.get_mut(&id) {
+                        flight.phase = Phase::Estimating { at, asked: false };
+                    }
+                    return;
+                }
                 // What starved before gets more than it seems to need.
                 let used = used.max(flight.gas.unwrap_or(0));
                 flight.gas = Some(used);
                 flight.failures = 0;
                 flight.phase = Phase::Ready { at: now };
-                let msgs = flight.msgs();
                 self.estimates.put(&msgs, used, height);
             }
             Ok(Simulation::Refused { log }) if flight.members.len() > 1 => self.split(id, &log),

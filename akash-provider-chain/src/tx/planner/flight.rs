@@ -57,6 +57,8 @@ pub(super) struct Flight {
     pub(super) starved: u32,
     /// Refusals of its simulation that nothing explained.
     pub(super) doubted: u32,
+    /// Why it waits though it could be sent: it would cost more than is ever paid.
+    pub(super) held: Option<String>,
 }
 
 impl Flight {
@@ -74,6 +76,7 @@ impl Flight {
             replaced: 0,
             starved: 0,
             doubted: 0,
+            held: None,
         }
     }
 

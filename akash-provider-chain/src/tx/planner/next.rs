@@ -1,7 +1,7 @@
 //! What to do next: from the queue into the air, by priority.
 
 use super::flight::{Check, Flight, Phase};
-use super::{Action, Draft, FlightId, Planner, Request, Tip, failure, withdrawn};
+use super::{Action, Draft, FlightId, Planner, Request, Tip, backoff, failure, withdrawn};
 use crate::gas::{Shape, generous};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::{DeploymentId, Msg};
@@ -55,7 +55,13 @@ impl Planner {
             let age = now.since(flight.since());
             let outcome = match flight.unknown() {
                 Some(unknown) if age >= config.outcome_max => Ok(unknown),
-                None if age >= config.unsent_max => not_sent(),
+                None if age >= config.unsent_max => match &flight.held {
+                    Some(why) => {
+                        let why = format!("not sent in time: {why}");
+                        Err(failure(ErrorKind::Unavailable, why))
+                    }
+                    None => not_sent(),
+                },
                 _ => return true,
             };
             if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
@@ -207,14 +213,17 @@ impl Planner {
                 continue;
             };
             let again = flight.draft.clone().filter(|_| flight.perhaps_sent);
-            let limit = flight
-                .gas
-                .map_or_else(|| generous(&flight.msgs()), |g| self.config.gas.limit(g));
+            let is_new = again.is_none();
+            let limit = self.config.gas.limit_of(&flight.msgs(), flight.gas);
             let Some(draft) = again.or_else(|| self.draft(id, limit, tip, out)) else {
                 continue;
             };
+            if is_new && !self.pay(id, &draft) {
+                continue;
+            }
             if let Some(flight) = self.flights.get_mut(&id) {
                 flight.phase = Phase::Sending;
+                flight.held = None;
                 if !flight.perhaps_sent {
                     // It cannot be in a block that was there before it was sent.
                     flight.absent_until = Some(tip.height);
@@ -223,6 +232,56 @@ impl Planner {
                 out.push(Action::Send(id, draft));
             }
         }
+    }
+
+    /// Counts what a draft costs; false, and the flight waits, when that is more than is ever paid.
+    fn pay(&mut self, id: FlightId, draft: &Draft) -> bool {
+        let ceilings = &self.config.gas.ceilings;
+        let price = &draft.price;
+        let by_itself = ceilings
+            .judge_gas(&draft.msgs, price.gas_limit)
+            .and_then(|()| ceilings.judge_fee(&draft.msgs, price.fee.amount));
+        let judged = by_itself
+            .clone()
+            .and_then(|()| self.spent.judge(self.now, ceilings, &draft.msgs, price));
+        let Err(why) = judged else {
+            self.spent.add(self.now, price);
+            return true;
+        };
+        if by_itself.is_err() {
+            // Its gas is as it should be, so it is the price: perhaps another node asks for less.
+            self.prices.value = None;
+        }
+        let at = self.hold(id, why.to_string());
+        if let Some(flight) = self.flights.get_mut(&id) {
+            flight.phase = Phase::Ready { at };
+        }
+        false
+    }
+
+    /// Lets a flight wait that would cost too much; until when. The first of several is worth a line.
+    pub(super) fn hold(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
+        let is_first = self.flights.values().all(|f| f.held.is_none());
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return self.now;
+        };
+        let messages = flight.members.len();
+        if is_first {
+            tracing::warn!(
+                messages,
+                why,
+                "a transaction waits: it would cost more than is ever paid"
+            );
+        } else {
+            tracing::debug!(
+                messages,
+                why,
+                "a transaction waits: it would cost more than is ever paid"
+            );
+        }
+        flight.held = Some(why);
+        flight.failures = flight.failures.saturating_add(1);
+        self.now.plus(backoff(flight.failures))
     }
 
     /// A new draft of a flight; `None` when something is missing. Where no fee can be had its calls are answered.

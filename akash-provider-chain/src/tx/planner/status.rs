@@ -24,7 +24,7 @@ pub struct WriterStatus {
     pub nonces: Nonces,
     /// What is paid per unit of gas; `None` before it is known.
     pub gas_price: Option<DecCoin>,
-    /// What must be known first and is not, and why.
+    /// What must be known first and is not, and why; or why a transaction waits that would cost too much.
     pub trouble: Option<String>,
     /// It has ended, and nothing is sent any more.
     pub is_stopped: bool,
@@ -46,9 +46,14 @@ impl Planner {
                 Nonces::Unordered
             },
             gas_price: price.map(|price| DecCoin::new(&self.config.gas.denom, price)),
-            trouble: self.why_not().map(str::to_owned),
+            trouble: self.why_not().or_else(|| self.held()).map(str::to_owned),
             is_stopped: self.stopped,
         }
+    }
+
+    /// Why a transaction waits that could be sent.
+    fn held(&self) -> Option<&str> {
+        self.flights.values().find_map(|flight| flight.held.as_deref())
     }
 
     /// Why nothing can be sent.

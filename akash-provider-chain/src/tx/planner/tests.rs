@@ -2,6 +2,8 @@
 //!
 //! Length: one story for each thing that goes wrong.
 
+mod costs;
+
 use super::*;
 use crate::convert::to_any;
 use crate::private_key::PrivateKey;
@@ -19,6 +21,8 @@ struct Faults {
     unsimulated: u64,
     /// So many simulations are refused by a node that does not know what they are about yet.
     ignorant: u32,
+    /// What every simulation says, whatever is true.
+    claims: Option<u64>,
     lag: u64,
     owner: u64,
     restart: u64,
@@ -36,6 +40,8 @@ struct World {
     submitted: BTreeMap<Ticket, Vec<Msg>>,
     replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
     sends: u32,
+    /// What was offered for each.
+    fees: Vec<u128>,
     simulations: u32,
     /// Questions for the newest block.
     looks: u32,
@@ -63,6 +69,7 @@ impl World {
             submitted: BTreeMap::new(),
             replies: BTreeMap::new(),
             sends: 0,
+            fees: Vec::new(),
             simulations: 0,
             looks: 0,
         }
@@ -136,6 +143,8 @@ impl World {
                 let simulation = if self.simulations <= self.faults.ignorant {
                     let log = "order not found".to_owned();
                     Simulation::Refused { log }
+                } else if let Some(used) = self.faults.claims {
+                    Simulation::Gas { used }
                 } else {
                     self.node.simulate(&bytes)
                 };
@@ -143,6 +152,7 @@ impl World {
             }
             Action::Send(id, draft) => {
                 self.sends += 1;
+                self.fees.push(draft.price.fee.amount);
                 let bytes = self.bytes(&draft);
                 // A lost answer may be that of a transaction that arrived.
                 let arrives = !lost || self.strikes(50);

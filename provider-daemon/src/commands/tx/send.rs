@@ -120,11 +120,12 @@ impl Money {
 
 fn config(args: &TxArgs) -> anyhow::Result<GasConfig> {
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
-    let usual = GasConfig::default();
+    let price_max = GasConfig::default().price_max.max(price);
     Ok(GasConfig {
         denom,
         price,
-        price_max: usual.price_max.max(price),
+        price_max,
+        ceilings: args.gas.ceilings(price_max),
         // The flag is from 1 to 10.
         factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
         granter: args.gas.fee_granter.clone(),
@@ -302,7 +303,15 @@ impl<'a> Sending<'a> {
             }
         }
         match used {
-            Ok(used) => Ok(price(config.limit(used))),
+            Ok(used) => {
+                let price = price(config.limit(used));
+                // A fee that was named is what somebody wants to pay.
+                match fees {
+                    Some(_) => {}
+                    None => config.ceilings.judge_any(&price).context("nothing was sent")?,
+                }
+                Ok(price)
+            }
             Err(log) => bail!("nothing was sent, the chain would refuse it: {log}"),
         }
     }

@@ -1,0 +1,520 @@
+//! One garbage record among good ones: the good ones are read, and of our own nothing is silently missing.
+
+use super::{busy, limits};
+use crate::convert::answers;
+use crate::endpoints::Endpoints;
+use crate::method::Method;
+use crate::proto::akash::base::resources::v1beta4 as res;
+use crate::proto::akash::{
+    audit::v1 as audit, cert::v1 as cert, deployment::v1beta4 as dep, market::v1beta5 as mkt,
+};
+use crate::query::records::Records;
+use crate::reader::Reader;
+use crate::testing::chain::{Chain, account};
+use crate::testing::{Node, Reply};
+use akash_provider_core::chain::{BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, PageRequest};
+use akash_provider_core::types::{Address, BidId, BidState};
+use data_encoding::{BASE64, HEXLOWER};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use prost::Message;
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+
+/// What is put into the answers to one query, and where.
+#[derive(Debug, Clone, Default)]
+struct Garbage {
+    path: &'static str,
+    /// Only where the request holds this; a filter, for example.
+    within: Vec<u8>,
+    record: Vec<u8>,
+    at: usize,
+}
+
+struct Scene {
+    chain: Chain,
+    won: BidId,
+    garbage: Arc<Mutex<Garbage>>,
+    reader: Reader,
+    node: Node,
+}
+
+fn certificates() -> Vec<Certificate> {
+    let one = |serial: &str| Certificate {
+        serial: serial.to_owned(),
+        valid: true,
+        cert: b"PEM".to_vec(),
+        pubkey: b"PEM".to_vec(),
+    };
+    vec![one("1"), one("2")]
+}
+
+/// What is not of the market.
+fn of_accounts(path: &str) -> Option<Vec<u8>> {
+    match path {
+        cert::QueryCertificatesRequest::PATH => Some(
+            cert::QueryCertificatesResponse {
+                certificates: certificates().iter().map(answers::certificate).collect(),
+                pagination: None,
+            }
+            .encode_to_vec(),
+        ),
+        audit::QueryProviderAuditorRequest::PATH => {
+            let signed = audit::AuditedProvider {
+                owner: account(2).to_string(),
+                auditor: account(8).to_string(),
+                attributes: Vec::new(),
+            };
+            let providers = vec![signed];
+            Some(
+                audit::QueryProvidersResponse {
+                    providers,
+                    pagination: None,
+                }
+                .encode_to_vec(),
+            )
+        }
+        _ => None,
+    }
+}
+
+/// The answer with the garbage in it. Every listing has its records in the field 1, a deployment its groups in 2.
+fn spoilt(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
+    if path == dep::QueryDeploymentRequest::PATH {
+        let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {
+            prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, out);
+            prost::encoding::encode_varint(bytes.len() as u64, out);
+            out.extend(bytes);
+        };
+        let mut out = answer;
+        field(2, &garbage.record, &mut out);
+        return out;
+    }
+    let mut page = Records::decode(&*answer).unwrap();
+    let at = garbage.at % (page.records.len() + 1);
+    page.records.insert(at, garbage.record.clone().into());
+    page.encode_to_vec()
+}
+
+async fn scene() -> Scene {
+    let (chain, won) = busy();
+    // Another provider has a lease of the same deployment.
+    let other = BidId {
+        order: akash_provider_core::types::OrderId {
+            group: akash_provider_core::types::GroupId {
+                gseq: 2,
+                ..won.order.group.clone()
+            },
+            oseq: 1,
+        },
+        provider: account(3),
+    };
+    let create = akash_provider_core::market::TenantMsg::CreateLease { bid: other };
+    assert!(chain.tenant(create));
+    chain.end_block();
+    let garbage: Arc<Mutex<Garbage>> = Arc::default();
+    let (of_node, habits, served) = (Arc::clone(&garbage), Arc::default(), chain.clone());
+    let node = Node::start(move |method, params| {
+        let garbage = of_node.lock().unwrap().clone();
+        let path = params["path"].as_str().unwrap_or_default();
+        let honest = match of_accounts(path) {
+            Some(bytes) => Reply::Result(json!({"response": {
+                "code": 0, "value": BASE64.encode(&bytes), "height": served.height().to_string(),
+            }})),
+            None => served.reply(&habits, method, params),
+        };
+        let data = params["data"].as_str().unwrap_or_default().as_bytes();
+        let data = HEXLOWER.decode(data).unwrap_or_default();
+        let within = &garbage.within;
+        let is_meant = within.is_empty() || data.windows(within.len()).any(|w| w == &within[..]);
+        match honest {
+            Reply::Result(mut result) if method == "abci_query" && path == garbage.path && is_meant => {
+                let value = result["response"]["value"].as_str().unwrap_or_default();
+                let answer = BASE64.decode(value.as_bytes()).unwrap();
+                let spoilt = spoilt(answer, path, &garbage);
+                result["response"]["value"] = BASE64.encode(&spoilt).into();
+                Reply::Result(result)
+            }
+            honest => honest,
+        }
+    })
+    .await;
+    let quick = crate::Limits {
+        attempts: 1,
+        ..limits()
+    };
+    let endpoints = Endpoints::new(&[&node.url], "local", quick).unwrap();
+    let reader = Reader::new(endpoints).with_account(account(2));
+    Scene {
+        chain,
+        won,
+        garbage,
+        reader,
+        node,
+    }
+}
+
+fn nobodys_leases(won: &BidId) -> LeaseFilter {
+    LeaseFilter {
+        deployment: Some(won.deployment().clone()),
+        ..LeaseFilter::default()
+    }
+}
+
+impl Scene {
+    fn put(&self, garbage: Garbage) {
+        *self.garbage.lock().unwrap() = garbage;
+    }
+
+    /// Everything there is to read, as text; a query that fails shows as such.
+    async fn everything(&self) -> Vec<(&'static str, String)> {
+        let (reader, page) = (&self.reader, PageRequest::default);
+        let of_order = BidFilter {
+            order: Some(self.won.order.clone()),
+            ..BidFilter::default()
+        };
+        let mut certificates = reader.certificates(&account(1), None).await;
+        if let Ok(certificates) = &mut certificates {
+            // Nothing about a certificate is judged while it is read: garbage may well be one.
+            certificates.retain(|c| !c.cert.is_empty());
+        }
+        let signed = reader.auditor_attributes(account(8).as_str(), &account(2)).await;
+        let orders = reader.orders(&OrderFilter::default(), page()).await;
+        vec![
+            ("orders", format!("{:?}", orders.map(|p| p.items))),
+            (
+                "bids",
+                format!("{:?}", reader.bids(&of_order, page()).await.map(|p| p.items)),
+            ),
+            (
+                "leases",
+                format!(
+                    "{:?}",
+                    reader
+                        .leases(&nobodys_leases(&self.won), page())
+                        .await
+                        .map(|p| p.items)
+                ),
+            ),
+            (
+                "deployment",
+                format!("{:?}", reader.deployment(self.won.deployment()).await),
+            ),
+            ("certificates", format!("{certificates:?}")),
+            ("audits", format!("{signed:?}")),
+            ("snapshot", format!("{:?}", reader.snapshot(&account(2)).await)),
+        ]
+    }
+}
+
+fn rival() -> BidId {
+    let (_, won) = busy();
+    BidId {
+        provider: account(3),
+        ..won
+    }
+}
+
+fn offer(units: &str) -> mkt::ResourceOffer {
+    let cpu = res::Cpu {
+        units: Some(res::ResourceValue {
+            val: units.as_bytes().to_vec(),
+        }),
+        ..res::Cpu::default()
+    };
+    let resources = res::Resources {
+        cpu: Some(cpu),
+        ..res::Resources::default()
+    };
+    mkt::ResourceOffer {
+        resources: Some(resources),
+        count: 1,
+        prices: None,
+    }
+}
+
+fn wire_bid(id: &BidId) -> mkt::Bid {
+    let (chain, _) = busy();
+    let market = chain.lock().market.clone();
+    let bid = market.bids().find(|b| b.id.provider == id.provider).unwrap();
+    answers::bid(bid).bid.unwrap()
+}
+
+/// Records of a rival that are wrong in one way each, whatever listing they are put into.
+fn wrong() -> Vec<Vec<u8>> {
+    let bid = wire_bid(&rival());
+    let of_bid = |bid: mkt::Bid| {
+        let bid = Some(bid);
+        mkt::QueryBidResponse {
+            bid,
+            escrow_account: None,
+        }
+        .encode_to_vec()
+    };
+    let (chain, _) = busy();
+    let market = chain.lock().market.clone();
+    let order = answers::order(market.orders().next().unwrap());
+    let priced = |amount: &str| {
+        let mut spec = order.spec.clone().unwrap();
+        spec.resources[0].price.as_mut().unwrap().amount = amount.to_owned();
+        mkt::Order {
+            spec: Some(spec),
+            ..order.clone()
+        }
+        .encode_to_vec()
+    };
+    let mut text = order.clone().encode_to_vec();
+    // A name that is no text: the network does not look.
+    let name = b"group-0";
+    let at = text.windows(name.len()).position(|w| w == name).unwrap();
+    text[at] = 0xff;
+    vec![
+        Vec::new(),
+        vec![0xff; 12],
+        // The first field is a number.
+        vec![0x08, 0x01],
+        text,
+        priced("-1.5"),
+        priced(&"9".repeat(60)),
+        mkt::Order {
+            state: 99,
+            ..order.clone()
+        }
+        .encode_to_vec(),
+        mkt::Order {
+            created_at: -1,
+            ..order.clone()
+        }
+        .encode_to_vec(),
+        mkt::Order { id: None, ..order }.encode_to_vec(),
+        of_bid(mkt::Bid {
+            state: 77,
+            ..bid.clone()
+        }),
+        of_bid(mkt::Bid {
+            created_at: i64::MIN,
+            ..bid.clone()
+        }),
+        of_bid(mkt::Bid { price: None, ..bid }),
+    ]
+}
+
+const LISTINGS: [&str; 6] = [
+    mkt::QueryOrdersRequest::PATH,
+    mkt::QueryBidsRequest::PATH,
+    mkt::QueryLeasesRequest::PATH,
+    dep::QueryDeploymentRequest::PATH,
+    cert::QueryCertificatesRequest::PATH,
+    audit::QueryProviderAuditorRequest::PATH,
+];
+
+/// What tells a question about everybody's records from one about ours, for which nothing is left out.
+fn within(path: &str, won: &BidId) -> Vec<u8> {
+    match path {
+        mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn one_garbage_record_among_good_ones_takes_no_other_with_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let scene = runtime.block_on(scene());
+    let honest = runtime.block_on(scene.everything());
+    for (query, answer) in &honest {
+        assert!(
+            answer.starts_with("Ok(") && answer.len() > 40,
+            "{query}: {answer}"
+        );
+    }
+    let record = prop_oneof![
+        proptest::sample::select(wrong()),
+        proptest::collection::vec(any::<u8>(), 0..200),
+    ];
+    let cases = (
+        proptest::sample::select(LISTINGS.to_vec()),
+        record,
+        any::<usize>(),
+    );
+    let config = Config {
+        cases: 192,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let result = runner.run(&cases, |(path, record, at)| {
+        let within = within(path, &scene.won);
+        scene.put(Garbage {
+            path,
+            within,
+            record,
+            at,
+        });
+        let read = runtime.block_on(scene.everything());
+        for (honest, read) in honest.iter().zip(&read) {
+            prop_assert_eq!(&honest.1, &read.1, "{} with garbage in {}", honest.0, path);
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
+
+#[tokio::test]
+async fn a_senseless_offer_and_a_number_of_its_own_do_not_hide_a_rivals_bid() {
+    let scene = scene().await;
+    let rival = rival();
+    let mut bid = wire_bid(&rival);
+    bid.resources_offer = vec![offer("-1")];
+    bid.reclamation_window = Some(prost_types::Duration {
+        seconds: -5,
+        nanos: 0,
+    });
+    bid.id.as_mut().unwrap().bseq = 7;
+    let bid = Some(bid);
+    let record = mkt::QueryBidResponse {
+        bid,
+        escrow_account: None,
+    };
+    let everybodys = BidFilter {
+        order: Some(scene.won.order.clone()),
+        ..BidFilter::default()
+    };
+    let before = scene
+        .reader
+        .bids(&everybodys, PageRequest::default())
+        .await
+        .unwrap();
+    scene.put(Garbage {
+        path: mkt::QueryBidsRequest::PATH,
+        record: record.encode_to_vec(),
+        ..Garbage::default()
+    });
+    let after = scene
+        .reader
+        .bids(&everybodys, PageRequest::default())
+        .await
+        .unwrap();
+    assert_eq!(after.items.len(), before.items.len() + 1, "it counts");
+    let theirs = |b: &&akash_provider_core::types::Bid| b.id.provider == account(3);
+    let states = after.items.iter().filter(theirs).map(|b| b.state);
+    assert!(states.clone().any(|s| s != BidState::Lost) && states.count() > 1);
+}
+
+#[tokio::test]
+async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
+    let scene = scene().await;
+    let us: Address = account(2);
+    let named = answers::lease_record(&scene.chain.lock().market.lease(&scene.won).unwrap());
+    let mut lease = named.clone();
+    lease.lease.as_mut().unwrap().state = 99;
+    let ours = LeaseFilter {
+        provider: Some(us.clone()),
+        ..LeaseFilter::default()
+    };
+    let page = PageRequest::default;
+    scene.put(Garbage {
+        path: mkt::QueryLeasesRequest::PATH,
+        record: lease.encode_to_vec(),
+        ..Garbage::default()
+    });
+    for error in [
+        scene.reader.leases(&ours, page()).await.map(drop).unwrap_err(),
+        scene
+            .reader
+            .leases(&nobodys_leases(&scene.won), page())
+            .await
+            .map(drop)
+            .unwrap_err(),
+        scene
+            .reader
+            .deployment(scene.won.deployment())
+            .await
+            .map(drop)
+            .unwrap_err(),
+        scene.reader.snapshot(&us).await.map(drop).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("our own lease akash1"), "{error}");
+        assert!(error.is_transient(), "asked again: {error}");
+    }
+    // Of the listing of our bids nothing is left out either, however little of it can be read.
+    let bids = BidFilter {
+        provider: Some(us.clone()),
+        ..BidFilter::default()
+    };
+    scene.put(Garbage {
+        path: mkt::QueryBidsRequest::PATH,
+        record: vec![0xff; 9],
+        ..Garbage::default()
+    });
+    let error = scene.reader.bids(&bids, page()).await.unwrap_err();
+    assert!(error.to_string().contains("our own bid"), "{error}");
+    assert!(scene.reader.snapshot(&us).await.is_err());
+    // A signature of an auditor, or a certificate by its number, that cannot be read is not absent.
+    scene.put(Garbage {
+        path: audit::QueryProviderAuditorRequest::PATH,
+        record: vec![0xff; 9],
+        ..Garbage::default()
+    });
+    let signed = scene.reader.auditor_attributes(account(7).as_str(), &us).await;
+    assert!(signed.is_err(), "{signed:?}");
+    scene.put(Garbage {
+        path: cert::QueryCertificatesRequest::PATH,
+        record: vec![0xff; 9],
+        ..Garbage::default()
+    });
+    let one = scene.reader.certificates(&us, Some("1")).await;
+    assert!(one.is_err(), "{one:?}");
+}
+
+#[tokio::test]
+async fn another_endpoint_is_asked_for_our_own_record_that_one_cannot_give() {
+    let scene = scene().await;
+    scene.put(Garbage {
+        path: mkt::QueryLeasesRequest::PATH,
+        record: vec![0xff; 9],
+        ..Garbage::default()
+    });
+    let good = scene.chain.node(Arc::default()).await;
+    let urls = [scene.node.url.clone(), good.url.clone()];
+    let reader = Reader::new(Endpoints::new(&urls, "local", limits()).unwrap());
+    let ours = LeaseFilter {
+        provider: Some(account(2)),
+        ..LeaseFilter::default()
+    };
+    let leases = reader.leases(&ours, PageRequest::default()).await.unwrap();
+    assert_eq!(leases.items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_deployment_that_cannot_be_read_leaves_its_lease_in_the_picture() {
+    let scene = scene().await;
+    let us = account(2);
+    let honest = scene.reader.snapshot(&us).await.unwrap();
+    let (garbage, habits) = (Arc::<Mutex<bool>>::default(), Arc::default());
+    let (chain, is_on) = (scene.chain.clone(), Arc::clone(&garbage));
+    let node = Node::start(move |method, params| {
+        if params["path"] != dep::QueryDeploymentRequest::PATH || !*is_on.lock().unwrap() {
+            return chain.reply(&habits, method, params);
+        }
+        // It says nothing but that it is there.
+        let value = BASE64.encode(&[0x0a, 0x00, 0x1a, 0x00]);
+        Reply::Result(json!({"response": {"code": 0, "value": value, "height": params["height"]}}))
+    })
+    .await;
+    let reader = Reader::new(Endpoints::new(&[&node.url], "local", limits()).unwrap());
+    assert_eq!(reader.snapshot(&us).await.unwrap(), honest);
+    *garbage.lock().unwrap() = true;
+    let read = reader.snapshot(&us).await.unwrap();
+    assert_eq!(
+        (read.leases, read.orders, read.bids),
+        (honest.leases, honest.orders, honest.bids)
+    );
+    assert!(read.deployments.is_empty());
+    assert!(
+        reader.deployment(scene.won.deployment()).await.is_err(),
+        "asked for itself it is unknown"
+    );
+}
