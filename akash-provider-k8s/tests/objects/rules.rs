@@ -4,7 +4,7 @@
 
 use crate::sdl;
 use akash_provider_core::cluster::Deployment;
-use akash_provider_core::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
+use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
 use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
 use serde_json::{Value, json};
@@ -226,6 +226,42 @@ fn logins_accounts_and_variables_are_the_services_own() {
         "the tenant's own comes first"
     );
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
+}
+
+/// The other provider's encoder: its order, nothing that is empty, and these characters escaped.
+#[test]
+fn a_login_is_written_byte_for_byte_as_the_other_provider_writes_it() {
+    let secret = |host: &str, username: &str, password: &str, email: &str| {
+        let login = Credentials {
+            host: host.to_owned(),
+            username: username.to_owned(),
+            password: password.to_owned(),
+            email: email.to_owned(),
+        };
+        let made = rendered(
+            &sdl::web(|service| service.credentials = Some(login)),
+            &sdl::settings(),
+        );
+        let data = made.secrets[0].data.clone().unwrap();
+        String::from_utf8(data[".dockerconfigjson"].0.clone()).unwrap()
+    };
+    assert_eq!(
+        secret("ghcr.io", " robot ", "s3cret\n", "a@example.com"),
+        r#"{"auths":{"ghcr.io":{"username":"robot","password":"s3cret","email":"a@example.com","auth":"cm9ib3Q6czNjcmV0"}}}"#
+    );
+    assert_eq!(
+        secret("ghcr.io", "", "", ""),
+        r#"{"auths":{"ghcr.io":{"auth":"Og=="}}}"#
+    );
+    assert_eq!(
+        secret("ghcr.io", "é\"\\/", "<a>&\u{2028}\u{1}\u{7f}\t.", ""),
+        [
+            r#"{"auths":{"ghcr.io":{"username":"é\"\\/","password":"\u003ca\u003e\u0026\u2028\u0001"#,
+            "\u{7f}",
+            r#"\t.","auth":"w6kiXC86PGE+JuKAqAF/CS4="}}}"#,
+        ]
+        .concat()
+    );
 }
 
 #[test]
