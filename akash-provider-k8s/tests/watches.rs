@@ -10,6 +10,8 @@ mod objects;
 mod records;
 #[path = "watches/server.rs"]
 mod server;
+#[path = "watches/silence.rs"]
+mod silence;
 
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::error::ErrorKind;

@@ -48,6 +48,8 @@ pub(crate) enum Reply {
     Stream(Vec<Part>),
     /// The connection breaks before an answer.
     Nothing,
+    /// The connection stays, and nothing comes.
+    Silence,
 }
 
 impl Reply {
@@ -226,6 +228,11 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
 async fn answer(stream: &mut BufReader<TcpStream>, reply: Reply, sent: &Sent) -> bool {
     let (code, headers, body) = match reply {
         Reply::Nothing => return false,
+        Reply::Silence => {
+            let mut rest = Vec::new();
+            let _ = tokio::io::AsyncReadExt::read_to_end(stream, &mut rest).await;
+            return false;
+        }
         Reply::Stream(parts) => return send(stream, parts, sent).await.is_some(),
         Reply::Json(code, headers, value) => (code, headers, value.to_string()),
         Reply::Text(code, headers, text) => (code, headers, text.to_owned()),
