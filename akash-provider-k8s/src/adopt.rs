@@ -1,5 +1,6 @@
 //! What a start finds that is not as it should be: reported as values, never a reason to destroy anything.
 
+use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{KubeCluster, Parts};
 use crate::crd::convert;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
@@ -7,6 +8,7 @@ use crate::labels;
 use crate::pages;
 use crate::state::Orphan;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
@@ -45,6 +47,15 @@ pub enum Finding {
         /// What differs.
         reason: String,
     },
+    /// An object of a kind that no watch holds is not there any more; the next deploy of the lease makes it again.
+    Missing {
+        /// The lease.
+        lease: LeaseId,
+        /// Its namespace, or that of the records.
+        namespace: String,
+        /// Kind and name.
+        object: String,
+    },
     /// A record or namespace of another chain; it is never touched.
     OtherChain {
         /// Name of the Manifest object.
@@ -63,16 +74,19 @@ impl fmt::Display for Finding {
                 object,
                 reason,
             } => write!(f, "{object} in {namespace}: {reason}"),
+            Self::Missing {
+                namespace, object, ..
+            } => write!(f, "{object} in {namespace}: it is not there"),
             Self::OtherChain { manifest } => write!(f, "Manifest {manifest}: it belongs to another chain"),
         }
     }
 }
 
 impl KubeCluster {
-    /// What is not as it should be, from the caches.
+    /// What is not as it should be: from the caches, and for the kinds that no watch holds from one list of each.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while the cluster is not being watched.
+    /// [`ErrorKind::Unavailable`] while the cluster is not being watched; else as the API server answers the lists.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
         self.parts().findings("findings").await
     }
@@ -81,14 +95,15 @@ impl KubeCluster {
 impl Parts {
     pub(crate) async fn findings(&self, operation: &'static str) -> Result<Vec<Finding>, Error> {
         self.current(operation).await?;
+        let there = self.all_there(operation).await?;
         let mut findings: Vec<_> = self.state.orphans().into_iter().map(Finding::Orphan).collect();
         for manifest in self.manifests().state() {
-            findings.extend(self.finding(&manifest));
+            findings.extend(self.finding(&manifest, &there));
         }
         Ok(findings)
     }
 
-    fn finding(&self, manifest: &Manifest) -> Vec<Finding> {
+    fn finding(&self, manifest: &Manifest, there: &ByNamespace) -> Vec<Finding> {
         let name = manifest.metadata.name.clone().unwrap_or_default();
         if self.is_of_other_chain(&manifest.metadata) {
             return vec![Finding::OtherChain { manifest: name }];
@@ -109,7 +124,15 @@ impl Parts {
                         remark,
                     })
                     .collect();
-                let edits = self.edits(&recorded.deployment, manifest);
+                let (edits, missing) = self.drift(&recorded.deployment, manifest, there);
+                let lease = recorded.deployment.lease;
+                let missing = missing.into_iter().map(|object| (name.clone(), object));
+                let missing = missing.chain(self.lost_passwords(&name, there));
+                findings.extend(missing.map(|(namespace, object)| Finding::Missing {
+                    lease: lease.clone(),
+                    namespace,
+                    object: object.to_string(),
+                }));
                 findings.extend(edits.into_iter().map(|(object, reason)| Finding::Edited {
                     namespace: name.clone(),
                     object: object.to_string(),

@@ -252,7 +252,8 @@ async fn what_is_refused_here_is_refused_there() {
     trial.end().await;
 }
 
-/// The quota lets controllers make every pod, and make all of them anew, whatever a runtime class adds.
+/// The quota lets controllers make every pod, and make all of them anew, whatever a runtime class adds and while those
+/// of two versions before have not ended yet.
 #[tokio::test]
 async fn an_update_finds_room_in_the_quota() {
     let Some(cluster) = Cluster::from_env().await else {
@@ -274,12 +275,15 @@ async fn an_update_finds_room_in_the_quota() {
     trial.kept(objects.quota.as_ref().unwrap()).await;
     trial.quota_counts().await;
     trial.kept(&objects.deployments[0]).await;
-    trial.pods_of("1", 4).await;
-    let objects = objects::render(&deployment, &settings, &prior("2")).unwrap();
-    trial.kept(&objects.deployments[0]).await;
-    trial.pods_of("2", 4).await;
-    let too_many = sdl::web(|service| service.count = 20);
-    let objects = objects::render(&too_many, &settings, &prior("2")).unwrap();
+    trial.pods_of("1", 4, 0).await;
+    for (version, ending) in [("2", 4), ("3", 8)] {
+        trial.pods_end_slowly().await;
+        let objects = objects::render(&deployment, &settings, &prior(version)).unwrap();
+        trial.kept(&objects.deployments[0]).await;
+        trial.pods_of(version, 4, ending).await;
+    }
+    let too_many = sdl::web(|service| service.count = 30);
+    let objects = objects::render(&too_many, &settings, &prior("3")).unwrap();
     trial.kept(&objects.deployments[0]).await;
     trial.event("exceeded quota").await;
     trial.end().await;

@@ -17,6 +17,8 @@ mod admission;
 mod adoption;
 #[path = "api_tier/apply.rs"]
 mod apply;
+#[path = "api_tier/confined.rs"]
+mod confined;
 #[path = "api_tier/facets.rs"]
 mod facets;
 #[path = "api_tier/faults.rs"]
@@ -27,6 +29,8 @@ mod foreign;
 mod infrastructure;
 #[path = "api_tier/listing.rs"]
 mod listing;
+#[path = "api_tier/missing.rs"]
+mod missing;
 #[path = "api_tier/place.rs"]
 mod place;
 #[path = "api_tier/records.rs"]

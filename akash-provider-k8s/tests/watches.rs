@@ -8,8 +8,12 @@ mod logs;
 mod objects;
 #[path = "watches/records.rs"]
 mod records;
+#[path = "watches/rollouts.rs"]
+mod rollouts;
 #[path = "watches/server.rs"]
 mod server;
+#[path = "watches/silence.rs"]
+mod silence;
 
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::error::ErrorKind;

@@ -125,12 +125,8 @@ impl Parts {
                 return listing.remarks.push(remark);
             }
         };
-        let known: BTreeSet<&str> = listing
-            .unusable
-            .iter()
-            .filter(|u| u.lease.is_some())
-            .map(|u| u.name.as_str())
-            .collect();
+        let named = listing.unusable.iter().filter(|u| u.lease.is_some());
+        let known: BTreeSet<String> = named.map(|u| u.name.clone()).collect();
         for finding in &findings {
             let is_told = match finding {
                 Finding::Unreadable { manifest, .. } => known.contains(manifest.as_str()),
@@ -139,6 +135,12 @@ impl Parts {
                     reason: Reason::NoManifest,
                     ..
                 }) => known.contains(namespace.as_str()),
+                Finding::Missing { lease, .. } => {
+                    if !listing.incomplete.contains(lease) {
+                        listing.incomplete.push(lease.clone());
+                    }
+                    false
+                }
                 Finding::Orphan(_)
                 | Finding::Overwritten { .. }
                 | Finding::Edited { .. }

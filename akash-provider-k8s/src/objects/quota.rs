@@ -1,11 +1,14 @@
 //! The most a lease may have in its namespace.
 //!
-//! It stops what went wrong, not what is right: a rolling update has a terminating and a starting pod for each
-//! replica, a change of the workload's kind has both kinds for a while, and a runtime class adds its own overhead.
+//! It stops what went wrong, not what is right. Pods that end take their requests until they are gone: those of an
+//! update before the last one, and those on a node that is dead until the API server gives up waiting for it, which
+//! is after their time to end. An update finds room beside two such generations and the one it replaces, a change of
+//! the workload's kind has both kinds for a while, and a runtime class adds its own overhead.
 //!
-//! It counts pods and what they ask for, and nothing else. Nobody but us makes Services in the namespace, and how
-//! many ports a manifest may have is decided before anything is written; a quota that counts them makes the API
-//! server write the quota for each Service, one after the other, before it takes the Service.
+//! It counts what pods ask for, and nothing else. Every pod of a lease asks for something, so that a number of pods
+//! would say nothing more and stop what is right where pods are small. Nobody but us makes Services in the namespace,
+//! and how many ports a manifest may have is decided before anything is written; a quota that counts them makes the
+//! API server write the quota for each Service, one after the other, before it takes the Service.
 
 use super::Refusal;
 use super::context::Context;
@@ -18,8 +21,8 @@ use std::collections::BTreeMap;
 /// Name of the quota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Times what the lease asks for, so that an update finds room beside what it replaces.
-const TIMES: u64 = 2;
+/// Times what the lease asks for: what comes, what it replaces, and two generations that have not ended yet.
+const TIMES: u64 = 4;
 /// Cores in thousandths that each pod may have on top, for runtime classes and injected containers.
 const CPU_ON_TOP: u64 = 1_000;
 /// Bytes that each pod may have on top.
@@ -30,13 +33,12 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);
     }
-    let (mut pods, mut cpu, mut memory, mut ephemeral) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut cpu, mut memory, mut ephemeral) = (0_u64, 0_u64, 0_u64);
     let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
     for service in &cx.deployment.group.services {
         let amounts = Amounts::of(service)?.requested(cx);
         let count = u64::from(service.count).saturating_mul(TIMES);
         let times = |amount: u64| amount.saturating_mul(count);
-        pods = pods.saturating_add(count);
         cpu = cpu.saturating_add(times(amounts.cpu.saturating_add(CPU_ON_TOP)));
         memory = memory.saturating_add(times(amounts.memory.saturating_add(MEMORY_ON_TOP)));
         ephemeral = ephemeral.saturating_add(times(amounts.ephemeral));
@@ -47,7 +49,6 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
     }
     let bytes = |amount: u64| whole(amount.min(i64::MAX as u64));
     let mut hard: BTreeMap<String, Quantity> = BTreeMap::from([
-        ("pods".to_owned(), whole(pods)),
         ("requests.cpu".to_owned(), milli(cpu.min(i64::MAX as u64))),
         ("requests.memory".to_owned(), bytes(memory)),
         ("requests.ephemeral-storage".to_owned(), bytes(ephemeral)),

@@ -6,7 +6,8 @@ use akash_provider_core::manifest::{Credentials, Service};
 use data_encoding::BASE64;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
-use serde_json::json;
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
@@ -21,7 +22,7 @@ pub fn registry_secret_name(service: &str) -> String {
 }
 
 /// The login of a service, wherever the tenant's tools put it.
-pub(super) fn credentials(service: &Service) -> Option<&Credentials> {
+pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)
 }
@@ -48,19 +49,46 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
         let problem = format!("a text of it has more than {MAX_TEXT} bytes; no registry takes such a login");
         return Err(Refusal::new(name, "credentials", problem));
     }
-    let entry = json!({
-        "username": user,
-        "password": password,
-        "email": login.email.trim(),
-        "auth": BASE64.encode(format!("{user}:{password}").as_bytes()),
-    });
-    let config = json!({ "auths": { host: entry } }).to_string();
+    let entry = Entry {
+        username: user,
+        password,
+        email: login.email.trim(),
+        auth: BASE64.encode(format!("{user}:{password}").as_bytes()),
+    };
+    let config = config(host, &entry);
     Ok(Some(Secret {
         metadata: cx.meta(registry_secret_name(name), cx.service_labels(name)),
         type_: Some(TYPE.to_owned()),
         data: Some([(KEY.to_owned(), ByteString(config.into_bytes()))].into()),
         ..Secret::default()
     }))
+}
+
+/// One login. Fields, their order and which are left out are those of the other provider, so that neither replaces
+/// the Secret of the other for nothing.
+#[derive(Serialize)]
+struct Entry<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    password: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    email: &'a str,
+    auth: String,
+}
+
+/// The configuration as the other provider's language writes it: some characters of texts are always escaped.
+fn config(host: &str, entry: &Entry<'_>) -> String {
+    let auths = BTreeMap::from([("auths", BTreeMap::from([(host, entry)]))]);
+    let json = serde_json::to_string(&auths).unwrap_or_default();
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text
 }
 
 /// The Secrets a pod of the service pulls with.

@@ -146,7 +146,9 @@ where
             let expired = matches!(end, End::Expired);
             let failed = !matches!(end, End::Closed);
             if let End::Silent(since) = end {
-                tracing::warn!(kind = self.report.name(), "a watch fell silent");
+                // Nothing to be told of: bookmarks are no promise, and a quiet kind says nothing else. A server that
+                // is dead does not answer the next watch, and that is told.
+                tracing::debug!(kind = self.report.name(), "a watch is silent; it is begun anew");
                 self.silent_since.get_or_insert(since);
                 continue;
             }

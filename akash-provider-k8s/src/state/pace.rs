@@ -21,7 +21,8 @@ pub struct Pace {
     pub start_timeout: Duration,
     /// The server ends a watch after so many seconds; below 295.
     pub watch_seconds: u32,
-    /// A watch that says nothing, not even a bookmark (one a minute), for so long is dead.
+    /// A watch that says nothing, not even a bookmark, for so long may be dead; it is begun anew. Bookmarks come once
+    /// a minute, and API servers leave one out now and then, so that a watch that is well is quiet for two minutes.
     pub idle: Duration,
     /// A watch that stood for so long, or said something, works.
     pub proof: Duration,
@@ -44,7 +45,7 @@ impl Default for Pace {
             list_timeout: Duration::from_secs(30),
             start_timeout: Duration::from_secs(10),
             watch_seconds: 290,
-            idle: Duration::from_secs(100),
+            idle: Duration::from_secs(130),
             proof: Duration::from_secs(1),
             steady: Duration::from_secs(10),
             wait_first: Duration::from_millis(250),

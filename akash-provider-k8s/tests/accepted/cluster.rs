@@ -220,9 +220,30 @@ impl Trial {
         .await;
     }
 
-    /// Waits until there are so many pods of a version and none of another, and says of each that it is ready, as
-    /// a node would.
-    pub(crate) async fn pods_of(&self, version: &str, count: usize) {
+    /// From here on the pods there are take their time to end: they are on a node that says nothing.
+    pub(crate) async fn pods_end_slowly(&self) {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        for pod in api.list(&ListParams::default()).await.unwrap().items {
+            if pod.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let name = pod.name_any();
+            let binding = serde_json::json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+            });
+            let params = PostParams::default();
+            let bound: Value = api
+                .create_subresource("binding", &name, &params, &binding)
+                .await
+                .unwrap();
+            assert_eq!(bound["status"], "Success", "{bound}");
+        }
+    }
+
+    /// Waits until there are so many pods of a version, so many that end and none of another, and says of each that
+    /// it is ready, as a node would.
+    pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("pods of a version", async || {
             let pods = api.list(&ListParams::default()).await.unwrap().items;
@@ -243,7 +264,12 @@ impl Trial {
                     Err(error) => panic!("{error}"),
                 }
             }
-            pods.len() == count && pods.iter().filter(wanted).count() == count
+            let end = pods
+                .iter()
+                .filter(|pod| pod.metadata.deletion_timestamp.is_some());
+            pods.len() == count + ending
+                && end.count() == ending
+                && pods.iter().filter(wanted).count() == count
         })
         .await;
     }

@@ -218,9 +218,44 @@ fn a_namespace_that_is_gone_under_its_record_is_incomplete() {
                 listing.incomplete.contains(&lease)
             };
             world.until("the loss is seen", told).await;
+            // It may be going still when the first watch has forgotten it.
+            let deployed = || async { cluster.deploy(&web).await.is_ok() };
+            world.until("it is deployed again", deployed).await;
+            assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
+    run("gaps", |world: &World| {
+        async move {
+            let lease = world.lease(1, 1);
+            let cluster = world.connect().await;
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            world
+                .delete(
+                    "ResourceQuota",
+                    &lease.namespace(),
+                    &first_quota(world, &lease).await,
+                )
+                .await;
+            let listing = cluster.deployments().await.unwrap();
+            assert_eq!(listing.incomplete, [lease.clone()]);
+            assert!(
+                listing.remarks.iter().any(|r| r.contains("it is not there")),
+                "{:?}",
+                listing.remarks
+            );
             cluster.deploy(&web).await.unwrap();
             assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
         }
         .boxed()
     });
+}
+
+async fn first_quota(world: &World, lease: &LeaseId) -> String {
+    world.names("ResourceQuota", &lease.namespace()).await.remove(0)
 }
