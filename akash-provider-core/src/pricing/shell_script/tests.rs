@@ -372,7 +372,13 @@ async fn a_script_gets_one_line_and_the_environment() {
     let path = std::env::var("PATH").unwrap();
     assert!(
         environment.lines().any(|l| l == format!("PATH={path}")),
-        "the provider's own environment is there"
+        "what programs need is there"
+    );
+    // Cargo sets some for tests.
+    assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO_")));
+    assert!(
+        !environment.lines().any(|l| l.starts_with("CARGO_")),
+        "and what is only the provider's is not: {environment}"
     );
 }
 
