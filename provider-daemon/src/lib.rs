@@ -8,6 +8,7 @@ pub mod dev;
 pub mod devnet;
 pub mod gateway;
 pub mod json;
+pub mod plain;
 pub mod run;
 pub mod secrets;
 pub mod shown;
@@ -27,10 +28,11 @@ use tracing_subscriber::EnvFilter;
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(levels(&cli.log_level))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
+    let has_colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(move || plain::Logs::new(std::io::stderr(), has_colours))
+        .with_ansi(has_colours)
         .init();
     let home = cli.home();
     match &cli.command {
@@ -67,9 +69,12 @@ fn levels(chosen: &str) -> String {
     format!("{chosen},{TWICE}=off")
 }
 
-/// Writes to the standard output. A reader that has gone away (`… | head`) ends the output, not the program.
+/// Writes to the standard output, with nothing in it that acts on a terminal. A reader that has gone away (`… | head`) ends the output, not the program.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // There is nobody left to tell that the output cannot be written.
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    drop(
+        out.write_all(plain::plain(text).as_bytes())
+            .and_then(|()| out.flush()),
+    );
 }

@@ -1,7 +1,7 @@
 //! What `dev` and `run` print: one line per transition, for people or as JSON.
 
 use crate::args::Output;
-use crate::say;
+use crate::{plain, say};
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use futures::StreamExt;
@@ -133,6 +133,7 @@ impl Printer {
         match self.output {
             Output::Text => {
                 let since = since.as_secs_f64();
+                let (name, detail) = (plain::line(&name), plain::line(detail));
                 let line = format!("{since:>8.2}s  {name:<22} {what:<17} {detail}");
                 say(&format!("{}\n", line.trim_end()));
             }
