@@ -3,11 +3,13 @@
 //! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run()`].
 
 pub mod args;
+mod breaker;
 pub mod commands;
 pub mod dev;
 pub mod devnet;
 pub mod gateway;
 pub mod json;
+pub mod operator;
 pub mod plain;
 pub mod run;
 pub mod secrets;
@@ -44,6 +46,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
+        Command::Operator(command) => operator::run(command, &home?),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
