@@ -62,11 +62,12 @@ const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 fn inherited(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
-    environment.filter(|(name, _)| {
-        name.to_str().is_some_and(|name| {
-            PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        })
-    })
+    environment.filter(|(name, _)| name.to_str().is_some_and(is_passed))
+}
+
+/// True for the name of a variable that a script gets.
+pub(super) fn is_passed(name: &str) -> bool {
+    PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Runs a program: writes `input` while it takes it, reads what it prints, and waits until its outputs are
