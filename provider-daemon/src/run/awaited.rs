@@ -2,6 +2,7 @@
 
 use super::breaker::Breaker;
 use crate::dev::Printer;
+use crate::plain;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderHandle;
@@ -112,11 +113,13 @@ impl Watch {
             return;
         }
         if self.printer.is_text() {
-            self.printer.note(&match (awaited.is_empty(), &gateway) {
+            let told = match (awaited.is_empty(), &gateway) {
                 (true, None) => "ready: bidding".to_owned(),
                 (true, Some(gateway)) => format!("bidding; waiting for {gateway}"),
                 (false, _) => format!("waiting for {}", awaited.join("; ")),
-            });
+            };
+            // Nodes and clusters have a say in it.
+            self.printer.note(&plain::line(&told));
         }
         self.printer.object(&json!({
             "event": "awaited", "is_ready": awaited.is_empty() && gateway.is_none(),
