@@ -145,15 +145,36 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its causes, `: ` between them.
+/// An error with its causes, `: ` between them. A cause that the text before it says already is left out: it is often
+/// kept as the source of an error that was made from its text.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_says_each_cause_once() {
+        let image = || Error::new(ErrorKind::Invalid, "render", "service web: no image");
+        let own = Error::new(ErrorKind::Invalid, "record", image().to_string()).with_source(image());
+        assert_eq!(chain_text(&own), "record: render: service web: no image");
+        let other = Error::new(ErrorKind::Invalid, "record", "refused").with_source(image());
+        assert_eq!(
+            chain_text(&other),
+            "record: refused: render: service web: no image"
+        );
+    }
 }

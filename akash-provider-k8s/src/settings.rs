@@ -1,7 +1,8 @@
 //! What an operator chooses about Kubernetes.
 
 use akash_provider_core::types::Address;
-use std::net::SocketAddr;
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Settings of the backend. [`Settings::new`] gives the defaults.
@@ -184,4 +185,19 @@ impl Default for Egress {
             api_servers: Vec::new(),
         }
     }
+}
+
+/// A network as [`Egress`] has it, `address/length`, or an address alone; bits beyond the length do not count.
+///
+/// # Errors
+/// What is wrong with the text, and the mend.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let trimmed = text.trim();
+    let network = trimmed.parse::<IpNet>().ok();
+    let network = network.or_else(|| trimmed.parse::<IpAddr>().ok().map(IpNet::from));
+    network.map(|network| network.trunc()).ok_or_else(|| {
+        // Longer than any network, short enough for a message.
+        let shown: String = text.chars().take(80).collect();
+        format!("`{shown}` is no network; write it as `10.0.0.0/8` or `fc00::/7`")
+    })
 }

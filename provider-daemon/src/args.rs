@@ -5,6 +5,7 @@ pub mod devnet;
 pub mod environment;
 pub mod keys;
 pub mod kubernetes;
+pub mod operator;
 pub mod pricing;
 pub mod query;
 pub mod run;
@@ -16,6 +17,7 @@ pub use cluster::ClusterArgs;
 pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
+pub use operator::OperatorCommand;
 pub use pricing::PricingArgs;
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
@@ -69,6 +71,9 @@ pub enum Command {
     Tx(Box<TxArgs>),
     /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
     Run(Box<RunArgs>),
+    /// What an operator asks of it while it runs.
+    #[command(flatten)]
+    Operator(OperatorCommand),
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),

@@ -3,11 +3,14 @@
 //! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run()`].
 
 pub mod args;
+mod breaker;
 pub mod commands;
 pub mod dev;
 pub mod devnet;
 pub mod gateway;
 pub mod json;
+pub mod operator;
+pub mod plain;
 pub mod run;
 mod sealed;
 pub mod secrets;
@@ -28,10 +31,11 @@ use tracing_subscriber::EnvFilter;
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(levels(&cli.log_level))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
+    let has_colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(move || plain::Logs::new(std::io::stderr(), has_colours))
+        .with_ansi(has_colours)
         .init();
     // Before any key is read.
     sealed::seal();
@@ -45,6 +49,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
+        Command::Operator(command) => operator::run(command, &home?),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
@@ -70,9 +75,12 @@ fn levels(chosen: &str) -> String {
     format!("{chosen},{TWICE}=off")
 }
 
-/// Writes to the standard output. A reader that has gone away (`… | head`) ends the output, not the program.
+/// Writes to the standard output, with nothing in it that acts on a terminal. A reader that has gone away (`… | head`) ends the output, not the program.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // There is nobody left to tell that the output cannot be written.
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    drop(
+        out.write_all(plain::plain(text).as_bytes())
+            .and_then(|()| out.flush()),
+    );
 }

@@ -5,6 +5,8 @@
 //! key, settings ─▶ chain client ─────────────────────┐
 //!                  cluster (connected, or tried again) ─▶ provider ─▶ gateway, lines, and what it waits for
 //! ```
+//!
+//! Operators ask it at a [socket](crate::operator) in its home folder.
 
 mod awaited;
 mod breaker;
@@ -18,6 +20,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
 use crate::gateway::Screening;
+use crate::operator;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
@@ -30,6 +33,7 @@ use akash_provider_core::provider::Provider;
 use anyhow::Context;
 use awaited::{Desks, Watch};
 use breaker::Breaker;
+pub(crate) use distant::Distant;
 use hardware::Hardware;
 use std::path::Path;
 use std::process::ExitCode;
@@ -96,8 +100,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         .pricing(pricing)
         .inventory(hardware.inventory)
         .build()?;
-    let keep = move |tripped| breaker.keep(tripped);
-    helpers.push(print_facts(&bus, &printer, keep, &background).await?);
+    helpers.push(print_facts(&bus, &printer, &background).await?);
+    helpers.push(breaker.follow(&bus, handle.clone(), background.clone()).await?);
+    let desk = operator::Desk {
+        handle: handle.clone(),
+        cluster: hardware.distant,
+    };
+    let asked = operator::serve(home.to_owned(), desk, background.clone());
+    helpers.push(tokio::spawn(asked));
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,

@@ -103,7 +103,8 @@ fn text(text: &str) -> String {
     if is_plain && !text.is_empty() && !text.contains(": ") && !is_old_truth && !reads_as_more() {
         return text.to_owned();
     }
-    if text.chars().any(char::is_control) || is_plain {
+    let is_active = |c: char| c.is_control() || crate::plain::is_active(c);
+    if text.chars().any(is_active) || is_plain {
         return quoted(text);
     }
     if text.starts_with(|c: char| c.is_alphanumeric()) && !is_old_truth && !reads_as_more() {
@@ -116,7 +117,7 @@ fn text(text: &str) -> String {
 fn quoted(text: &str) -> String {
     let escaped = Value::from(text).to_string();
     let one = |c: char| match c {
-        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c if c.is_control() || crate::plain::is_active(c) => format!("\\u{:04x}", u32::from(c)),
         c => c.to_string(),
     };
     escaped.chars().map(one).collect()
@@ -174,6 +175,7 @@ mod tests {
             "[x",
             "\u{7f}",
             "\u{85}",
+            "turned \u{202e}round",
         ];
         for text in odd {
             let value = json!({ text: [text, { "k": text }] });

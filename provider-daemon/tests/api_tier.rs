@@ -225,6 +225,18 @@ fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
         }
         object["metadata"]["annotations"]["provider.akash.network/chain-id"] = json!("dev-7");
     }
+    // Registry passwords, beside the records; those of a chain that nobody named are not ours.
+    let secret = |name: &str, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+            "name": name, "namespace": "lease", "labels": {"akash.network": "true"}, "annotations": annotations,
+        }})
+    };
+    ours.push(secret(
+        "leftover-registry",
+        json!({"provider.akash.network/chain-id": "dev-7"}),
+    ));
+    let stays = [secret("unnamed-registry", json!({}))];
+    let _stays = make(&cluster, &stays, THEIR_MANAGER);
     let _theirs = make(&cluster, &theirs, THEIR_MANAGER);
     let _ours = make(&cluster, &ours, "--field-manager=akash-provider");
     let is_theirs = |line: &String| namespaces(&theirs).iter().any(|ns| line.contains(ns));
@@ -235,6 +247,15 @@ fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
     assert!(!served && said.contains("--remove-leftovers-of dev-7"), "{said}");
     let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-7"]);
     assert!(removed, "{said}");
+    assert!(said.contains("removed Secret leftover-registry"), "{said}");
+    let left = [
+        "get",
+        "secrets",
+        "--namespace=lease",
+        "--selector=akash.network=true",
+        "--output=name",
+    ];
+    assert_eq!(cluster.kubectl(&left).unwrap().trim(), "secret/unnamed-registry");
     for ns in namespaces(&ours) {
         assert!(said.contains(&format!("removed Namespace {ns}")), "{said}");
         assert!(said.contains(&format!("removed Manifest {ns}")), "{said}");

@@ -65,9 +65,10 @@ enum Action {
 /// Which cluster.
 #[derive(Debug, Arguments)]
 struct Which {
-    /// How much of a Kubernetes: api, node or scale.
+    /// How much of a Kubernetes: api, node or scale; without it, and without a name or a folder, the cluster that is
+    /// up.
     #[arg(long, value_parser = str::parse::<Tier>)]
-    tier: Tier,
+    tier: Option<Tier>,
     /// Its name, when several stand side by side; the tier's without it.
     #[arg(long)]
     name: Option<String>,
@@ -98,12 +99,9 @@ enum Output {
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     match &args.action {
         Action::Up { which, output } => show(&up(workspace, which)?, *output),
-        Action::Down(which) => match Cluster::at(&which.dir(workspace))? {
-            Some(cluster) => Ok(cluster.down()?),
-            None => {
-                println!("no cluster came up in {}", which.dir(workspace).display());
-                Ok(())
-            }
+        Action::Down(which) => match which.dir(workspace) {
+            Some(dir) => down(&dir),
+            None => Ok(which.find(workspace)?.down()?),
         },
         Action::Status { which, output } => show(&which.find(workspace)?, *output),
         Action::Kill(part) => Ok(part.which.find(workspace)?.kill(part.component)?),
@@ -130,12 +128,26 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 }
 
 fn up(workspace: &Workspace, which: &Which) -> Result<Cluster> {
+    let tier = which
+        .tier
+        .ok_or_else(|| Error::new("say with --tier how much of a Kubernetes: api, node or scale"))?;
+    let name = which.name.as_deref().unwrap_or_else(|| tier.as_str());
     Ok(Cluster::up(&options(
         workspace,
-        which.tier,
-        which.name(),
+        tier,
+        name,
         which.dir.as_deref(),
     ))?)
+}
+
+fn down(dir: &Path) -> Result<()> {
+    match Cluster::at(dir)? {
+        Some(cluster) => Ok(cluster.down()?),
+        None => {
+            println!("no cluster came up in {}", dir.display());
+            Ok(())
+        }
+    }
 }
 
 /// A cluster with the custom resources of this checkout.
@@ -165,28 +177,84 @@ fn show(cluster: &Cluster, output: Output) -> Result<()> {
 }
 
 impl Which {
-    fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_else(|| self.tier.as_str())
-    }
-
-    fn dir(&self, workspace: &Workspace) -> PathBuf {
-        match &self.dir {
-            Some(dir) => dir.clone(),
-            None => default_dir(&workspace.target, self.name()),
+    /// Its state folder, where that is said.
+    fn dir(&self, workspace: &Workspace) -> Option<PathBuf> {
+        if let Some(dir) = &self.dir {
+            return Some(dir.clone());
         }
+        let name = self
+            .name
+            .as_deref()
+            .or_else(|| self.tier.map(|tier| tier.as_str()))?;
+        Some(default_dir(&workspace.target, name))
     }
 
     fn find(&self, workspace: &Workspace) -> Result<Cluster> {
-        let dir = self.dir(workspace);
+        let Some(dir) = self.dir(workspace) else {
+            let folder = workspace.target.join("cluster");
+            return the_one(&folder, all(&folder)?);
+        };
         let told = |what: String| Error::new(format!("{}: {what}", dir.display()));
         let cluster = Cluster::at(&dir)?.ok_or_else(|| told("no cluster came up there".to_owned()))?;
-        if cluster.tier() == self.tier {
-            return Ok(cluster);
+        match self.tier {
+            Some(tier) if cluster.tier() != tier => {
+                Err(told(format!("its tier is {}, not {tier}", cluster.tier())))
+            }
+            _ => Ok(cluster),
         }
-        Err(told(format!("its tier is {}, not {}", cluster.tier(), self.tier)))
+    }
+}
+
+/// The clusters that are up in a folder of state folders, with the names of these.
+fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if let Some(cluster) = Cluster::at(&entry.path())? {
+            found.push((entry.file_name().to_string_lossy().into_owned(), cluster));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+/// The only one that was found.
+fn the_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
+    let told = |what: &str| Error::new(format!("{}: {what}", folder.display()));
+    if found.len() > 1 {
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(told(&format!(
+            "several clusters are up: {}; name one with --name",
+            names.join(", ")
+        )));
+    }
+    match found.pop() {
+        Some((_, cluster)) => Ok(cluster),
+        None => Err(told(
+            "no cluster is up; `cargo xtask cluster up --tier api` brings one up",
+        )),
     }
 }
 
 fn default_dir(target: &Path, name: &str) -> PathBuf {
     target.join("cluster").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_that_is_up_needs_no_name_and_several_do() {
+        let folder = Path::new("target/cluster");
+        let found = |names: &[&'static str]| names.iter().map(|name| ((*name).to_owned(), *name)).collect();
+        assert_eq!(the_one(folder, found(&["api"])).unwrap(), "api");
+        let none = the_one(folder, found(&[])).unwrap_err().to_string();
+        assert!(none.contains("no cluster is up"), "{none}");
+        let several = the_one(folder, found(&["api", "node"])).unwrap_err().to_string();
+        assert!(several.contains("api, node; name one with --name"), "{several}");
+        assert!(all(Path::new("/no/such/folder")).unwrap().is_empty());
+    }
 }

@@ -22,7 +22,7 @@ use super::cx::Cx;
 use super::effect::Call;
 use super::input::{Refusal, RefusalKind, RequestId};
 use crate::cluster;
-use crate::error::Failure;
+use crate::error::{ErrorKind, Failure};
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
 use std::collections::BTreeMap;
@@ -470,13 +470,7 @@ impl Deployment {
         if let Err(failure) = result {
             self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
-            let message = format!("the cluster could not keep the manifest: {failure}; submit again");
-            let kind = if failure.transient {
-                RefusalKind::Unavailable
-            } else {
-                RefusalKind::Rejected
-            };
-            return self.answer(Err(Refusal { kind, message }), out);
+            return self.answer(Err(not_recorded(&failure)), out);
         }
         // Another leader may not have seen it, and then what it wrote counts.
         let outdated = |d: &Arc<cluster::Deployment>| d.epoch != cx.epoch();
@@ -687,6 +681,35 @@ impl Deployment {
     }
 }
 
+/// What a tenant is told: to submit again only where that may help.
+fn not_recorded(failure: &Failure) -> Refusal {
+    if failure.transient {
+        return Refusal {
+            kind: RefusalKind::Unavailable,
+            message: format!("the cluster could not keep the manifest: {failure}; submit again"),
+        };
+    }
+    let message = format!("the cluster does not take the manifest: {failure}");
+    let message = match failure.kind {
+        // It names the mend itself.
+        ErrorKind::Invalid => message,
+        ErrorKind::NotFound
+        | ErrorKind::Denied
+        | ErrorKind::Conflict
+        | ErrorKind::Unavailable
+        | ErrorKind::Timeout
+        | ErrorKind::ClusterNotReady
+        | ErrorKind::NotRegistered
+        | ErrorKind::Aborted
+        | ErrorKind::Stopped
+        | ErrorKind::Internal => format!("{message}; only the provider's operator can mend that"),
+    };
+    Refusal {
+        kind: RefusalKind::Rejected,
+        message,
+    }
+}
+
 fn not_leader() -> Refusal {
     Refusal {
         kind: RefusalKind::NotLeader,
@@ -696,3 +719,6 @@ fn not_leader() -> Refusal {
 
 /// A tenant whose manifest could not be kept has at least this long to submit it again.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -118,6 +118,27 @@ pub enum StructureFault {
     /// Port 0.
     #[error("the port is 0; use 1 to 65535")]
     NoPort,
+    /// Not a case of a proxy.
+    #[error(
+        "`{case}` in nextCases is no case for another replica; use some of error, timeout, 500, 502, 503, 504, 403, 404, 429, or off alone"
+    )]
+    NextCase {
+        /// As received, shortened.
+        case: String,
+    },
+    /// More cases than there are, or `off` beside others.
+    #[error("nextCases names a case twice, or `off` with others; name each once, or off alone")]
+    NextCases,
+    /// Beyond what the network allows.
+    #[error("{option} is {value}; use at most {limit}")]
+    HttpOption {
+        /// Its name.
+        option: String,
+        /// As received.
+        value: u32,
+        /// The limit.
+        limit: u32,
+    },
     /// Not a DNS name.
     #[error(
         "`{host}` is not a hostname; use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters"

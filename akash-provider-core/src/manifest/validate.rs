@@ -1,18 +1,35 @@
 //! Right in itself: the structural rules, as the network's tools and providers apply them.
 
 use super::fault::{ManifestError, StructureFault, shown};
-use super::{Group, Manifest, Service, ServiceExpose};
+use super::{Group, HttpOptions, Manifest, Service, ServiceExpose};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Longest service name: it becomes a label of a DNS name.
 pub const MAX_SERVICE_NAME: usize = 63;
 
+/// When a proxy may try the next replica.
+pub const NEXT_CASES: [&str; 10] = [
+    "error", "timeout", "500", "502", "503", "504", "403", "404", "429", "off",
+];
+
+/// The case of [`NEXT_CASES`] that stands alone.
+pub(crate) const NEXT_CASE_ALONE: &str = "off";
+
+/// Largest request body a proxy is asked to take, in bytes.
+pub const MAX_BODY: u32 = 104_857_600;
+
+/// Largest buffer of a proxy, in bytes.
+pub const MAX_PROXY_BUFFER: u32 = 1_048_576;
+
+/// Longest read and send timeout of a proxy, in milliseconds.
+pub const MAX_PROXY_TIMEOUT: u32 = 60_000;
+
 /// Longest hostname, as DNS and Kubernetes have it.
 pub const MAX_HOSTNAME: usize = 253;
 
 /// Checks everything that needs no chain: groups and services present, named, sorted; images, variables, ports,
-/// hostnames; and that something is reachable from outside.
+/// proxy options, hostnames; and that something is reachable from outside.
 ///
 /// # Errors
 /// [`ManifestError::Structure`] for the first rule that is broken, in the order of the manifest.
@@ -110,6 +127,7 @@ fn check_expose<'a>(
     if expose.port == 0 {
         return Err(broken(&at(), StructureFault::NoPort));
     }
+    check_options(at, &expose.http_options)?;
     seen.global |= expose.global;
     for host in expose.hosts.iter().flatten() {
         if !is_hostname(host) {
@@ -120,6 +138,30 @@ fn check_expose<'a>(
                 &at(),
                 StructureFault::DuplicateHostname { host: shown(host) },
             ));
+        }
+    }
+    Ok(())
+}
+
+/// What is written into the proxy's configuration is what the network's SDL may say, and nothing else.
+fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), ManifestError> {
+    let at = || format!("{}.httpOptions", at());
+    let cases = options.next_cases.as_deref().unwrap_or_default();
+    if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
+        return Err(broken(&at(), StructureFault::NextCase { case: shown(bad) }));
+    }
+    if cases.len() > NEXT_CASES.len() || (cases.len() > 1 && cases.iter().any(|c| c == NEXT_CASE_ALONE)) {
+        return Err(broken(&at(), StructureFault::NextCases));
+    }
+    for (option, value, limit) in [
+        ("maxBodySize", options.max_body_size, MAX_BODY),
+        ("proxyBufferSize", options.proxy_buffer_size, MAX_PROXY_BUFFER),
+        ("readTimeout", options.read_timeout, MAX_PROXY_TIMEOUT),
+        ("sendTimeout", options.send_timeout, MAX_PROXY_TIMEOUT),
+    ] {
+        if value > limit {
+            let option = option.to_owned();
+            return Err(broken(&at(), StructureFault::HttpOption { option, value, limit }));
         }
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! The price is what a program of the operator prints.
 //!
 //! The protocol is that of today's provider, so a program written for it runs unchanged: one process for one
-//! price, no arguments, the whole environment of the provider with `AKASH_OWNER` (the tenant) and
-//! `AKASH_DENOM` (the denomination wanted), one line of JSON on standard input (room `input`). It prints one
-//! decimal number and exits with 0.
+//! price, no arguments, an environment with `AKASH_OWNER` (the tenant) and `AKASH_DENOM` (the denomination
+//! wanted), one line of JSON on standard input (room `input`). It prints one decimal number and exits with 0.
+//!
+//! Of the provider's own environment it gets what is on a list (room `process`): keys and passphrases are there too.
+//! Whatever begins with `PRICE_` is on it.
 //!
 //! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
 //! and closed its output within the limit is killed with its whole process group, so nothing it started in

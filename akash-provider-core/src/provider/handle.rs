@@ -113,12 +113,18 @@ impl ProviderHandle {
 
     /// A plain snapshot of everything. Once the provider has stopped, the last one.
     pub async fn status(&self) -> Status {
+        self.known_status().await.unwrap_or_else(|| Status {
+            lifecycle: self.lifecycle().name().into(),
+            ..Status::default()
+        })
+    }
+
+    /// The same, and `None` instead of an empty one where the provider does not answer and has not stopped: what it
+    /// would say is not known then.
+    pub async fn known_status(&self) -> Option<Status> {
         match self.ask("status", Ask::Status).await {
-            Ok(status) => status,
-            Err(_) => self.last_status.get().cloned().unwrap_or_else(|| Status {
-                lifecycle: self.lifecycle().name().into(),
-                ..Status::default()
-            }),
+            Ok(status) => Some(status),
+            Err(_) => self.last_status.get().cloned(),
         }
     }
 

@@ -26,6 +26,8 @@ use std::time::Duration;
 
 const DEPLOY: &str = "deploy";
 const HARDEN: &str = "harden";
+/// Manifests that a tenant may send while a lease is hardened before that is given up.
+const HARDEN_TRIES: u32 = 3;
 
 /// Longest wait for a namespace in the watches: what the API server would wait for.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
@@ -40,16 +42,51 @@ impl Parts {
         self.apply(deployment, None, DEPLOY).await
     }
 
-    /// Applies what is recorded, with the isolation of the settings.
+    /// Applies what is recorded, with the isolation of the settings. The record itself is not written: a tenant's
+    /// newer manifest that comes meanwhile stays, and is what is applied in the end.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
         self.current(HARDEN).await?;
-        let Some(deployment) = self.recorded_of(lease, HARDEN).await? else {
+        for _ in 0..HARDEN_TRIES {
+            let applied = self.recorded_now(lease).await?;
+            self.apply(&applied, Some(self.settings.isolation), HARDEN)
+                .await?;
+            if self.recorded_now(lease).await? == applied {
+                return Ok(());
+            }
+        }
+        let message = format!("lease {lease} is updated again and again; try again later");
+        Err(Error::new(ErrorKind::Conflict, HARDEN, message).transient())
+    }
+
+    /// What is recorded of a lease, asked of the API server itself.
+    async fn recorded_now(&self, lease: &LeaseId) -> Result<Deployment, Error> {
+        let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
+        if let Some(manifest) = &there {
+            self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
+                .await;
+        }
+        self.recorded_of(lease, HARDEN).await?.ok_or_else(|| {
             let message = format!("lease {lease} is unknown");
-            return Err(Error::new(ErrorKind::NotFound, HARDEN, message));
+            Error::new(ErrorKind::NotFound, HARDEN, message)
+        })
+    }
+
+    /// The record of a lease that is hardened: as it is, and still what was read.
+    async fn record_of_hardened(&self, deployment: &Deployment) -> Result<Manifest, Error> {
+        let lease = &deployment.lease;
+        let changed = || {
+            let message = format!("lease {lease} is just being updated or closed; try again");
+            Error::new(ErrorKind::Conflict, HARDEN, message).transient()
         };
-        self.apply(&deployment, Some(self.settings.isolation), HARDEN)
-            .await
+        let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
+        let there = there.ok_or_else(changed)?;
+        self.check_holder(lease, &there.metadata, "Manifest object", HARDEN)?;
+        let is_same = self.read_manifest(&there).is_ok_and(|read| read == *deployment);
+        if is_same && there.metadata.deletion_timestamp.is_none() {
+            return Ok(there);
+        }
+        Err(changed())
     }
 
     async fn apply(
@@ -60,7 +97,10 @@ impl Parts {
     ) -> Result<(), Error> {
         // Closed never: the semaphore lives as long as we do.
         let mut turn = self.leases.acquire().await.ok();
-        let manifest = self.record(deployment, Basis::Cached, operation).await?;
+        let manifest = match isolation {
+            None => self.record(deployment, Basis::Cached, operation).await?,
+            Some(_) => self.record_of_hardened(deployment).await?,
+        };
         let view = self.state.lease(&deployment.lease);
         let namespace = view.namespace.as_deref();
         self.check_namespace(&deployment.lease, namespace, operation)?;

@@ -2,8 +2,8 @@
 
 use super::Refusal;
 use super::context::Context;
+use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use std::net::IpAddr;
 
 /// Networks by family, each once, those within another left out.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -40,19 +40,10 @@ impl Networks {
     }
 }
 
-/// A network of `address/length`, or an address alone; bits beyond the length do not count.
+/// The networks of one setting.
 fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, Refusal> {
     let one = |(n, text): (usize, &String)| {
-        let network = text.trim().parse::<IpNet>().ok();
-        let network = network.or_else(|| text.trim().parse::<IpAddr>().ok().map(IpNet::from));
-        let bad = || {
-            let problem = format!(
-                "`{}` is no network; write it as `10.0.0.0/8` or `fc00::/7`",
-                super::text::shown(text)
-            );
-            Context::bad_setting(format!("settings.{field}[{n}]"), problem)
-        };
-        network.map(|network| network.trunc()).ok_or_else(bad)
+        network(text).map_err(|problem| Context::bad_setting(format!("settings.{field}[{n}]"), problem))
     };
     texts.iter().enumerate().map(one).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::labels::{self, Labels};
 use akash_provider_core::cluster::HostnameDeclaration;
-use akash_provider_core::manifest::HttpOptions;
+use akash_provider_core::manifest::{HttpOptions, NEXT_CASES};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend,
@@ -216,7 +216,8 @@ const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }
 
-/// Cases as nginx has them: numbers are status codes.
+/// Cases as nginx has them: numbers are status codes. Another provider's record may hold anything; only what is a
+/// case comes into the proxy's configuration.
 fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));
@@ -226,7 +227,9 @@ fn next_cases(options: &HttpOptions) -> String {
             case.clone()
         }
     };
-    let words: Vec<_> = options.next_cases.iter().flatten().map(word).collect();
+    let cases = options.next_cases.iter().flatten();
+    let cases = cases.filter(|case| NEXT_CASES.contains(&case.as_str()));
+    let words: Vec<_> = cases.map(word).collect();
     words.join(" ")
 }
 

@@ -588,3 +588,43 @@ fn a_lease_keeps_its_isolation_until_it_is_hardened() {
         .boxed()
     });
 }
+
+#[test]
+fn hardening_takes_no_newer_manifest_back() {
+    run("harden-race", |world| {
+        async move {
+            let mut legacy = world.settings.clone();
+            legacy.isolation = Isolation::Legacy;
+            let lease = world.lease(1, 1);
+            let version = |count: u32| {
+                let mut web = service("web");
+                web.count = count;
+                deployment(&lease, vec![web])
+            };
+            let soft = world.connect_with(legacy).await;
+            soft.deploy(&version(1)).await.unwrap();
+            let cluster = world.connect().await;
+            for count in 2..=12 {
+                let newer = version(count);
+                let update = async {
+                    // At any moment of the other one's work.
+                    tokio::time::sleep(std::time::Duration::from_millis(u64::from(count) * 7)).await;
+                    cluster.deploy(&newer).await
+                };
+                let (hardened, updated) = tokio::join!(cluster.harden(&lease), update);
+                updated.unwrap();
+                if let Err(error) = hardened {
+                    assert!(error.is_transient(), "{error}");
+                }
+                let restarted = world.connect().await;
+                assert_eq!(restarted.deployments().await.unwrap(), [newer]);
+            }
+            cluster.harden(&lease).await.unwrap();
+            let web = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+            assert_eq!(web["spec"]["replicas"], json!(12));
+            let profile = &web["spec"]["template"]["spec"]["securityContext"]["seccompProfile"];
+            assert_eq!(profile["type"], json!("RuntimeDefault"));
+        }
+        .boxed()
+    });
+}

@@ -132,6 +132,44 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
 }
 
 #[test]
+fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
+    run("hand-back", |world| {
+        async move {
+            let lease = world.lease(1, 1);
+            let private = private(&lease, "hunter2");
+            world.connect().await.deploy(&private).await.unwrap();
+            let own = world.settings.manifest_namespace.clone();
+            let look = || async {
+                let record = world.get("Manifest", &own, &lease.namespace()).await.unwrap();
+                let web = world.get("Deployment", &lease.namespace(), "web").await.unwrap();
+                let password = &record["spec"]["group"]["services"][0]["credentials"]["password"];
+                let password = password.as_str().unwrap_or_default().to_owned();
+                (password, web["metadata"]["generation"].clone())
+            };
+            let (password, generation) = look().await;
+            assert_eq!(password, "");
+            // A start, as the engine makes one: what is recorded is deployed.
+            for (plain, expected) in [(true, "hunter2"), (false, "")] {
+                let mut settings = world.settings.clone();
+                settings.plain_registry_passwords = plain;
+                let restarted = world.connect_with(settings).await;
+                let recorded = restarted.deployments().await.unwrap();
+                assert_eq!(recorded, std::slice::from_ref(&private));
+                restarted.deploy(&recorded[0]).await.unwrap();
+                assert_eq!(
+                    look().await,
+                    (expected.to_owned(), generation.clone()),
+                    "no pod is replaced"
+                );
+            }
+            let last = world.connect().await;
+            assert_eq!(last.deployments().await.unwrap(), [private], "and it is not lost");
+        }
+        .boxed()
+    });
+}
+
+#[test]
 fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
     run("garbage", |world| {
         async move {

@@ -376,7 +376,8 @@ fn a_route_of_the_gateway_says_what_an_ingress_says() {
     let mut changed = options.clone();
     changed.next_timeout = 1_500;
     changed.proxy_buffer_size = 8_192;
-    changed.next_cases = Some(vec!["500".to_owned(), "off".to_owned()]);
+    let hostile = "error;} location /x { proxy_pass http://10.0.0.1";
+    changed.next_cases = Some(["500", hostile, "off"].map(str::to_owned).to_vec());
     let made = route(&changed);
     let annotations = &made["metadata"]["annotations"];
     assert_eq!(annotations["nginx.org/proxy-next-upstream-timeout"], "2s");

@@ -2,7 +2,7 @@
 
 use super::values;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
+use akash_provider_k8s::settings::{CommitLevels, Egress, IngressMode, Isolation, Settings};
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -40,9 +40,43 @@ pub struct KubernetesArgs {
     /// What pods of new leases may do.
     #[arg(long, value_enum, default_value = "baseline")]
     pub isolation: IsolationArg,
+    /// A ResourceQuota for every lease that is not `legacy`.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_parser = values::go_bool)]
+    pub lease_quota: bool,
+    /// Write registry passwords in clear into the records too, as today's provider has them: it needs them there
+    /// when the cluster is handed back to it.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub plain_registry_passwords: bool,
+    /// Networks that pods may not connect to, in place of these; nodes and API servers are closed besides.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
+          default_values_t = Egress::default().closed)]
+    pub closed_networks: Vec<String>,
+    /// Networks of resolvers that pods reach on port 53 whatever is closed, in place of the node's own.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
+          default_values_t = Egress::default().resolvers)]
+    pub resolver_networks: Vec<String>,
+    /// Labels of the resolver's pods in `kube-system`, which pods reach on port 53 too.
+    #[arg(
+        long,
+        value_name = "LABEL=VALUE",
+        value_delimiter = ',',
+        value_parser = values::label,
+        default_value = "k8s-app=kube-dns"
+    )]
+    pub resolver_pods: Vec<(String, String)>,
     /// How HTTP reaches services.
     #[arg(long, value_enum, default_value = "ingress")]
     pub ingress_mode: IngressArg,
+    /// The Gateway that HTTPRoutes name, with --ingress-mode gateway-api.
+    #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
+    pub gateway_name: String,
+    /// Its namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
+    pub gateway_namespace: String,
+    /// Size of its proxy's buffer, with the unit k or m.
+    #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
+    pub proxy_buffer_size: String,
     /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
@@ -84,7 +118,11 @@ impl KubernetesArgs {
             public_hostname: self.cluster_public_hostname.clone(),
             ingress: match self.ingress_mode {
                 IngressArg::Ingress => IngressMode::Ingress,
-                IngressArg::GatewayApi => IngressMode::gateway_api(),
+                IngressArg::GatewayApi => IngressMode::GatewayApi {
+                    name: self.gateway_name.clone(),
+                    namespace: self.gateway_namespace.clone(),
+                    buffer_size: self.proxy_buffer_size.clone(),
+                },
             },
             network_policies: self.deployment_network_policies_enabled,
             runtime_class: self.deployment_runtime_class.clone(),
@@ -98,10 +136,93 @@ impl KubernetesArgs {
                 IsolationArg::Legacy => Isolation::Legacy,
                 IsolationArg::Baseline => Isolation::Baseline,
             },
+            egress: Egress {
+                closed: self.closed_networks.clone(),
+                resolvers: self.resolver_networks.clone(),
+                resolver_pods: self.resolver_pods.clone(),
+                ..Egress::default()
+            },
+            quota: self.lease_quota,
+            plain_registry_passwords: self.plain_registry_passwords,
             leased_ips: self.ip_operator,
             leased_ip_pool: self.ip_pool_size,
             call_timeout: self.kube_call_timeout,
             ..Settings::new(provider)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        kubernetes: KubernetesArgs,
+    }
+
+    fn settings(words: &[&str]) -> Settings {
+        let words = [&["test"], words].concat();
+        let provider = Address::from_bytes(&[1; 20]).unwrap();
+        Flags::try_parse_from(words)
+            .map(|flags| flags.kubernetes.settings(provider, "chain-1"))
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn without_a_flag_the_backend_has_its_own_defaults() {
+        let provider = Address::from_bytes(&[1; 20]).unwrap();
+        let (given, own) = (settings(&[]), Settings::new(provider));
+        assert_eq!((&given.egress, given.quota), (&own.egress, own.quota));
+        assert_eq!(given.plain_registry_passwords, own.plain_registry_passwords);
+        let gateway = settings(&["--ingress-mode=gateway-api"]).ingress;
+        assert_eq!(gateway, IngressMode::gateway_api());
+    }
+
+    #[test]
+    fn every_setting_of_a_lease_has_its_flag() {
+        let given = settings(&[
+            "--lease-quota=false",
+            "--plain-registry-passwords",
+            "--closed-networks=10.1.2.3/8,fd00::/8",
+            "--resolver-networks=169.254.25.10",
+            "--resolver-pods=app=coredns,tier=dns",
+            "--ingress-mode=gateway-api",
+            "--gateway-name=edge",
+            "--gateway-namespace=edge.system",
+            "--proxy-buffer-size=32k",
+        ]);
+        assert!(!given.quota && given.plain_registry_passwords);
+        assert_eq!(given.egress.closed, ["10.0.0.0/8", "fd00::/8"]);
+        assert_eq!(given.egress.resolvers, ["169.254.25.10/32"]);
+        let pods = [("app", "coredns"), ("tier", "dns")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(given.egress.resolver_pods, pods);
+        let gateway = IngressMode::GatewayApi {
+            name: "edge".to_owned(),
+            namespace: "edge.system".to_owned(),
+            buffer_size: "32k".to_owned(),
+        };
+        assert_eq!(given.ingress, gateway);
+    }
+
+    #[test]
+    fn what_a_cluster_would_not_take_is_refused_at_once_with_the_mend() {
+        for (flag, mend) in [
+            ("--closed-networks=10.0.0.0/33", "write it as `10.0.0.0/8`"),
+            ("--closed-networks=", "write it as `10.0.0.0/8`"),
+            ("--resolver-networks=dns.example", "write it as `10.0.0.0/8`"),
+            ("--resolver-pods=coredns", "write it as k8s-app=kube-dns"),
+            ("--resolver-pods==x", "write it as k8s-app=kube-dns"),
+            ("--resolver-pods=app=a b", "write it as k8s-app=kube-dns"),
+            ("--gateway-name=Edge", "small letters"),
+            ("--gateway-namespace=", "small letters"),
+            ("--proxy-buffer-size=16k;", "write it as 16k"),
+            ("--proxy-buffer-size=0k", "write it as 16k"),
+        ] {
+            let error = Flags::try_parse_from(["test", flag]).err().unwrap().to_string();
+            assert!(error.contains(mend), "{flag}: {error}");
         }
     }
 }

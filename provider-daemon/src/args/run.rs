@@ -171,14 +171,12 @@ pub struct DeadArgs {
 
 /// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
 /// otherwise be passed over in silence.
-const NOT_HERE: [&str; 24] = [
+const NOT_HERE: [&str; 21] = [
     "broadcast-mode",
     "cached-result-max-age",
     "cert-issuer-enabled",
     "deployment-ingress-expose-lb-hosts",
     "fee-payer",
-    "gateway-name",
-    "gateway-namespace",
     "gateway-provider",
     "hostname-operator-endpoint",
     "ip-operator-endpoint",
@@ -193,7 +191,6 @@ const NOT_HERE: [&str; 24] = [
     "note",
     "persistent-config-backend",
     "persistent-config-path",
-    "proxy-buffer-size",
     "sequence",
     "timeout-height",
 ];

@@ -81,6 +81,67 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A network such as `10.0.0.0/8`, or one address; bits beyond its length do not count.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn network(text: &str) -> Result<String, String> {
+    akash_provider_k8s::settings::network(text).map(|network| network.to_string())
+}
+
+/// A label and its value, such as `k8s-app=kube-dns`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn label(text: &str) -> Result<(String, String), String> {
+    // As Kubernetes has them: letters, digits, and between those `-`, `_` and `.`; a label may have a prefix.
+    let is_plain = |part: &str| {
+        let alone = |c: char| c.is_ascii_alphanumeric();
+        part.starts_with(alone)
+            && part.ends_with(alone)
+            && part.chars().all(|c| alone(c) || "-_.".contains(c))
+            && part.len() <= 63
+    };
+    let is_key = |key: &str| match key.split_once('/') {
+        Some((prefix, name)) => dns_name(prefix).is_ok() && is_plain(name),
+        None => is_plain(key),
+    };
+    match text.split_once('=') {
+        Some((key, value)) if is_key(key) && is_plain(value) => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is no label; write it as k8s-app=kube-dns")),
+    }
+}
+
+/// The name of an object of Kubernetes.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn dns_name(text: &str) -> Result<String, String> {
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |part: &str| {
+        part.starts_with(ends) && part.ends_with(ends) && part.chars().all(|c| ends(c) || c == '-')
+    };
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{text}` is no name of an object: small letters, digits, and `-` and `.` between them"
+    ))
+}
+
+/// The size of a proxy's buffer, such as `16k`; above zero.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn buffer_size(text: &str) -> Result<String, String> {
+    let number = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
+    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    if is_number && number.parse().is_ok_and(|size: u32| size > 0) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("`{text}` is no size of a buffer; write it as 16k"))
+}
+
 /// A size in bytes such as `64Gi`, `500M` or `1024`.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 /// The cluster may be away at the start for as long as it likes: nothing is bid on meanwhile, and the status says so.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -70,7 +71,6 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
     config.withdrawal_period = set(args.leases.withdrawal_period);
     config.balance_check_interval = args.leases.lease_funds_monitor_interval;
     config.query_timeout = args.leases.rpc_query_timeout;
-    config.blocked_hostnames = blocked(&args.leases.deployment_blocked_hostnames);
     let domain = args.leases.deployment_ingress_domain.trim();
     if args.leases.deployment_ingress_static_hosts {
         if domain.is_empty() {
@@ -80,13 +80,13 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
         }
         config.static_hosts_domain = Some(domain.to_owned());
     }
-    if let Some(file) = args
+    let file = args
         .provider_config
         .as_deref()
-        .filter(|f| !f.as_os_str().is_empty())
-    {
-        config.required_attributes = ProviderFile::read(file)?.attributes;
-    }
+        .filter(|f| !f.as_os_str().is_empty());
+    let record = file.map(ProviderFile::read).transpose()?;
+    config.blocked_hostnames = blocked(args, record.as_ref());
+    config.required_attributes = record.map(|record| record.attributes).unwrap_or_default();
     config.external_ports = args.cluster.cluster_node_port_quantity;
     config.overcommit_cpu_percent = args.kubernetes.overcommit_pct_cpu;
     config.overcommit_memory_percent = args.kubernetes.overcommit_pct_mem;
@@ -96,12 +96,19 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
     Ok(config)
 }
 
-fn blocked(names: &[String]) -> Vec<String> {
-    let names = names
-        .iter()
-        .map(|name| name.trim())
-        .filter(|name| !name.is_empty());
-    names.map(str::to_owned).collect()
+/// The hostnames that no tenant gets: those of the flag, and the provider's own. A tenant who had one of these could
+/// pass for the provider.
+fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
+    let host = record.and_then(|record| Url::parse(&record.host).ok());
+    let host = host.as_ref().and_then(Url::host_str);
+    let own = [args.kubernetes.cluster_public_hostname.as_str()];
+    let own = own.into_iter().chain(host);
+    let own = own.chain(args.gateway.certificate_domain.iter().map(String::as_str));
+    // A leading dot would close what lies below it, where tenants' own names may be.
+    let own = own.map(|name| name.trim().trim_matches('.'));
+    let named = args.leases.deployment_blocked_hostnames.iter();
+    let names = named.map(|name| name.trim()).chain(own);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
@@ -110,4 +117,45 @@ fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
         coin.map_err(|e| anyhow!("--bid-deposit {text}: {e}; write it as 500000uact"))
     };
     texts.iter().map(coin).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn no_tenant_gets_the_name_of_the_provider() {
+        let of = |words: &[&str], host: Option<&str>| {
+            let flags = Flags::parse_from([&["run"], words].concat());
+            let record = host.map(|host| ProviderFile {
+                host: host.to_owned(),
+                ..ProviderFile::default()
+            });
+            blocked(&flags.run, record.as_ref())
+        };
+        let words = [
+            "--cluster-public-hostname=provider.example.com",
+            "--certificate-domain=.gateway.example.com, other.example.com",
+            "--deployment-blocked-hostnames=.blocked.example, ,bank.example",
+        ];
+        assert_eq!(
+            of(&words, Some("https://api.example.com:8443")),
+            [
+                ".blocked.example",
+                "bank.example",
+                "provider.example.com",
+                "api.example.com",
+                "gateway.example.com",
+                "other.example.com"
+            ]
+        );
+        assert!(of(&["--cluster-public-hostname="], None).is_empty());
+    }
 }

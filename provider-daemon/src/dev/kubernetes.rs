@@ -1,14 +1,15 @@
 //! Leases of the embedded market on a real cluster.
 
 use crate::args::KubernetesArgs;
-use akash_provider_core::types::Address;
+use akash_provider_core::Error;
+use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
 use akash_provider_k8s::cluster::{KubeCluster, Leading};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use anyhow::{Context, bail};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource, ResourceExt};
@@ -117,6 +118,14 @@ impl Kubernetes {
         })
     }
 
+    /// Gives the pods of a lease the isolation of the settings.
+    ///
+    /// # Errors
+    /// The lease is unknown, or the cluster does not take it.
+    pub async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
+        self.cluster.harden(lease).await
+    }
+
     /// Namespaces and records of this chain that are still there, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
@@ -131,6 +140,12 @@ impl Kubernetes {
         let ips: Vec<ProviderLeasedIP> =
             made_by(&Api::namespaced(client.clone(), ns), &self.chain_id).await?;
         left.extend(ips.iter().map(|ip| format!("ProviderLeasedIP {}", ip.name_any())));
+        let secrets: Vec<Secret> = made_by(&Api::namespaced(client.clone(), ns), &self.chain_id).await?;
+        left.extend(
+            secrets
+                .iter()
+                .map(|secret| format!("Secret {}", secret.name_any())),
+        );
         Ok(left)
     }
 }
@@ -202,7 +217,9 @@ pub async fn remove_leftovers(
     let mut removed = remove::<Namespace>(Api::all(client.clone()), chain_id).await?;
     removed.extend(remove::<ProviderHost>(Api::namespaced(client.clone(), ns), chain_id).await?);
     removed.extend(remove::<ProviderLeasedIP>(Api::namespaced(client.clone(), ns), chain_id).await?);
-    removed.extend(remove::<Manifest>(Api::namespaced(client, ns), chain_id).await?);
+    removed.extend(remove::<Manifest>(Api::namespaced(client.clone(), ns), chain_id).await?);
+    // Registry passwords, beside their records.
+    removed.extend(remove::<Secret>(Api::namespaced(client, ns), chain_id).await?);
     Ok(removed)
 }
 

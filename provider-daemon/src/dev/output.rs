@@ -1,7 +1,7 @@
 //! What `dev` and `run` print: one line per transition, for people or as JSON.
 
 use crate::args::Output;
-use crate::say;
+use crate::{plain, say};
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use futures::StreamExt;
@@ -133,6 +133,7 @@ impl Printer {
         match self.output {
             Output::Text => {
                 let since = since.as_secs_f64();
+                let (name, detail) = (plain::line(&name), plain::line(detail));
                 let line = format!("{since:>8.2}s  {name:<22} {what:<17} {detail}");
                 say(&format!("{}\n", line.trim_end()));
             }
@@ -149,14 +150,13 @@ impl Printer {
     }
 }
 
-/// Prints the provider's facts as they come, and says when the circuit breaker trips (true) or is released.
+/// Prints the provider's facts as they come.
 ///
 /// # Errors
 /// The bus takes no more subscribers.
 pub async fn print_facts(
     bus: &LocalBus,
     printer: &Arc<Printer>,
-    keep_breaker: impl Fn(bool) + Send + 'static,
     background: &CancellationToken,
 ) -> anyhow::Result<JoinHandle<()>> {
     let mut facts = bus.subscribe(&[Topic::Facts]).await?;
@@ -169,12 +169,7 @@ pub async fn print_facts(
                 () = background.cancelled() => None,
             };
             match delivery {
-                Some(Delivery::Event { event, .. }) => {
-                    if let Some(tripped) = breaker(&event) {
-                        keep_breaker(tripped);
-                    }
-                    printer.event(&event);
-                }
+                Some(Delivery::Event { event, .. }) => printer.event(&event),
                 Some(Delivery::Lagged(lost)) => {
                     printer.note(&format!("{lost} lines were skipped: too many at once"))
                 }
@@ -182,15 +177,6 @@ pub async fn print_facts(
             }
         }
     }))
-}
-
-/// Whether an event trips the circuit breaker or releases it.
-fn breaker(event: &Event) -> Option<bool> {
-    match event {
-        Event::BreakerTripped { .. } => Some(true),
-        Event::BreakerReleased => Some(false),
-        _ => None,
-    }
 }
 
 /// A deployment that has no name: the beginning of its owner, and its number.

@@ -3,9 +3,10 @@
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
+use crate::breaker;
 use crate::gateway::Screening;
 use akash_provider_core::bidding;
-use akash_provider_core::bus::LocalBus;
+use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
@@ -14,7 +15,7 @@ use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
+    Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg, Topic,
 };
 use akash_provider_core::{Config, Error};
 use anyhow::{Context, anyhow};
@@ -102,12 +103,8 @@ impl World {
             .pricing(pricing)
             .inventory(backend.inventory())
             .build()?;
-        let keep = move |tripped| {
-            if let Some(state) = &state {
-                state.set_breaker(tripped);
-            }
-        };
-        let mut helpers = vec![print_facts(&bus, printer, keep, &background).await?];
+        let mut helpers = vec![print_facts(&bus, printer, &background).await?];
+        helpers.extend(keep_breaker(state, &bus, &handle, &background).await?);
         helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
         let running = tokio::spawn(provider.run_until(shutdown, abort));
         let (watcher, status) = watch_status(&handle, &background);
@@ -334,4 +331,20 @@ fn make_blocks(
             backend.tick().await;
         }
     })
+}
+
+/// Keeps in a state file whether the circuit breaker has tripped, where there is one.
+async fn keep_breaker(
+    state: Option<StateFile>,
+    bus: &LocalBus,
+    handle: &ProviderHandle,
+    background: &CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let Some(state) = state else { return Ok(None) };
+    let facts = bus.subscribe(&[Topic::Facts]).await?;
+    let (handle, until) = (handle.clone(), background.clone());
+    Ok(Some(tokio::spawn(async move {
+        let now = || async { Some(handle.known_status().await?.breaker.tripped) };
+        breaker::follow(facts, now, |tripped| state.set_breaker(tripped), until).await;
+    })))
 }

@@ -2,6 +2,7 @@
 
 use super::breaker::Breaker;
 use crate::dev::Printer;
+use crate::plain;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderHandle;
@@ -60,7 +61,6 @@ pub(super) struct Watch {
     printer: Arc<Printer>,
     chain: AkashClient,
     breaker: Breaker,
-    is_breaker_file_seen: bool,
     cluster: Desk,
     gateway: Desk,
     leading: Leading,
@@ -73,7 +73,6 @@ impl Watch {
             printer,
             chain,
             breaker,
-            is_breaker_file_seen: false,
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
             leading: parts.leading.clone(),
@@ -99,33 +98,11 @@ impl Watch {
                 return;
             }
             self.leading.set(status.leader);
-            self.watch_breaker(handle, status.breaker.tripped).await;
-            let awaited = awaited(
-                &status,
-                self.cluster.awaits(),
-                &self.chain.status(),
-                &self.breaker,
-            );
-            self.tell(awaited, self.gateway.awaits());
-        }
-    }
-
-    /// A tripped breaker is released when its file was there and is gone.
-    async fn watch_breaker(&mut self, handle: &ProviderHandle, is_tripped: bool) {
-        match self.breaker.is_tripped() {
-            Ok(is_there) if is_tripped && !is_there && self.is_breaker_file_seen => {
-                self.is_breaker_file_seen = false;
-                self.release(handle).await;
+            if status.breaker.tripped {
+                self.breaker.renew(handle).await;
             }
-            Ok(is_there) => self.is_breaker_file_seen |= is_there,
-            Err(error) => tracing::warn!("{error:#}"),
-        }
-    }
-
-    async fn release(&self, handle: &ProviderHandle) {
-        match handle.release_breaker().await {
-            Ok(()) => self.printer.note("the circuit breaker is released"),
-            Err(refusal) => tracing::warn!("the circuit breaker was not released: {}", refusal.message),
+            let awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
+            self.tell(awaited, self.gateway.awaits());
         }
     }
 
@@ -136,11 +113,13 @@ impl Watch {
             return;
         }
         if self.printer.is_text() {
-            self.printer.note(&match (awaited.is_empty(), &gateway) {
+            let told = match (awaited.is_empty(), &gateway) {
                 (true, None) => "ready: bidding".to_owned(),
                 (true, Some(gateway)) => format!("bidding; waiting for {gateway}"),
                 (false, _) => format!("waiting for {}", awaited.join("; ")),
-            });
+            };
+            // Nodes and clusters have a say in it.
+            self.printer.note(&plain::line(&told));
         }
         self.printer.object(&json!({
             "event": "awaited", "is_ready": awaited.is_empty() && gateway.is_none(),
@@ -151,7 +130,7 @@ impl Watch {
 }
 
 /// What is awaited, one line each; empty when it can bid.
-fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus, breaker: &Breaker) -> Vec<String> {
+fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Vec<String> {
     let mut awaited: Vec<String> = cluster.into_iter().collect();
     let is_there = awaited.is_empty();
     // What runs there is asked for with the first picture of the chain.
@@ -181,10 +160,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus, break
         awaited.push(format!("what transactions need: {trouble}"));
     }
     if status.breaker.tripped {
-        awaited.push(format!(
-            "the circuit breaker to be released: remove {}",
-            breaker.path().display()
-        ));
+        awaited.push("the circuit breaker to be released: `provider-daemon breaker release`".to_owned());
     }
     awaited
 }

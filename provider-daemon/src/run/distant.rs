@@ -22,7 +22,7 @@ type Items<T> = BoxStream<'static, Result<T, Error>>;
 
 /// A cluster with hostnames and shells, and with leased addresses where they are wanted. A clone is the same one.
 #[derive(Debug, Clone)]
-pub(super) struct Distant {
+pub(crate) struct Distant {
     there: Arc<SetOnce<Backend>>,
     has_leased_ips: bool,
 }
@@ -43,12 +43,24 @@ impl Distant {
         }
     }
 
+    /// Gives the pods of a lease the isolation of the settings.
+    pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
+        const HARDEN: &str = "harden";
+        match self.there.get() {
+            Some(Backend::Kubernetes(kubernetes)) => kubernetes.harden(lease).await,
+            Some(Backend::Memory(_)) => {
+                let message = "leases run in memory here: there is nothing to harden";
+                Err(Error::new(ErrorKind::Invalid, HARDEN, message))
+            }
+            None => Err(away(HARDEN)),
+        }
+    }
+
     fn cluster(&self, operation: &'static str) -> Result<Arc<dyn Cluster>, Error> {
-        let away = || {
-            let message = "the cluster has not answered since the start";
-            Error::new(ErrorKind::Unavailable, operation, message)
-        };
-        self.there.get().map(Backend::cluster).ok_or_else(away)
+        self.there
+            .get()
+            .map(Backend::cluster)
+            .ok_or_else(|| away(operation))
     }
 
     /// A facet of the cluster that is there.
@@ -68,6 +80,11 @@ impl Distant {
             .flatten()
             .boxed()
     }
+}
+
+fn away(operation: &'static str) -> Error {
+    let message = "the cluster has not answered since the start";
+    Error::new(ErrorKind::Unavailable, operation, message)
 }
 
 macro_rules! once_there {
@@ -208,6 +225,7 @@ mod tests {
         let lease = lease();
         assert_eq!(kind(distant.teardown_lease(&lease).await), away);
         assert_eq!(kind(distant.lease_status(&lease).await), away);
+        assert_eq!(kind(distant.harden(&lease).await), away);
         assert_eq!(kind(distant.hostnames().unwrap().all_hostnames().await), away);
         assert_eq!(kind(distant.leased_ips().unwrap().usage().await), away);
         assert!(distant.shell().is_some());
@@ -221,6 +239,7 @@ mod tests {
         let args = Hardware::parse_from(["test", "--leased-ips=3"]).cluster;
         distant.set(Backend::in_memory(&args).await);
         assert_eq!(distant.deployments().await.unwrap().deployments, []);
+        assert_eq!(kind(distant.harden(&lease).await), Some(ErrorKind::Invalid));
         assert_eq!(
             kind(distant.lease_status(&lease).await),
             Some(ErrorKind::NotFound)

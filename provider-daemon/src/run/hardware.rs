@@ -27,6 +27,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Hardware {
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) inventory: Arc<dyn InventorySource>,
+    /// The real cluster, where it is one.
+    pub(super) distant: Option<Distant>,
 }
 
 impl Hardware {
@@ -51,13 +53,15 @@ impl Hardware {
             helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
             return Self {
                 cluster: Arc::new(distant.clone()),
-                inventory: Arc::new(distant),
+                inventory: Arc::new(distant.clone()),
+                distant: Some(distant),
             };
         }
         let backend = Backend::in_memory(&args.cluster).await;
         let hardware = Self {
             cluster: backend.cluster(),
             inventory: backend.inventory(),
+            distant: None,
         };
         helpers.push(tokio::spawn(tick(backend, background.clone())));
         hardware

@@ -66,11 +66,23 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     let node = Node::new(&cluster, "run-on-a-chain");
     let bid = stage.bid(&id, &provider);
     provider.says("bid placed");
+    let lease = bid.id.to_string();
     stage
         .chain
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     provider.says("lease won");
+    // Nothing of it is on the cluster yet, and the cluster is who says so.
+    let hardened = |words: &[&str]| stage.ran(&[&["harden"], words].concat());
+    for words in [&[lease.as_str()][..], &["--all"]] {
+        let (code, said, problem) = hardened(words);
+        assert!(code == 1 && said.contains("is unknown"), "{said}{problem}");
+    }
+    let (code, said, problem) = hardened(&[&lease.replacen("/1/1/1/", "/2/1/1/", 1)]);
+    assert!(
+        code == 1 && said.contains("is no live lease of this provider"),
+        "{said}{problem}"
+    );
     drop(node);
     // Its leases stay where they are, with and without it.
     provider.signal(Signal::SIGTERM);

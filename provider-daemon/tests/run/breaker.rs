@@ -1,7 +1,11 @@
-//! The circuit breaker of a provider that runs.
+//! The circuit breaker of a provider that runs, and what else an operator asks of it.
 
 use crate::stage::{ADDRESS, Stage, until};
 use akash_provider_core::market::TenantMsg;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
@@ -10,17 +14,25 @@ const MANIFEST: &str = "--manifest-timeout=3s";
 /// Blocks, of a quarter of a second each, after which that close is long due.
 const LONG_DUE: u64 = 40;
 
+fn object(stage: &Stage, words: &[&str]) -> Value {
+    let (code, said, problem) = stage.ran(words);
+    assert_eq!(code, 0, "{said}{problem}");
+    serde_json::from_str(&said).unwrap()
+}
+
 #[test]
-fn removing_its_file_releases_the_breaker_of_a_provider_that_runs() {
+fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
     let mut stage = Stage::new("breaker", true);
     stage.start_node(FAST);
     let file = stage.path(&format!("{ADDRESS}.devnet.breaker-tripped"));
     std::fs::write(&file, "tripped").unwrap();
+    let (code, _, problem) = stage.ran(&["breaker", "show"]);
+    assert!(
+        code == 1 && problem.contains("no provider runs with this home folder"),
+        "{problem}"
+    );
     let provider = stage.provider("provider", &[MANIFEST]);
-    provider.says(&format!(
-        "waiting for the circuit breaker to be released: remove {}",
-        file.display()
-    ));
+    provider.says("waiting for the circuit breaker to be released: `provider-daemon breaker release`");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     stage
@@ -28,6 +40,7 @@ fn removing_its_file_releases_the_breaker_of_a_provider_that_runs() {
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     provider.says("lease won");
+    std::fs::remove_file(&file).unwrap();
     let height = || stage.chain.market(|market| market.height());
     let won = height();
     until("blocks", || provider.told(), || height() > won + LONG_DUE);
@@ -37,8 +50,71 @@ fn removing_its_file_releases_the_breaker_of_a_provider_that_runs() {
         "its own close is held back: {}",
         provider.told()
     );
-    std::fs::remove_file(&file).unwrap();
-    provider.says("the circuit breaker is released");
+    assert!(file.exists(), "it is written again: {}", provider.told());
+    let shown = object(&stage, &["breaker", "show", "--output=json"]);
+    assert_eq!(shown["tripped"], json!(true), "{shown}");
+    assert_eq!(shown["waiting"].as_array().unwrap().len(), 1, "{shown}");
+    let (_, said, _) = stage.ran(&["breaker", "show"]);
+    assert!(
+        said.contains("the circuit breaker has tripped") && said.contains("/1/1/1/"),
+        "{said}"
+    );
+    let (code, said, problem) = stage.ran(&["breaker", "release"]);
+    assert!(
+        code == 0 && said.contains("is released") && said.contains("/1/1/1/"),
+        "{said}{problem}"
+    );
     until("the close", || provider.told(), || stage.live_leases() == 0);
     provider.says("ready: bidding");
+    until("the file goes", || provider.told(), || !file.exists());
+    let again = object(&stage, &["breaker", "release", "-o", "json"]);
+    assert_eq!(again, json!({ "was_tripped": false, "waited": [] }));
+    let shown = object(&stage, &["breaker", "show", "-o", "json"]);
+    assert_eq!(shown["tripped"], json!(false), "{shown}");
+}
+
+#[test]
+fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
+    let mut stage = Stage::new("operator", true);
+    stage.start_node(FAST);
+    let socket = stage.path("provider.sock");
+    // What a killed one left behind is in nobody's way.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let mut provider = stage.provider("provider", &[]);
+    provider.says("ready: bidding");
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let scanned = object(&stage, &["scan", "--dry-run", "-o", "json"]);
+    assert_eq!(scanned, json!({ "dry_run": true, "findings": [] }));
+    let (code, said, problem) = stage.ran(&["scan"]);
+    assert_eq!((code, said.as_str()), (0, "nothing differs\n"), "{problem}");
+    let lease = format!("{ADDRESS}/1/1/1/{ADDRESS}");
+    let (code, said, problem) = stage.ran(&["harden", &lease]);
+    assert!(
+        code == 1 && said.contains("leases run in memory here"),
+        "{said}{problem}"
+    );
+    let (code, said, problem) = stage.ran(&["harden", "--all"]);
+    assert_eq!((code, said.as_str()), (0, ""), "{problem}");
+    // No question, too long a one, and one of another version.
+    let long = vec![b'x'; 8 * 1024];
+    for question in [&b"\n"[..], &long, b"{\"ask\":\"tea\"}\n"] {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        // It may be refused before all of it is sent.
+        let _ = stream.write_all(question);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(
+            answer.contains("that is no question") || question.len() > 4096,
+            "{answer}"
+        );
+    }
+    // Those who connect and say nothing hold up nobody for long.
+    let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let shown = object(&stage, &["breaker", "show", "-o", "json"]);
+    assert_eq!(shown["tripped"], json!(false), "{shown}");
+    drop(silent);
+    provider.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert!(!socket.exists(), "it goes with its provider");
 }

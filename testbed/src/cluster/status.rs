@@ -53,6 +53,8 @@ pub struct Status {
     pub netns: String,
     /// The kubeconfig of its administrator.
     pub kubeconfig: PathBuf,
+    /// The kubectl of its version.
+    pub kubectl: PathBuf,
     /// Where it can be reached.
     pub addresses: Addresses,
     /// Its components, in the order they start.
@@ -77,6 +79,7 @@ impl Cluster {
             dir: layout.dir.clone(),
             netns: layout.netns.clone(),
             kubeconfig: layout.kubeconfig(),
+            kubectl: layout.program("kubectl"),
             addresses: layout.addresses(),
             components: layout.tier.components().iter().map(component).collect(),
         }
@@ -99,6 +102,7 @@ impl fmt::Display for Status {
         writeln!(f, "state: {}", self.dir.display())?;
         writeln!(f, "namespace: {}", self.netns)?;
         writeln!(f, "kubeconfig: {}", self.kubeconfig.display())?;
+        writeln!(f, "kubectl: {}", self.kubectl.display())?;
         let at = &self.addresses;
         writeln!(
             f,
@@ -190,6 +194,7 @@ mod tests {
             dir: layout.dir.clone(),
             netns: layout.netns.clone(),
             kubeconfig: layout.kubeconfig(),
+            kubectl: layout.program("kubectl"),
             addresses: layout.addresses(),
             components: health.iter().map(component).collect(),
         }
@@ -213,12 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_stands_on_a_line_of_its_own() {
+    fn kubeconfig_and_kubectl_stand_on_lines_of_their_own() {
         let text = status(&[Health::Healthy, Health::Gone]).to_string();
         assert!(
             text.lines().any(|line| line == "kubeconfig: /state/t/kubeconfig"),
             "{text}"
         );
+        let kubectl = |line: &str| line.starts_with("kubectl: /") && line.ends_with("/kubectl");
+        assert!(text.lines().any(kubectl), "{text}");
         assert!(
             text.lines()
                 .any(|line| line.ends_with("pid -        not running")),

@@ -117,6 +117,58 @@ fn exposes_are_sorted_and_have_a_port() {
 }
 
 #[test]
+fn what_is_written_into_the_proxy_is_what_an_sdl_may_say() {
+    let fault_with = |change: fn(&mut HttpOptions)| fault_of(|s| change(&mut s.expose[0].http_options));
+    let cases = |cases: &[&str]| {
+        let cases: Vec<String> = cases.iter().map(|case| (*case).to_owned()).collect();
+        let mut service = service("web");
+        service.expose[0].http_options.next_cases = Some(cases);
+        validate(&Manifest {
+            groups: vec![group("west", vec![service])],
+        })
+    };
+    for hostile in [
+        "error;",
+        "error timeout",
+        "http_500",
+        "",
+        "ERROR",
+        "error\n",
+        "error;} location /x {",
+        "5000",
+    ] {
+        let refused = cases(&["error", hostile]).unwrap_err();
+        assert!(
+            matches!(&refused, ManifestError::Structure { at, fault: StructureFault::NextCase { .. } }
+                if at == "west.web.expose[0].httpOptions"),
+            "{hostile:?}: {refused}"
+        );
+    }
+    for good in [&[][..], &["off"], &NEXT_CASES[..9]] {
+        assert_eq!(cases(good), Ok(()), "{good:?}");
+    }
+    for odd in [&["error", "off"][..], &["error"; 11]] {
+        let refused = cases(odd).unwrap_err();
+        assert!(refused.to_string().contains("or off alone"), "{refused}");
+    }
+    let at_the_limit = fault_of(|s| {
+        let options = &mut s.expose[0].http_options;
+        (options.max_body_size, options.proxy_buffer_size) = (MAX_BODY, MAX_PROXY_BUFFER);
+        (options.read_timeout, options.send_timeout) = (MAX_PROXY_TIMEOUT, MAX_PROXY_TIMEOUT + 1);
+    });
+    let beyond = StructureFault::HttpOption {
+        option: "sendTimeout".to_owned(),
+        value: MAX_PROXY_TIMEOUT + 1,
+        limit: MAX_PROXY_TIMEOUT,
+    };
+    assert_eq!(at_the_limit, beyond);
+    let is_beyond = |fault| matches!(fault, StructureFault::HttpOption { .. });
+    assert!(is_beyond(fault_with(|o| o.max_body_size = MAX_BODY + 1)));
+    assert!(is_beyond(fault_with(|o| o.proxy_buffer_size = u32::MAX)));
+    assert!(is_beyond(fault_with(|o| o.read_timeout = MAX_PROXY_TIMEOUT + 1)));
+}
+
+#[test]
 fn hostnames_are_dns_names_and_unique_in_the_whole_manifest() {
     for bad in [
         "",

@@ -1,6 +1,7 @@
 //! One process in a group of its own, with bounded output, that does not outlive the call that runs it.
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -27,6 +28,48 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
+/// Variables of the provider that a script gets: what programs need to run at all and to reach the network, and what
+/// the scripts of the network's operators read.
+const PASSED: [&str; 22] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "AKASH_CHAIN_ID",
+    "WHITELIST_URL",
+    "DEBUG_BID_SCRIPT",
+];
+/// What a variable that is meant for scripts may begin with, besides the parts of the locale.
+const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
+
+/// What a script gets of the provider's own environment: a list of what is allowed, because the rest holds keys and
+/// passphrases, and nobody knows all of their names.
+fn inherited(
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    environment.filter(|(name, _)| name.to_str().is_some_and(is_passed))
+}
+
+/// True for the name of a variable that a script gets.
+pub(super) fn is_passed(name: &str) -> bool {
+    PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Runs a program: writes `input` while it takes it, reads what it prints, and waits until its outputs are
 /// closed and it has exited. Dropped before the end, or ended by an error, it kills the whole process group.
 ///
@@ -39,6 +82,8 @@ pub(super) async fn run(
 ) -> Result<Outcome, RunError> {
     let mut command = CommandWrap::with_new(program, |command| {
         command
+            .env_clear()
+            .envs(inherited(std::env::vars_os()))
             .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -121,4 +166,34 @@ async fn read_end(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunEr
     }
     kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_gets_no_secret_of_the_provider() {
+        let all = [
+            "PATH",
+            "LC_ALL",
+            "TZ",
+            "PRICE_TARGET_CPU",
+            "WHITELIST_URL",
+            "AKASH_CHAIN_ID",
+            "AP_KEY_MNEMONIC",
+            "AKASH_KEY_MNEMONIC",
+            "AP_KEYRING_PASSPHRASE",
+            "AKASH_KEYRING_PASSPHRASE",
+            "AP_KEY_PASSPHRASE_FILE",
+            "AKASH_NODE",
+            "AWS_SECRET_ACCESS_KEY",
+            "KUBECONFIG",
+            "LD_PRELOAD",
+            "price_target_cpu",
+        ];
+        let environment = all.iter().map(|name| (OsString::from(name), OsString::from("x")));
+        let passed: Vec<_> = inherited(environment).map(|(name, _)| name).collect();
+        assert_eq!(passed, all[..6]);
+    }
 }

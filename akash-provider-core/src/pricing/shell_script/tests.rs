@@ -372,8 +372,16 @@ async fn a_script_gets_one_line_and_the_environment() {
     let path = std::env::var("PATH").unwrap();
     assert!(
         environment.lines().any(|l| l == format!("PATH={path}")),
-        "the provider's own environment is there"
+        "what programs need is there"
     );
+    // The shell sets some by itself. Cargo gives every test some that are the provider's alone.
+    let of_shell = ["PWD", "OLDPWD", "SHLVL", "_"];
+    let names = environment.lines().filter_map(|line| line.split_once('='));
+    let more: Vec<_> = names
+        .map(|(name, _)| name)
+        .filter(|name| !process::is_passed(name) && !of_shell.contains(name))
+        .collect();
+    assert_eq!(more.len(), 2, "the tenant and the denomination alone: {more:?}");
 }
 
 #[tokio::test]

@@ -2,22 +2,12 @@
 
 use super::at::{At, Fields};
 use crate::manifest::{
-    Credentials, HttpOptions, Permissions, Proto, is_env_name, is_hostname, is_service_name,
+    Credentials, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, NEXT_CASES, Permissions, Proto,
+    is_env_name, is_hostname, is_service_name,
 };
 use crate::sdl::document::{Expose, Mount, Params, Service, To};
 use crate::sdl::fault::{ErrorKind, SdlError, Warning, shown};
 use std::collections::BTreeMap;
-
-/// Largest request body the network allows, in bytes.
-const MAX_BODY: u32 = 104_857_600;
-/// Largest buffer of the proxy the network allows, in bytes.
-const MAX_PROXY_BUFFER: u32 = 1_048_576;
-/// Longest read and send timeout the network allows, in milliseconds.
-const MAX_TIMEOUT: u32 = 60_000;
-/// When the proxy may try the next replica.
-const NEXT_CASES: [&str; 10] = [
-    "error", "timeout", "500", "502", "503", "504", "403", "404", "429", "off",
-];
 
 /// Reads a service.
 pub(super) fn service(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Service, SdlError> {
@@ -200,8 +190,14 @@ fn http_options(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<HttpOptions,
     Ok(HttpOptions {
         max_body_size: or(fields.whole("max_body_size", MAX_BODY)?, preset.max_body_size),
         proxy_buffer_size: fields.whole("proxy_buffer_size", MAX_PROXY_BUFFER)?,
-        read_timeout: or(fields.whole("read_timeout", MAX_TIMEOUT)?, preset.read_timeout),
-        send_timeout: or(fields.whole("send_timeout", MAX_TIMEOUT)?, preset.send_timeout),
+        read_timeout: or(
+            fields.whole("read_timeout", MAX_PROXY_TIMEOUT)?,
+            preset.read_timeout,
+        ),
+        send_timeout: or(
+            fields.whole("send_timeout", MAX_PROXY_TIMEOUT)?,
+            preset.send_timeout,
+        ),
         next_tries: or(fields.whole("next_tries", u32::MAX)?, preset.next_tries),
         next_timeout: fields.whole("next_timeout", u32::MAX)?,
         next_cases: if cases.is_empty() {

@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
 
 /// What `provider.yaml` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderFile {
     /// Where tenants reach the provider.
     pub host: String,

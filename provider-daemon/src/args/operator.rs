@@ -1,0 +1,67 @@
+//! Flags of the commands with which an operator speaks to a provider that runs.
+
+use super::Output;
+use akash_provider_core::types::LeaseId;
+use clap::{Args, Subcommand};
+
+/// What an operator asks of the provider that runs with the home folder.
+#[derive(Debug, Subcommand)]
+pub enum OperatorCommand {
+    /// The circuit breaker of the provider that runs: show it, or release it.
+    Breaker(BreakerArgs),
+    /// Let the provider that runs compare chain, cluster and its own books now, and mend what differs.
+    Scan(ScanArgs),
+    /// Give the pods of running leases the isolation of the provider's settings; they are replaced where that
+    /// changes them.
+    Harden(HardenArgs),
+}
+
+/// Settings of `breaker`.
+#[derive(Debug, Args)]
+pub struct BreakerArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub action: BreakerAction,
+}
+
+/// What to do with the circuit breaker.
+#[derive(Debug, Subcommand)]
+pub enum BreakerAction {
+    /// Say whether it has tripped, and which leases wait.
+    Show(Printed),
+    /// Release it: the leases that wait are closed.
+    Release(Printed),
+}
+
+/// How a command prints.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Printed {
+    /// How to print.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
+}
+
+/// Settings of `scan`.
+#[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// Only say what differs.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How to print.
+    #[command(flatten)]
+    pub printed: Printed,
+}
+
+/// Settings of `harden`.
+#[derive(Debug, Args)]
+pub struct HardenArgs {
+    /// The leases, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub lease: Vec<LeaseId>,
+    /// Every lease of the provider, one after the other.
+    #[arg(long)]
+    pub all: bool,
+    /// How to print.
+    #[command(flatten)]
+    pub printed: Printed,
+}

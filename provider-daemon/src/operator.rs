@@ -1,0 +1,95 @@
+//! How an operator speaks to a provider that runs: a Unix socket in its home folder.
+//!
+//! ```text
+//! breaker show|release, scan, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//!                                    ◀── one line of JSON ──
+//! ```
+//!
+//! The socket is for the account that runs the provider, and for root: its mode says so, and whoever connects is
+//! looked at once more. Nothing of it can be reached over a network.
+
+mod ask;
+mod serve;
+
+pub use ask::run;
+pub(crate) use serve::{Desk, serve};
+
+use akash_provider_core::types::LeaseId;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest question in bytes; the longest there is names a lease.
+const QUESTION_MAX: u64 = 4 * 1024;
+/// Longest answer in bytes: a line for each of some hundred thousand leases.
+const ANSWER_MAX: u64 = 64 * 1024 * 1024;
+/// What is asked may take so long: the pods of a large lease are written anew.
+const WORK_LIMIT: Duration = Duration::from_secs(120);
+
+/// Where the socket of a home folder is.
+fn path(home: &Path) -> PathBuf {
+    home.join("provider.sock")
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+enum Question {
+    /// How the circuit breaker is.
+    Breaker,
+    /// Release it.
+    ReleaseBreaker,
+    /// Compare everything.
+    Scan {
+        /// And mend nothing.
+        dry_run: bool,
+    },
+    /// Which leases there are.
+    Leases,
+    /// Give a lease the isolation of the settings.
+    Harden {
+        /// Which.
+        lease: LeaseId,
+    },
+}
+
+/// What comes of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+enum Answer {
+    /// The circuit breaker.
+    Breaker {
+        /// Closes of our own wait.
+        tripped: bool,
+        /// Those within the window.
+        recent: u32,
+        /// How many may be.
+        allowed: u32,
+        /// The leases that wait.
+        waiting: Vec<String>,
+    },
+    /// It is released; it had tripped or not.
+    Released {
+        /// It had tripped.
+        was_tripped: bool,
+        /// The leases that waited.
+        waited: Vec<String>,
+    },
+    /// What differed.
+    Scanned {
+        /// A line each.
+        findings: Vec<String>,
+    },
+    /// The leases.
+    Leases {
+        /// All of them.
+        leases: Vec<LeaseId>,
+    },
+    /// The lease has the isolation of the settings.
+    Hardened,
+    /// It was not done.
+    Refused {
+        /// Why not.
+        message: String,
+    },
+}

@@ -1,0 +1,220 @@
+//! The operator's end of the socket.
+
+use super::{ANSWER_MAX, Answer, Question, WORK_LIMIT, path};
+use crate::args::Output;
+use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ScanArgs};
+use crate::{plain, say};
+use akash_provider_core::types::LeaseId;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The provider ends its work before this and says so.
+const ANSWER_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
+
+/// Asks the provider that runs with a home folder.
+///
+/// # Errors
+/// None runs, it cannot be asked, or it refuses. Of several leases that are hardened each is told about as it goes,
+/// and the exit code is 1 when one was refused.
+pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
+    match command {
+        OperatorCommand::Breaker(args) => match args.action {
+            BreakerAction::Show(printed) => show(home, printed.output),
+            BreakerAction::Release(printed) => release(home, printed.output),
+        },
+        OperatorCommand::Scan(args) => scan(home, args),
+        OperatorCommand::Harden(args) => harden(home, args),
+    }
+}
+
+fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let Answer::Breaker {
+        tripped,
+        recent,
+        allowed,
+        waiting,
+    } = granted(ask(home, &Question::Breaker)?)?
+    else {
+        bail!(odd());
+    };
+    let value = json!({ "tripped": tripped, "recent": recent, "allowed": allowed, "waiting": waiting });
+    print(output, &value, || {
+        let counts = format!("{recent} of {allowed} closes within the window");
+        if !tripped {
+            return format!("the circuit breaker has not tripped; {counts}\n");
+        }
+        let waiting = lines(&waiting);
+        format!("the circuit breaker has tripped; {counts}; waiting for its release:\n{waiting}")
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn release(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let Answer::Released { was_tripped, waited } = granted(ask(home, &Question::ReleaseBreaker)?)? else {
+        bail!(odd());
+    };
+    let value = json!({ "was_tripped": was_tripped, "waited": waited });
+    print(output, &value, || {
+        if !was_tripped {
+            return "the circuit breaker had not tripped\n".to_owned();
+        }
+        let waited = lines(&waited);
+        format!("the circuit breaker is released; these leases waited, and go on:\n{waited}")
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scan(home: &Path, args: &ScanArgs) -> anyhow::Result<ExitCode> {
+    let dry_run = args.dry_run;
+    let Answer::Scanned { findings } = granted(ask(home, &Question::Scan { dry_run })?)? else {
+        bail!(odd());
+    };
+    let value = json!({ "dry_run": dry_run, "findings": findings });
+    print(args.printed.output, &value, || {
+        if findings.is_empty() {
+            return "nothing differs\n".to_owned();
+        }
+        lines(&findings)
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
+    let leases: Vec<LeaseId> = if args.all {
+        let Answer::Leases { leases } = granted(ask(home, &Question::Leases)?)? else {
+            bail!(odd());
+        };
+        leases
+    } else {
+        args.lease.clone()
+    };
+    let mut code = ExitCode::SUCCESS;
+    for lease in leases {
+        let question = Question::Harden { lease: lease.clone() };
+        let problem = match ask(home, &question)? {
+            Answer::Hardened => None,
+            Answer::Refused { message } => Some(message),
+            _ => bail!(odd()),
+        };
+        let value = json!({ "lease": lease.to_string(), "hardened": problem.is_none(), "problem": problem });
+        print(args.printed.output, &value, || match &problem {
+            None => format!("hardened {lease}\n"),
+            Some(problem) => format!("not hardened {lease}: {}\n", plain::line(problem)),
+        });
+        if problem.is_some() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+fn print(output: Output, value: &Value, text: impl FnOnce() -> String) {
+    match output {
+        Output::Text => say(&text()),
+        Output::Json => say(&format!("{value}\n")),
+    }
+}
+
+fn lines(texts: &[String]) -> String {
+    texts
+        .iter()
+        .map(|text| format!("  {}\n", plain::line(text)))
+        .collect()
+}
+
+fn granted(answer: Answer) -> anyhow::Result<Answer> {
+    match answer {
+        Answer::Refused { message } => bail!("the provider refused: {}", plain::line(&message)),
+        answer => Ok(answer),
+    }
+}
+
+fn odd() -> &'static str {
+    "the provider answered something else than was asked; is it of another version than this program?"
+}
+
+fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
+    let at = path(home);
+    let mut stream = UnixStream::connect(&at).map_err(|error| {
+        let mend = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                "no provider runs with this home folder; name that of the one that runs with --home"
+            }
+            ErrorKind::PermissionDenied => "only the account that runs the provider, and root, may ask it",
+            _ => "the provider cannot be asked",
+        };
+        anyhow::Error::new(error).context(format!("{}: {mend}", at.display()))
+    })?;
+    let asking = || format!("asking the provider at {}", at.display());
+    stream.set_read_timeout(Some(ANSWER_LIMIT)).with_context(asking)?;
+    stream
+        .set_write_timeout(Some(ANSWER_LIMIT))
+        .with_context(asking)?;
+    let mut line = serde_json::to_vec(question)?;
+    line.push(b'\n');
+    stream.write_all(&line).with_context(asking)?;
+    let mut answer = Vec::new();
+    let mut reading = BufReader::new(stream.take(ANSWER_MAX));
+    reading.read_until(b'\n', &mut answer).with_context(asking)?;
+    if !answer.ends_with(b"\n") {
+        bail!(
+            "{}: the provider ended, or turned this account away, before it answered",
+            at.display()
+        );
+    }
+    serde_json::from_slice(&answer).with_context(odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(name: &str) -> std::path::PathBuf {
+        let home = std::env::temp_dir().join(format!("ask-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&home).unwrap();
+        home
+    }
+
+    #[test]
+    fn where_no_provider_runs_it_is_said_with_the_mend() {
+        let home = home("nobody");
+        let error = ask(&home, &Question::Breaker).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("no provider runs with this home folder"),
+            "{error:#}"
+        );
+        // A socket that was left over.
+        drop(std::os::unix::net::UnixListener::bind(path(&home)).unwrap());
+        let error = ask(&home, &Question::Breaker).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("no provider runs with this home folder"),
+            "{error:#}"
+        );
+        std::fs::remove_dir_all(&home).unwrap();
+    }
+
+    #[test]
+    fn an_answer_that_is_none_is_an_error() {
+        let home = home("odd");
+        let listener = std::os::unix::net::UnixListener::bind(path(&home)).unwrap();
+        let answering = std::thread::spawn(move || {
+            for answer in ["", "{\"answer\":\"tomorrow\"}\n"] {
+                let (stream, _) = listener.accept().unwrap();
+                let mut reading = BufReader::new(stream);
+                reading.read_line(&mut String::new()).unwrap();
+                reading.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
+        assert!(error.contains("before it answered"), "{error}");
+        let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
+        assert!(error.contains("another version"), "{error}");
+        answering.join().unwrap();
+        std::fs::remove_dir_all(&home).unwrap();
+    }
+}

@@ -1,0 +1,230 @@
+//! The provider's end of the socket.
+
+use super::{Answer, QUESTION_MAX, Question, WORK_LIMIT, path};
+use crate::run::Distant;
+use akash_provider_core::engine::Status;
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::LeaseId;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Only the account that made it, and root, may connect.
+const MODE: u32 = 0o600;
+/// Operators that ask at once; more wait.
+const AT_ONCE: usize = 8;
+/// A question is one line that is typed by nobody: it is there at once. So long may writing the answer take too.
+const LINE_LIMIT: Duration = Duration::from_secs(5);
+/// After a connection that could not be taken: there may be no descriptor left.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Who answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    /// The provider.
+    pub(crate) handle: ProviderHandle,
+    /// The real cluster; `None` where leases run in memory.
+    pub(crate) cluster: Option<Distant>,
+}
+
+/// A socket that is gone when it is dropped.
+struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    owner: u32,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Left behind it does no harm: the next provider of this home replaces it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Answers operators until the end. Without a socket the provider runs on, and it is said.
+pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
+    let socket = match open(&path(&home)) {
+        Ok(socket) => socket,
+        Err(error) => {
+            let at = path(&home);
+            tracing::warn!(
+                "no operator can ask this provider anything: {}: {error}",
+                at.display()
+            );
+            return;
+        }
+    };
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let accepting = async {
+            // Closed never: it lives as long as we do.
+            let turn = Arc::clone(&turns).acquire_owned().await.ok();
+            (turn, socket.listener.accept().await)
+        };
+        let (turn, accepted) = tokio::select! {
+            biased;
+            () = until.cancelled() => return,
+            accepted = accepting => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) if is_allowed(&stream, socket.owner) => {
+                let (desk, until) = (desk.clone(), until.clone());
+                tokio::spawn(async move {
+                    let _turn = turn;
+                    tokio::select! {
+                        biased;
+                        () = until.cancelled() => {}
+                        done = converse(stream, &desk) => {
+                            if let Err(error) = done {
+                                tracing::debug!("an operator was not answered: {error}");
+                            }
+                        }
+                    }
+                });
+            }
+            Ok(_) => tracing::warn!("somebody else than the operator was turned away at the socket"),
+            Err(error) => {
+                tracing::warn!("an operator could not connect: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Makes the socket. Whoever has the state of the home open is its one provider, so a socket that is there is left
+/// over; anything else of that name stays.
+fn open(path: &Path) -> io::Result<Socket> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(_) => return Err(io::Error::other("it is no socket; move it away")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    let owner = fs::symlink_metadata(path)?.uid();
+    Ok(Socket {
+        listener,
+        path: path.to_owned(),
+        owner,
+    })
+}
+
+/// Between the socket and its mode somebody may have come in.
+fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
+    const ROOT: u32 = 0;
+    stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == owner || peer.uid() == ROOT)
+}
+
+async fn converse(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+    let (reading, mut writing) = stream.into_split();
+    let mut line = Vec::new();
+    let mut reading = BufReader::new(reading.take(QUESTION_MAX + 1));
+    timeout(LINE_LIMIT, reading.read_until(b'\n', &mut line)).await??;
+    let answer = match serde_json::from_slice(&line) {
+        Ok(question) => timeout(WORK_LIMIT, desk.answer(question))
+            .await
+            .unwrap_or_else(|_| {
+                refused(format!(
+                    "it was not done within {WORK_LIMIT:?}, and how much of it was is not known; ask again"
+                ))
+            }),
+        Err(error) => refused(format!("that is no question: {error}")),
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    timeout(LINE_LIMIT, writing.write_all(&line)).await??;
+    Ok(())
+}
+
+impl Desk {
+    async fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Breaker => self.with_status(breaker).await,
+            Question::ReleaseBreaker => self.release().await,
+            Question::Scan { dry_run } => match self.handle.scan(dry_run).await {
+                Ok(findings) => Answer::Scanned { findings },
+                Err(refusal) => refused(refusal.message),
+            },
+            Question::Leases => self.with_status(leases).await,
+            Question::Harden { lease } => match self.harden(&lease).await {
+                Ok(()) => Answer::Hardened,
+                Err(message) => refused(message),
+            },
+        }
+    }
+
+    async fn with_status(&self, answer: impl FnOnce(&Status) -> Answer) -> Answer {
+        match self.handle.known_status().await {
+            Some(status) => answer(&status),
+            None => refused("the provider does not answer; ask again".to_owned()),
+        }
+    }
+
+    async fn release(&self) -> Answer {
+        let before = self.handle.known_status().await;
+        if let Err(refusal) = self.handle.release_breaker().await {
+            return refused(refusal.message);
+        }
+        tracing::warn!("an operator has released the circuit breaker");
+        let before = before.unwrap_or_default().breaker;
+        Answer::Released {
+            was_tripped: before.tripped,
+            waited: before.waiting.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    async fn harden(&self, lease: &LeaseId) -> Result<(), String> {
+        let Some(cluster) = &self.cluster else {
+            return Err("leases run in memory here: there is nothing to harden".to_owned());
+        };
+        // A standby writes nothing, and whoever does not know what it is may be one.
+        if !self
+            .handle
+            .known_status()
+            .await
+            .is_some_and(|status| status.leader)
+        {
+            return Err("this provider does not lead, or does not answer; ask again".to_owned());
+        }
+        let is_ours = || async { self.handle.has_lease(lease).await.map_err(|e| e.to_string()) };
+        if !is_ours().await? {
+            return Err(format!("{lease} is no live lease of this provider"));
+        }
+        cluster.harden(lease).await.map_err(|e| e.to_string())?;
+        if !is_ours().await? {
+            tracing::warn!(%lease, "the lease ended while it was hardened; the next scan removes what is left of it");
+        }
+        Ok(())
+    }
+}
+
+fn breaker(status: &Status) -> Answer {
+    let breaker = &status.breaker;
+    Answer::Breaker {
+        tripped: breaker.tripped,
+        recent: breaker.recent,
+        allowed: breaker.allowed,
+        waiting: breaker.waiting.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn leases(status: &Status) -> Answer {
+    Answer::Leases {
+        leases: status.leases.iter().map(|info| info.lease.clone()).collect(),
+    }
+}
+
+fn refused(message: String) -> Answer {
+    Answer::Refused { message }
+}
