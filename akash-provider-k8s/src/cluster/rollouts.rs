@@ -21,6 +21,7 @@ use kube::api::{DeleteParams, Preconditions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
 
 const ROLLOUT: &str = "rollout";
 /// Label of a pod: the revision of its set it was made from.
@@ -42,37 +43,43 @@ impl KubeCluster {
 impl Parts {
     async fn free_rollouts(&self) {
         let mut touched = self.state.touched();
-        let mut homes: BTreeSet<String> = self.state.leases().into_keys().collect();
-        let mut is_down = false;
+        let mut homes = self.homes();
+        // Those where it failed wait, whatever happens in them meanwhile.
+        let (mut failed, mut again) = (BTreeSet::new(), Instant::now());
+        let mut is_told = false;
         loop {
-            let mut failed = BTreeSet::new();
+            let was_well = failed.is_empty();
             for home in std::mem::take(&mut homes) {
-                let Err(error) = self.free_rollout(&home).await else {
+                if failed.contains(&home) {
                     continue;
-                };
-                // One right that is missing is said once and not for every pod.
-                if !std::mem::replace(&mut is_down, true) {
-                    tracing::warn!(namespace = home, %error, "a pod that holds up an update cannot be deleted");
                 }
-                failed.insert(home);
+                if let Err(error) = self.free_rollout(&home).await {
+                    // One right that is missing is said once and not for every pod.
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(namespace = home, %error, "a pod that holds up an update is not deleted");
+                    }
+                    failed.insert(home);
+                }
             }
-            is_down &= !failed.is_empty();
-            homes = failed;
-            let next = async {
-                if homes.is_empty() {
-                    Some(touched.recv().await)
-                } else {
-                    tokio::time::timeout(AGAIN, touched.recv()).await.ok()
-                }
-            };
-            match next.await {
-                Some(Ok(home)) if *home != *EVERYWHERE => drop(homes.insert(home.as_ref().to_owned())),
-                Some(Ok(_) | Err(RecvError::Lagged(_))) => homes.extend(self.state.leases().into_keys()),
-                // The other end is in our hands, so it does not go away.
-                Some(Err(RecvError::Closed)) => std::future::pending().await,
-                None => {}
+            if was_well {
+                again = Instant::now() + AGAIN;
+            }
+            is_told &= !failed.is_empty();
+            tokio::select! {
+                biased;
+                () = sleep_until(again), if !failed.is_empty() => homes = std::mem::take(&mut failed),
+                next = touched.recv() => match next {
+                    Ok(home) if *home != *EVERYWHERE => drop(homes.insert(home.as_ref().to_owned())),
+                    Ok(_) | Err(RecvError::Lagged(_)) => homes = self.homes(),
+                    // The other end is in our hands, so it does not go away.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                },
             }
         }
+    }
+
+    fn homes(&self) -> BTreeSet<String> {
+        self.state.leases().into_keys().collect()
     }
 
     /// Deletes what holds up the updates of one lease.
