@@ -15,6 +15,7 @@ mod manifests;
 mod passwords;
 mod port;
 pub(crate) mod records;
+mod rollouts;
 mod teardown;
 
 pub use leading::Leading;

@@ -175,6 +175,13 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
+    /// The objects of a namespace that is of a lease of ours.
+    pub(crate) fn ours_in(&self, namespace: &str) -> Option<LeaseView> {
+        let index = self.shared.index();
+        let entry = index.leases.get(namespace)?;
+        entry.lease.is_some().then(|| entry.view.clone())
+    }
+
     /// Every lease of ours, recorded or running, by namespace.
     #[must_use]
     pub fn leases(&self) -> BTreeMap<String, LeaseId> {

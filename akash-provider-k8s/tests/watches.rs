@@ -8,6 +8,8 @@ mod logs;
 mod objects;
 #[path = "watches/records.rs"]
 mod records;
+#[path = "watches/rollouts.rs"]
+mod rollouts;
 #[path = "watches/server.rs"]
 mod server;
 #[path = "watches/silence.rs"]

@@ -12,10 +12,12 @@ use tokio::task::JoinHandle;
 /// A call.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     /// Last part of the path: the resource, or the sub-resource.
     pub(crate) resource: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
+    pub(crate) body: String,
     pub(crate) at: Instant,
 }
 
@@ -206,17 +208,28 @@ async fn serve(stream: TcpStream, log: Arc<Mutex<Vec<Request>>>, script: Arc<Scr
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut first = String::new();
     stream.read_line(&mut first).await.ok().filter(|n| *n > 0)?;
+    let mut length = 0;
     loop {
         let mut header = String::new();
         stream.read_line(&mut header).await.ok().filter(|n| *n > 0)?;
         if header == "\r\n" {
             break;
         }
+        if let Some(value) = header.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
     }
-    let target = first.split(' ').nth(1)?;
+    let mut body = vec![0; length];
+    tokio::io::AsyncReadExt::read_exact(stream, &mut body)
+        .await
+        .ok()?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     Some(Request {
+        method: method.to_owned(),
+        body: String::from_utf8(body).ok()?,
         resource: path.rsplit('/').next()?.to_owned(),
         path: path.to_owned(),
         query: pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),

@@ -103,7 +103,8 @@ impl Kubernetes {
         let closes = tokio::spawn(async move {
             tokio::join!(
                 closing.follow_infrastructure(watch, &leading),
-                closing.follow_leftovers(&leading)
+                closing.follow_leftovers(&leading),
+                closing.follow_rollouts(&leading)
             );
         });
         Ok(Self {

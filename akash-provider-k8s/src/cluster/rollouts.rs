@@ -1,0 +1,185 @@
+//! Updates of StatefulSets that a pod of the version before holds up.
+//!
+//! A StatefulSet replaces its pods one after the other and waits for each to be ready, also for one that is of an
+//! older revision: where that has an image that cannot be pulled or a command that ends, the right update never
+//! reaches it. Such a pod is deleted; the controller makes it anew, of the new revision and with the same volumes.
+//!
+//! ```text
+//! set or pod changes ─► pods of an old revision that are not ready ─► is the set as we think? (live) ─► delete
+//! ```
+
+use super::{KubeCluster, Leading, Parts};
+use crate::error::{from_kube, is_absent, within};
+use crate::labels;
+use crate::rights::{self, Attempt};
+use crate::state::{EVERYWHERE, LeaseView};
+use akash_provider_core::error::Error;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
+
+const ROLLOUT: &str = "rollout";
+/// Label of a pod: the revision of its set it was made from.
+const REVISION: &str = "controller-revision-hash";
+/// Wait after a pod could not be deleted.
+const AGAIN: Duration = Duration::from_secs(10);
+
+impl KubeCluster {
+    /// Frees updates of StatefulSets that a pod of an older revision holds up, while its provider leads. Never ends.
+    pub async fn follow_rollouts(&self, leading: &Leading) {
+        loop {
+            leading.begins().await;
+            // It ends only when it is deposed; whoever leads then looks at everything.
+            let _: Option<()> = leading.during(self.parts().free_rollouts()).await;
+        }
+    }
+}
+
+impl Parts {
+    async fn free_rollouts(&self) {
+        let mut touched = self.state.touched();
+        let mut homes = self.homes();
+        // Those where it failed wait, whatever happens in them meanwhile.
+        let (mut failed, mut again) = (BTreeSet::new(), Instant::now());
+        let mut is_told = false;
+        loop {
+            let was_well = failed.is_empty();
+            for home in std::mem::take(&mut homes) {
+                if failed.contains(&home) {
+                    continue;
+                }
+                if let Err(error) = self.free_rollout(&home).await {
+                    // One right that is missing is said once and not for every pod.
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(namespace = home, %error, "a pod that holds up an update is not deleted");
+                    }
+                    failed.insert(home);
+                }
+            }
+            if was_well {
+                again = Instant::now() + AGAIN;
+            }
+            is_told &= !failed.is_empty();
+            tokio::select! {
+                biased;
+                () = sleep_until(again), if !failed.is_empty() => homes = std::mem::take(&mut failed),
+                next = touched.recv() => match next {
+                    Ok(home) if *home != *EVERYWHERE => drop(homes.insert(home.as_ref().to_owned())),
+                    Ok(_) | Err(RecvError::Lagged(_)) => homes = self.homes(),
+                    // The other end is in our hands, so it does not go away.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    fn homes(&self) -> BTreeSet<String> {
+        self.state.leases().into_keys().collect()
+    }
+
+    /// Deletes what holds up the updates of one lease.
+    async fn free_rollout(&self, home: &str) -> Result<(), Error> {
+        let view = self.state.ours_in(home);
+        for (service, pods) in view.iter().flat_map(held_up) {
+            let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), home);
+            let limit = self.settings.call_timeout;
+            // A cache may hold a pod of a revision that is newer than its set.
+            let Some(set) = within(limit, ROLLOUT, sets.get_opt(&service)).await? else {
+                continue;
+            };
+            for pod in pods.iter().filter(|pod| is_of_old_revision(pod, &set)) {
+                self.delete_pod(home, pod).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes this very pod as it was seen; one that changed since is looked at again then.
+    async fn delete_pod(&self, home: &str, pod: &Pod) -> Result<(), Error> {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: pod.metadata.uid.clone(),
+                resource_version: pod.metadata.resource_version.clone(),
+            }),
+            ..DeleteParams::default()
+        };
+        let (api, limit) = (
+            Api::<Pod>::namespaced(self.client.clone(), home),
+            self.settings.call_timeout,
+        );
+        let call = async { Ok(api.delete(name, &params).await) };
+        match within(limit, ROLLOUT, call).await? {
+            Ok(_) => {
+                tracing::info!(
+                    namespace = home,
+                    pod = name,
+                    "deleted: it is of an older version, is not ready and holds up the update"
+                );
+                Ok(())
+            }
+            Err(error) if is_absent(&error) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),
+            Err(error) => {
+                let attempt = Attempt::at::<Pod>(&["delete"], Some(home));
+                let error = from_kube(ROLLOUT, error);
+                Err(rights::judged(&self.client, limit, &attempt, error).await)
+            }
+        }
+    }
+}
+
+/// The pods of each StatefulSet of ours that seem to hold up its update, by service.
+fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
+    let is_going = view
+        .namespace
+        .as_ref()
+        .is_none_or(|ns| ns.metadata.deletion_timestamp.is_some());
+    if is_going {
+        return Vec::new();
+    }
+    let ours = view.stateful_sets.iter().filter(|(_, set)| is_applied(set));
+    let held = ours.map(|(service, set)| {
+        let pods = view.pods.values().filter(|pod| is_of_old_revision(pod, set));
+        (service.clone(), pods.map(|pod| (**pod).clone()).collect())
+    });
+    held.filter(|(_, pods): &(_, Vec<Pod>)| !pods.is_empty())
+        .collect()
+}
+
+/// We wrote it. What another provider made rolls as that provider wants it.
+fn is_applied(set: &StatefulSet) -> bool {
+    let annotations = set.metadata.annotations.as_ref();
+    annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
+}
+
+/// A pod of the set that is not ready, is not going and is of another revision than the one its controller wants.
+fn is_of_old_revision(pod: &Pod, set: &StatefulSet) -> bool {
+    let status = set.status.clone().unwrap_or_default();
+    // Until the controller has seen the newest specification its word is of an older one.
+    let is_current =
+        status.observed_generation >= set.metadata.generation && set.metadata.deletion_timestamp.is_none();
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let is_of_set = owners
+        .into_iter()
+        .any(|owner| Some(&owner.uid) == set.metadata.uid.as_ref());
+    let revision = pod.metadata.labels.as_ref().and_then(|l| l.get(REVISION));
+    let wanted = status.update_revision.filter(|wanted| !wanted.is_empty());
+    let is_old = matches!((revision, wanted), (Some(there), Some(wanted)) if *there != wanted);
+    is_current && is_of_set && is_old && pod.metadata.deletion_timestamp.is_none() && !is_ready(pod)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests;
