@@ -17,6 +17,8 @@ mod admission;
 mod adoption;
 #[path = "api_tier/apply.rs"]
 mod apply;
+#[path = "api_tier/confined.rs"]
+mod confined;
 #[path = "api_tier/facets.rs"]
 mod facets;
 #[path = "api_tier/faults.rs"]

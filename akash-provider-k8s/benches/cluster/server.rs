@@ -51,6 +51,7 @@ impl Server {
             "crds/providerhosts.yaml",
             "crds/providerleasedips.yaml",
             "rbac/provider.yaml",
+            "rbac/confined.yaml",
         ] {
             for object in documents(file)? {
                 put(&admin, &object).await?;

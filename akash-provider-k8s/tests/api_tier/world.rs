@@ -169,9 +169,11 @@ impl World {
         let namespace = format!("{name}-{:08x}", number as u32);
         let labelled = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         put(&admin, &labelled, "api-tier").await;
-        for mut document in documents("rbac/provider.yaml") {
-            own(&mut document, &namespace);
-            put(&admin, &document, "api-tier").await;
+        for file in ["rbac/provider.yaml", "rbac/confined.yaml"] {
+            for mut document in documents(file) {
+                own(&mut document, &namespace);
+                put(&admin, &document, "api-tier").await;
+            }
         }
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
@@ -221,6 +223,10 @@ impl World {
                 .await;
         }
         let role = format!("akash-provider-{own}");
+        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+            let policies: Api<DynamicObject> = Api::all_with(self.admin.clone(), &resource(kind));
+            let _ = policies.delete(&role, &DeleteParams::default()).await;
+        }
         let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
         let _ = bindings.delete(&role, &DeleteParams::default()).await;
         let roles: Api<ClusterRole> = Api::all(self.admin.clone());
@@ -406,8 +412,17 @@ fn resource(kind: &str) -> ApiResource {
 
 /// Puts the account and its rights into a namespace of the test's own.
 fn own(document: &mut Value, namespace: &str) {
-    let is_of_cluster = document["kind"].as_str().unwrap().starts_with("Cluster");
+    let kind = document["kind"].as_str().unwrap().to_owned();
+    let is_of_cluster = kind.starts_with("Cluster") || kind.starts_with("Validating");
     let name = format!("akash-provider-{namespace}");
+    if kind == "ValidatingAdmissionPolicyBinding" {
+        document["spec"]["policyName"] = json!(name);
+    } else if kind == "ValidatingAdmissionPolicy" {
+        let spec = document["spec"].to_string();
+        let spec = spec.replace(":lease:", &format!(":{namespace}:"));
+        let spec = spec.replace("'lease'", &format!("'{namespace}'"));
+        document["spec"] = serde_json::from_str(&spec).unwrap();
+    }
     if is_of_cluster || document["metadata"]["namespace"] == json!(SHARED) {
         document["metadata"]["name"] = json!(name);
         if document.get("roleRef").is_some() {

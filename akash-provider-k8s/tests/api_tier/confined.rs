@@ -1,0 +1,143 @@
+//! What the provider's account may do beyond its rights: its leases and their records, and nothing of anybody else.
+
+use crate::world::{World, deployment, put, run, service};
+use akash_provider_core::cluster::Cluster;
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// The policy's own words.
+const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
+
+fn api(client: &Client, kind: (&str, &str), namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.0, "v1", kind.1));
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+async fn apply(api: &Api<DynamicObject>, object: &Value) -> Result<(), String> {
+    let params = PatchParams::apply("akash-provider").force();
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let applied = api.patch(name, &params, &Patch::Apply(object)).await;
+    applied.map(drop).map_err(|error| error.to_string())
+}
+
+fn secret() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "stolen"}})
+}
+
+fn namespace(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+}
+
+/// Everything the account's rights allow that has nothing to do with a lease.
+async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), String>)> {
+    let of = |kind: (&str, &str), namespace: Option<&str>| api(&world.client, kind, namespace);
+    let delete = |api: Api<DynamicObject>, name: String| async move {
+        let deleted = api.delete(&name, &DeleteParams::default()).await;
+        deleted.map(drop).map_err(|error| error.to_string())
+    };
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "more"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": format!("akash-provider-{}", world.settings.manifest_namespace),
+        },
+    });
+    let exec = http::Request::post(format!(
+        "/api/v1/namespaces/{theirs}/pods/theirs/exec?command=id&stdout=true"
+    ));
+    let exec = world.client.request_text(exec.body(Vec::new()).unwrap()).await;
+    let labelled = namespace(theirs, json!({labels::MANAGED: "true"}));
+    let fresh = namespace(&format!("{theirs}-fresh"), json!({}));
+    vec![
+        ("a Secret", apply(&of(("", "Secret"), Some(theirs)), &secret()).await),
+        (
+            "a change of a Secret",
+            apply(
+                &of(("", "Secret"), Some(theirs)),
+                &json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}, "stringData": {"a": "b"},
+                }),
+            )
+            .await,
+        ),
+        (
+            "the end of a Secret",
+            delete(of(("", "Secret"), Some(theirs)), "theirs".to_owned()).await,
+        ),
+        (
+            "the end of a pod",
+            delete(of(("", "Pod"), Some(theirs)), "theirs".to_owned()).await,
+        ),
+        ("a command in a pod", exec.map(drop).map_err(|error| error.to_string())),
+        (
+            "rights",
+            apply(&of(("rbac.authorization.k8s.io", "RoleBinding"), Some(theirs)), &binding).await,
+        ),
+        (
+            "the label of leases on a namespace of others",
+            apply(&of(("", "Namespace"), None), &labelled).await,
+        ),
+        (
+            "a namespace without it",
+            apply(&of(("", "Namespace"), None), &fresh).await,
+        ),
+        (
+            "the end of a namespace",
+            delete(of(("", "Namespace"), None), theirs.to_owned()).await,
+        ),
+    ]
+}
+
+#[test]
+fn the_account_does_its_work_and_touches_nothing_of_others() {
+    run("confined", |world| {
+        async move {
+            let theirs = format!("{}-theirs", world.settings.manifest_namespace);
+            put(
+                &world.admin,
+                &namespace(&theirs, json!({"team": "a"})),
+                "somebody",
+            )
+            .await;
+            let mut objects = vec![json!({"apiVersion": "v1", "kind": "Secret"})];
+            objects.push(json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "a"}]},
+            }));
+            for mut object in objects {
+                object["metadata"] = json!({"name": "theirs", "namespace": theirs});
+                put(&world.admin, &object, "somebody").await;
+            }
+            // A policy takes effect a moment after it was made.
+            let refused = || async {
+                let answer = apply(&api(&world.client, ("", "Secret"), Some(&theirs)), &secret()).await;
+                answer.is_err_and(|error| error.contains(REFUSAL))
+            };
+            world.until("the policy is in force", refused).await;
+            for (what, answer) in tries(world, &theirs).await {
+                let error = answer.expect_err(what);
+                assert!(error.contains(REFUSAL), "{what}: {error}");
+            }
+            let untouched = world.get("Secret", &theirs, "theirs").await.unwrap();
+            assert_eq!(untouched.get("data"), None);
+
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let mut web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            std::sync::Arc::make_mut(&mut web.group).services[0].count = 2;
+            cluster.record(&web).await.unwrap();
+            cluster.deploy(&web).await.unwrap();
+            // Its end takes the controllers' time; that it may be begun is the point.
+            cluster.teardown_lease(&lease).await.unwrap();
+            crate::world::remove(world, "Namespace", &theirs).await;
+        }
+        .boxed()
+    });
+}
