@@ -1,5 +1,6 @@
 //! What a start finds that is not as it should be: reported as values, never a reason to destroy anything.
 
+use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{KubeCluster, Parts};
 use crate::crd::convert;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
@@ -7,6 +8,7 @@ use crate::error::{is_absent, within};
 use crate::labels;
 use crate::state::Orphan;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
@@ -15,6 +17,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::time::Duration;
 
+const FINDINGS: &str = "findings";
 const FOREIGN: &str = "foreign_leases";
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
@@ -47,6 +50,15 @@ pub enum Finding {
         /// What differs.
         reason: String,
     },
+    /// An object of a kind that no watch holds is not there any more; the next deploy of the lease makes it again.
+    Missing {
+        /// The lease.
+        lease: LeaseId,
+        /// Its namespace, or that of the records.
+        namespace: String,
+        /// Kind and name.
+        object: String,
+    },
     /// A record or namespace of another chain; it is never touched.
     OtherChain {
         /// Name of the Manifest object.
@@ -65,29 +77,33 @@ impl fmt::Display for Finding {
                 object,
                 reason,
             } => write!(f, "{object} in {namespace}: {reason}"),
+            Self::Missing {
+                namespace, object, ..
+            } => write!(f, "{object} in {namespace}: it is not there"),
             Self::OtherChain { manifest } => write!(f, "Manifest {manifest}: it belongs to another chain"),
         }
     }
 }
 
 impl KubeCluster {
-    /// What is not as it should be, from the caches.
+    /// What is not as it should be: from the caches, and for the kinds that no watch holds from one list of each.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while the cluster is not being watched.
+    /// [`ErrorKind::Unavailable`] while the cluster is not being watched; else as the API server answers the lists.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
         let parts = self.parts();
-        parts.current("findings").await?;
+        parts.current(FINDINGS).await?;
+        let there = parts.all_there(FINDINGS).await?;
         let mut findings: Vec<_> = parts.state.orphans().into_iter().map(Finding::Orphan).collect();
         for manifest in parts.manifests().state() {
-            findings.extend(parts.finding(&manifest));
+            findings.extend(parts.finding(&manifest, &there));
         }
         Ok(findings)
     }
 }
 
 impl Parts {
-    fn finding(&self, manifest: &Manifest) -> Vec<Finding> {
+    fn finding(&self, manifest: &Manifest, there: &ByNamespace) -> Vec<Finding> {
         let name = manifest.metadata.name.clone().unwrap_or_default();
         if self.is_of_other_chain(&manifest.metadata) {
             return vec![Finding::OtherChain { manifest: name }];
@@ -108,7 +124,15 @@ impl Parts {
                         remark,
                     })
                     .collect();
-                let edits = self.edits(&recorded.deployment, manifest);
+                let (edits, missing) = self.drift(&recorded.deployment, manifest, there);
+                let lease = recorded.deployment.lease;
+                let missing = missing.into_iter().map(|object| (name.clone(), object));
+                let missing = missing.chain(self.lost_passwords(&name, there));
+                findings.extend(missing.map(|(namespace, object)| Finding::Missing {
+                    lease: lease.clone(),
+                    namespace,
+                    object: object.to_string(),
+                }));
                 findings.extend(edits.into_iter().map(|(object, reason)| Finding::Edited {
                     namespace: name.clone(),
                     object: object.to_string(),

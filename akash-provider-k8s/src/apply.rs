@@ -15,7 +15,7 @@ pub mod ownership;
 pub mod plan;
 pub mod subset;
 
-pub(crate) use calls::Calls;
+pub(crate) use calls::{Calls, Read};
 
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};

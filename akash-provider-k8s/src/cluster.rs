@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record    Secret of passwords ─► Manifest object
-//! deploy    record ─► render ─► plan against the caches ─► apply
+//! deploy    record ─► render ─► plan against the caches and what is looked up ─► apply
 //! teardown  namespace ─► hostnames, addresses ─► (namespace gone) Manifest object, Secret
 //! questions the caches
 //! ```
@@ -17,6 +17,7 @@ mod port;
 pub(crate) mod records;
 mod rollouts;
 mod teardown;
+pub(crate) mod unwatched;
 
 pub use leading::Leading;
 
@@ -65,6 +66,7 @@ pub(crate) struct Parts {
     /// Nodes and API servers come and go.
     egress: RwLock<Egress>,
     leases: Semaphore,
+    start: unwatched::Start,
 }
 
 impl fmt::Debug for KubeCluster {
@@ -102,6 +104,7 @@ impl KubeCluster {
             access,
             passwords: passwords::Passwords::default(),
             leases: Semaphore::new(LEASES_AT_ONCE),
+            start: unwatched::Start::default(),
         };
         Ok(Arc::new(Self {
             parts: Arc::new(parts),

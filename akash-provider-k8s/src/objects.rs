@@ -23,6 +23,7 @@ mod workload;
 pub use policies::{RESTRICTIONS, api_server_policy_name, leased_ip_policy_name, node_port_policy_name};
 pub use ports::{leased_ip_service, leased_ip_service_name, node_port_service_name};
 pub use quota::QUOTA;
+pub(crate) use registry::credentials as login;
 pub use registry::registry_secret_name;
 pub use routes::{BackendRef, PathMatch, RouteMatch, RouteRule};
 pub use routes::{HTTPRoute, HttpRouteSpec, INGRESS_CLASS, ParentRef, http_route, ingress};

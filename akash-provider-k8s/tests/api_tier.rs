@@ -27,6 +27,8 @@ mod faults;
 mod foreign;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/missing.rs"]
+mod missing;
 #[path = "api_tier/place.rs"]
 mod place;
 #[path = "api_tier/records.rs"]

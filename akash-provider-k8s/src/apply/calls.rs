@@ -1,6 +1,6 @@
 //! The calls to the API server that an apply is made of, each with its limit.
 
-use super::item::{Id, Kind};
+use super::item::{Data, Id, Kind, data_of};
 use super::plan::Delete;
 use super::{MANAGER, ownership};
 use crate::error::{from_kube, is_absent, within};
@@ -10,7 +10,7 @@ use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::core::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
 use std::time::Duration;
@@ -21,6 +21,15 @@ const PAGE: u32 = 500;
 const TRIES: usize = 3;
 /// What an apply takes.
 const APPLY: [&str; 2] = ["create", "patch"];
+
+/// What of the objects of a list is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Who they are.
+    Metadata,
+    /// That, and hashes of their data.
+    Data,
+}
 
 /// Calls of one operation.
 #[derive(Clone)]
@@ -192,23 +201,51 @@ impl Calls {
         }
     }
 
-    /// The objects of a kind with our labels, page by page.
+    /// The objects of a kind with our labels.
     pub(crate) async fn ours(&self, kind: Kind, ns: &str) -> Result<Vec<Delete>, Error> {
-        let api: Api<DynamicObject> = self.api(kind, ns);
-        let selector = labels::to_selector(&labels::selector(ns));
+        let found = self.listed(kind, Some(ns), Read::Metadata).await?;
+        let named = found.into_iter().map(|(meta, _)| Delete {
+            id: Id {
+                kind,
+                name: meta.name.unwrap_or_default(),
+            },
+            uid: meta.uid,
+        });
+        Ok(named.collect())
+    }
+
+    /// The objects of a kind with our labels, of one namespace or of all, page by page; data only where `parts` asks
+    /// for them.
+    pub(crate) async fn listed(
+        &self,
+        kind: Kind,
+        ns: Option<&str>,
+        parts: Read,
+    ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
+        let api: Api<DynamicObject> = match ns {
+            Some(ns) => self.api(kind, ns),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        };
+        let selector = match ns {
+            Some(ns) => labels::to_selector(&labels::selector(ns)),
+            None => labels::SELECTOR.to_owned(),
+        };
         let mut params = ListParams::default().labels(&selector).limit(PAGE);
         let mut found = Vec::new();
         loop {
-            let page: kube::core::ObjectList<PartialObjectMeta<DynamicObject>> =
-                within(self.limit, self.operation, api.list_metadata(&params)).await?;
-            found.extend(page.items.into_iter().map(|object| Delete {
-                id: Id {
-                    kind,
-                    name: object.metadata.name.unwrap_or_default(),
-                },
-                uid: object.metadata.uid,
-            }));
-            match page.metadata.continue_.filter(|c| !c.is_empty()) {
+            let next = match parts {
+                Read::Metadata => {
+                    let page = within(self.limit, self.operation, api.list_metadata(&params)).await?;
+                    found.extend(page.items.into_iter().map(|o| (o.metadata, Data::new())));
+                    page.metadata.continue_
+                }
+                Read::Data => {
+                    let page = within(self.limit, self.operation, api.list(&params)).await?;
+                    found.extend(page.items.into_iter().map(|o| (o.metadata, data_of(&o.data))));
+                    page.metadata.continue_
+                }
+            };
+            match next.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => return Ok(found),
             }

@@ -10,6 +10,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Kinds of the objects in a lease's namespace that are ours, in the order in which they are written.
@@ -156,6 +157,19 @@ impl Id {
     }
 }
 
+/// Hash of each datum of a Secret, by its key.
+pub type Data = BTreeMap<String, String>;
+
+/// Hashes of the data of an object as the API server has it.
+#[must_use]
+pub fn data_of(body: &Value) -> Data {
+    let data = body.get("data").and_then(Value::as_object);
+    let entries = data.into_iter().flatten();
+    entries
+        .map(|(key, value)| (key.clone(), hash::of(value)))
+        .collect()
+}
+
 /// An object as rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
@@ -163,8 +177,10 @@ pub struct Item {
     pub id: Id,
     /// The object.
     pub body: Value,
-    /// Hash of the object.
+    /// Hash of the object without the data of a Secret: it is written where metadata are read.
     pub hash: String,
+    /// Hash of each datum of a Secret. Nothing derived from a password is written anywhere; this stays in memory.
+    pub data: Data,
     /// Hash of its pod template, where it has one.
     pub template_hash: Option<String>,
 }
@@ -176,12 +192,18 @@ impl Item {
         let body = serde_json::to_value(object).unwrap_or_default();
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
         let template = kind.is_workload().then(|| body.pointer("/spec/template"));
+        let (hash, data) = if kind == Kind::Secret {
+            (hash::of(&without_data(&body)), data_of(&body))
+        } else {
+            (hash::of(&body), Data::new())
+        };
         Self {
             id: Id {
                 kind,
                 name: name.unwrap_or_default().to_owned(),
             },
-            hash: hash::of(&body),
+            hash,
+            data,
             template_hash: template.flatten().map(hash::of),
             body,
         }
@@ -217,6 +239,14 @@ impl Item {
         });
         self.annotated(bare, true)
     }
+}
+
+fn without_data(body: &Value) -> Value {
+    let mut bare = body.clone();
+    if let Some(fields) = bare.as_object_mut() {
+        fields.remove("data");
+    }
+    bare
 }
 
 /// Everything in the namespace, in the order in which it is written.
@@ -255,6 +285,19 @@ mod tests {
         for text in ["", "Secret", "Pod/x", "secret/x"] {
             assert_eq!(Id::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn nothing_that_is_written_depends_on_a_password() {
+        let login = |password: &str| {
+            let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {"login": password}});
+            Item::new(Kind::Secret, &secret)
+        };
+        let (one, other) = (login("aHVudGVyMg=="), login("aHVudGVyMw=="));
+        assert_eq!(one.hash, other.hash);
+        assert_ne!(one.data, other.data, "a new password is noticed");
+        let marks = |item: &Item| item.annotated(item.body.clone(), false)["metadata"].clone();
+        assert_eq!(marks(&one), marks(&other));
     }
 
     #[test]

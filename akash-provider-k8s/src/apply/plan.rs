@@ -4,11 +4,11 @@
 //! watched:   no live object            → apply
 //!            another hash, or a field is gone → apply (adopted: take over first)
 //!            same hash, all fields there      → nothing
-//! unwatched: the namespace's ledger has the hash → nothing, else apply
+//! unwatched: not there, another hash in the namespace's ledger, or another login → apply, else nothing
 //! left over: labelled as ours, not rendered     → delete
 //! ```
 
-use super::item::{Id, Item, Kind};
+use super::item::{Data, Id, Item, Kind};
 use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, subset};
 use crate::labels;
 use serde_json::{Value, json};
@@ -16,6 +16,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Hashes of the objects that no watch holds, by kind and name; an empty hash where a write was not finished.
 pub type Ledger = BTreeMap<Id, String>;
+
+/// An object that no watch holds, as the API server had it when it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// It is going.
+    pub is_deleting: bool,
+    /// Hashes of its data, where it is a Secret.
+    pub data: Data,
+}
+
+impl Found {
+    /// True when all these data are in it; what others added to it counts for nothing.
+    fn holds(&self, data: &Data) -> bool {
+        data.iter().all(|(key, hash)| self.data.get(key) == Some(hash))
+    }
+}
+
+/// What is there of the kinds that no watch holds, as far as it was asked for.
+pub type There = BTreeMap<Id, Found>;
 
 /// An object as the watches hold it.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +127,10 @@ pub struct Wanted<'a> {
     pub items: &'a [Item],
     /// What the namespace remembers of unwatched objects.
     pub ledger: &'a Ledger,
+    /// What is there of them. An object of which the ledger says nothing need not be looked for.
+    pub there: &'a There,
+    /// Logins whose password nobody knows: what is there of them stays.
+    pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease whose workload stays as the other provider made it.
     pub kept: &'a BTreeSet<String>,
     /// Look for objects that are left over.
@@ -122,9 +145,8 @@ pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
         if item.id.kind.is_watched() {
             let live = watched.find(&item.id);
             plan_watched(&mut plan, item, live.as_ref(), wanted.kept);
-        } else if wanted.ledger.get(&item.id) != Some(&item.hash) {
-            let body = item.annotated(item.body.clone(), false);
-            plan.push(item, body, false, "it is new or changed");
+        } else {
+            plan_unwatched(&mut plan, item, wanted);
         }
     }
     let ids: BTreeSet<&Id> = wanted.items.iter().map(|i| &i.id).collect();
@@ -150,6 +172,21 @@ impl Plan {
             reason: reason.to_owned(),
         });
     }
+}
+
+/// The ledger says what was written, and never that it is still there.
+fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &Wanted<'_>) {
+    let found = wanted.there.get(&item.id);
+    let reason = match found {
+        Some(found) if found.is_deleting => return plan.blocked.push(item.id.clone()),
+        Some(_) if wanted.without_password.contains(&item.id) => return,
+        _ if wanted.ledger.get(&item.id) != Some(&item.hash) => "it is new or changed",
+        None => "it is not there",
+        Some(found) if found.holds(&item.data) => return,
+        Some(_) => "its login is another",
+    };
+    let body = item.annotated(item.body.clone(), false);
+    plan.push(item, body, false, reason);
 }
 
 fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeSet<String>) {

@@ -3,7 +3,7 @@
 use super::deploy::{annotation, isolation_of, with_type};
 use super::{KubeCluster, Leading, Parts};
 use crate::apply::item::{Item, Kind, items};
-use crate::apply::plan::{Ledger, Wanted, plan};
+use crate::apply::plan::{Ledger, There, Wanted, plan};
 use crate::apply::{self, hash_of_all};
 use crate::crd::Manifest;
 use crate::infrastructure::{Infrastructure, InfrastructureWatch};
@@ -107,6 +107,8 @@ impl Parts {
         let changes = Wanted {
             items: &policies,
             ledger: &Ledger::new(),
+            there: &There::new(),
+            without_password: &BTreeSet::new(),
             kept: &BTreeSet::new(),
             prune: false,
         };

@@ -1,9 +1,10 @@
 //! Makes a lease run as it is recorded.
 
 use super::manifests::{Basis, entries, refused};
+use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Parts, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{Live, Plan, Wanted, Watched, plan};
+use crate::apply::plan::{Ledger, Live, Plan, There, Wanted, Watched, plan};
 use crate::apply::{Job, LEDGER, Written, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
 use crate::labels;
@@ -30,15 +31,6 @@ const HARDEN: &str = "harden";
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Between two looks.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
-
-/// The kinds that no watch holds.
-const UNWATCHED: [Kind; 5] = [
-    Kind::ResourceQuota,
-    Kind::Secret,
-    Kind::ServiceAccount,
-    Kind::Role,
-    Kind::RoleBinding,
-];
 
 impl Parts {
     /// Records and applies.
@@ -85,13 +77,24 @@ impl Parts {
             objects::render(deployment, &self.rendering(), &prior).map_err(|r| refused(operation, r))?;
         let body = with_type(&objects.namespace);
         let items = items(&objects);
-        if is_whole(&view, deployment, &kept, &items) {
+        let name = deployment.lease.namespace();
+        let ledger = namespace.map(ledger_of).unwrap_or_default();
+        let kinds = looked_for(&items, &ledger, !kept.is_empty());
+        let there = self.there(&name, &kinds, operation).await?;
+        if is_whole(&view, deployment, &kept, &items, &there) {
             return Ok(());
         }
-        let Some((plan, ledger)) = self.plan(&view, &body, &items, &kept) else {
+        let wanted = Wanted {
+            items: &items,
+            ledger: &ledger,
+            there: &there,
+            without_password: &without_password(deployment),
+            kept: &kept,
+            prune: false,
+        };
+        let Some(plan) = missing_of(&view, &body, wanted) else {
             return Ok(());
         };
-        let name = deployment.lease.namespace();
         let job = Job {
             name: &name,
             namespace: &body,
@@ -131,33 +134,13 @@ impl Parts {
         let _ = tokio::time::timeout(ENTERED_LIMIT, shown).await;
     }
 
-    /// `None` when everything is there already.
-    fn plan(
+    /// What somebody changed in a lease that we applied, and what is not there any more.
+    pub(crate) fn drift(
         &self,
-        view: &LeaseView,
-        body: &Value,
-        items: &[Item],
-        kept: &BTreeSet<String>,
-    ) -> Option<(Plan, crate::apply::plan::Ledger)> {
-        let namespace = view.namespace.as_deref();
-        let ledger = namespace.map(ledger_of).unwrap_or_default();
-        let is_applied = namespace.is_some_and(|ns| {
-            let live = serde_json::to_value(ns).unwrap_or_default();
-            annotation(ns, labels::APPLIED) == Some(&hash_of_all(body, items))
-                && subset::missing(body, &live, subset::Lists::Closed).is_none()
-        });
-        let wanted = Wanted {
-            items,
-            ledger: &ledger,
-            kept,
-            prune: namespace.is_some() && !is_applied,
-        };
-        let plan = plan(&wanted, view);
-        (!is_applied || !plan.is_empty()).then_some((plan, ledger))
-    }
-
-    /// What somebody changed in a lease that we applied.
-    pub(crate) fn edits(&self, deployment: &Deployment, manifest: &Manifest) -> Vec<(Id, String)> {
+        deployment: &Deployment,
+        manifest: &Manifest,
+        all: &ByNamespace,
+    ) -> (Vec<(Id, String)>, Vec<Id>) {
         let view = self.state.lease(&deployment.lease);
         let namespace = view.namespace.as_deref();
         let prior = Prior {
@@ -166,18 +149,30 @@ impl Parts {
             unchanged: BTreeMap::new(),
         };
         let Ok(objects) = objects::render(deployment, &self.rendering(), &prior) else {
-            return Vec::new();
+            return <_>::default();
         };
         let (body, items) = (with_type(&objects.namespace), items(&objects));
         let applied = namespace.and_then(|ns| annotation(ns, labels::APPLIED));
         if applied != Some(&hash_of_all(&body, &items)) {
-            return Vec::new();
+            return <_>::default();
         }
-        let plan = self
-            .plan(&view, &body, &items, &BTreeSet::new())
-            .map(|(plan, _)| plan);
-        let writes = plan.into_iter().flat_map(|plan| plan.writes);
-        writes.map(|write| (write.id, write.reason)).collect()
+        let (unwatched, watched): (Vec<Item>, Vec<Item>) =
+            items.into_iter().partition(|item| !item.id.kind.is_watched());
+        let wanted = Wanted {
+            items: &watched,
+            ledger: &Ledger::new(),
+            there: &There::new(),
+            without_password: &BTreeSet::new(),
+            kept: &BTreeSet::new(),
+            prune: false,
+        };
+        let edits = plan(&wanted, &view).writes.into_iter();
+        let name = deployment.lease.namespace();
+        let ids = unwatched.into_iter().map(|item| item.id);
+        (
+            edits.map(|write| (write.id, write.reason)).collect(),
+            ids.filter(|id| !is_in(all, &name, id)).collect(),
+        )
     }
 
     fn check_namespace(
@@ -227,6 +222,41 @@ impl Parts {
     }
 }
 
+/// What has to be done; `None` when everything is there already.
+fn missing_of(view: &LeaseView, body: &Value, wanted: Wanted<'_>) -> Option<Plan> {
+    let namespace = view.namespace.as_deref();
+    let is_applied = namespace.is_some_and(|ns| {
+        let live = serde_json::to_value(ns).unwrap_or_default();
+        annotation(ns, labels::APPLIED) == Some(&hash_of_all(body, wanted.items))
+            && subset::missing(body, &live, subset::Lists::Closed).is_none()
+    });
+    let wanted = Wanted {
+        prune: namespace.is_some() && !is_applied,
+        ..wanted
+    };
+    let plan = plan(&wanted, view);
+    (!is_applied || !plan.is_empty()).then_some(plan)
+}
+
+/// The kinds of which something may be there without being written again: what was never written is written in any
+/// case. Of a lease that another provider made everything counts.
+fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
+    let unwatched = items.iter().filter(|item| !item.id.kind.is_watched());
+    let known = unwatched.filter(|item| is_adopted || ledger.get(&item.id) == Some(&item.hash));
+    known.map(|item| item.id.kind).collect()
+}
+
+/// Secrets of logins whose password is not known, because the Secret beside the record is lost.
+fn without_password(deployment: &Deployment) -> BTreeSet<Id> {
+    let services = deployment.group.services.iter();
+    let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
+    let secret = |name: &String| Id {
+        kind: Kind::Secret,
+        name: objects::registry_secret_name(name),
+    };
+    unknown.map(|service| secret(&service.name)).collect()
+}
+
 pub(super) fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a String> {
     namespace.metadata.annotations.as_ref()?.get(key)
 }
@@ -243,15 +273,24 @@ fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
-/// True for a lease as another provider left it when it was done: every workload is there, and every Service.
-fn is_whole(view: &LeaseView, deployment: &Deployment, kept: &BTreeSet<String>, items: &[Item]) -> bool {
+/// True for a lease as another provider left it when it was done: every workload is there, every Service, and what
+/// no watch holds.
+fn is_whole(
+    view: &LeaseView,
+    deployment: &Deployment,
+    kept: &BTreeSet<String>,
+    items: &[Item],
+    there: &There,
+) -> bool {
     let services = &deployment.group.services;
     let mut ports = items.iter().filter(|item| item.id.kind == Kind::Service);
+    let mut unwatched = items.iter().filter(|item| !item.id.kind.is_watched());
     !kept.is_empty()
         && services
             .iter()
             .all(|s| kept.contains(&s.name) && runs(view, &s.name))
         && ports.all(|item| view.services.contains_key(&item.id.name))
+        && unwatched.all(|item| there.contains_key(&item.id))
 }
 
 fn runs(view: &LeaseView, service: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The durable record of a lease: its Manifest object, and a Secret for passwords.
 
 use super::Parts;
-use super::passwords::has_logins;
+use super::passwords::{has_logins, secret_name};
 use super::records::{Outcome, Verdict};
 use crate::apply::hash;
 use crate::crd::convert::{self, BadObject};
@@ -53,7 +53,9 @@ impl Parts {
         let records = self.records::<Manifest>(operation);
         let passwords = convert::passwords(&deployment.group);
         if !passwords.is_empty()
-            && !self.has_passwords(deployment, &wanted, seen.as_ref(), &passwords, operation)?
+            && !self
+                .has_passwords(deployment, &wanted, seen.as_ref(), &passwords, operation)
+                .await?
         {
             // Live: a Secret has no epoch, so whoever is late must see it here. What is refused leaves no Secret.
             seen = records.read(&name).await?;
@@ -96,7 +98,7 @@ impl Parts {
     }
 
     /// True where the passwords are kept already, beside the record or, as another provider does it, in it.
-    fn has_passwords(
+    async fn has_passwords(
         &self,
         deployment: &Deployment,
         wanted: &Manifest,
@@ -106,7 +108,10 @@ impl Parts {
     ) -> Result<bool, Error> {
         let Some(seen) = seen else { return Ok(false) };
         if has_logins(seen) {
-            return Ok(self.passwords.of(&deployment.lease.namespace()).as_ref() == Some(passwords));
+            let home = deployment.lease.namespace();
+            // What was read or written once may have been deleted by hand since.
+            return Ok(self.passwords.of(&home).as_ref() == Some(passwords)
+                && self.is_there(&home, &secret_name(&home), operation).await?);
         }
         let verdict = self.judge(deployment, wanted, Some(seen), operation)?;
         Ok(matches!(verdict, Verdict::Keep))

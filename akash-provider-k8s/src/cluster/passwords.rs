@@ -1,7 +1,8 @@
 //! Registry passwords, in a Secret beside the record of their lease.
 
 use super::Parts;
-use crate::apply::item::Kind;
+use super::unwatched::{ByNamespace, is_in};
+use crate::apply::item::{Id, Kind};
 use crate::crd::{Manifest, convert};
 use crate::error::within;
 use crate::hostnames::timestamp;
@@ -149,6 +150,17 @@ impl Parts {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// The Secret of a lease's passwords, with its namespace, where they are known and it is not there.
+    pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
+        let known = self.passwords.of(lease_namespace)?;
+        let id = Id {
+            kind: Kind::Secret,
+            name: secret_name(lease_namespace),
+        };
+        let home = self.settings.manifest_namespace.clone();
+        (!known.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
     /// True when a login has no password, and nobody looked for it yet.

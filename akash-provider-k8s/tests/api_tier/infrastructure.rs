@@ -104,7 +104,7 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
             world.until("there is nothing left to do", again).await;
             let web = deployment(&applied, vec![service("web")]);
             cluster.deploy(&web).await.unwrap();
-            assert_eq!(world.take_calls(), [], "the mark is right");
+            assert_eq!(world.take_writes(), [], "the mark is right");
             cluster
                 .deploy(&deployment(&half, vec![service("web")]))
                 .await

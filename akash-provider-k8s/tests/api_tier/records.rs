@@ -118,7 +118,7 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
             assert_eq!(group.as_ref(), Some(&private.group));
             world.take_calls();
             restarted.deploy(&private).await.unwrap();
-            assert_eq!(world.take_calls(), [], "an unchanged password is not written");
+            assert_eq!(world.take_writes(), [], "an unchanged password is not written");
             restarted
                 .deploy(&deployment(&lease, vec![service("web")]))
                 .await

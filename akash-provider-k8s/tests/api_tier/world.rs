@@ -257,6 +257,13 @@ impl World {
         calls.into_iter().filter(|c| !c.is_of_watches()).collect()
     }
 
+    /// The calls so far that change something; starts to count anew.
+    pub(crate) fn take_writes(&self) -> Vec<Call> {
+        let mut calls = self.take_calls();
+        calls.retain(|call| call.method != "GET");
+        calls
+    }
+
     /// Breaks the line of the provider's account, or mends it.
     pub(crate) fn break_line(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap() = fault;

@@ -50,14 +50,29 @@ fn named(name: &str) -> Value {
 }
 
 fn plan_of(items: &[Item], ledger: &Ledger, kept: &[&str], cache: &Cache) -> Plan {
+    let there = items.iter().map(|i| (i.id.clone(), found(i))).collect();
+    plan_with(items, ledger, &there, kept, cache)
+}
+
+fn plan_with(items: &[Item], ledger: &Ledger, there: &There, kept: &[&str], cache: &Cache) -> Plan {
     let kept = kept.iter().map(|&k| k.to_owned()).collect();
     let wanted = Wanted {
         items,
         ledger,
+        there,
+        without_password: &BTreeSet::new(),
         kept: &kept,
         prune: false,
     };
     plan(&wanted, cache)
+}
+
+/// What the API server answers of an object as it was written.
+fn found(item: &Item) -> Found {
+    Found {
+        is_deleting: false,
+        data: item.data.clone(),
+    }
 }
 
 fn written(plan: &Plan) -> Vec<String> {
@@ -143,6 +158,63 @@ fn the_other_kind_of_a_workload_goes_after_the_new_one_is_there() {
         [after[0].id.clone()],
         "what is going cannot be written"
     );
+}
+
+#[test]
+fn the_ledger_is_not_believed_about_what_is_there() {
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_watched()) {
+        let items = [Item::new(kind, &named("one")), Item::new(kind, &named("two"))];
+        let ledger = ledger_after(&items);
+        let mut there: There = items.iter().map(|i| (i.id.clone(), found(i))).collect();
+        let plan = |there: &There| plan_with(&items, &ledger, there, &[], &Cache::default());
+        assert!(plan(&there).is_empty(), "{kind:?}");
+        there.remove(&items[1].id);
+        assert_eq!(written(&plan(&there)), [format!("{kind:?}/two")]);
+        there.entry(items[0].id.clone()).or_default().is_deleting = true;
+        assert_eq!(
+            plan(&there).blocked,
+            [items[0].id.clone()],
+            "it can be made when it is gone"
+        );
+    }
+}
+
+#[test]
+fn a_login_is_compared_with_the_one_that_is_there() {
+    let login = |text: &str| {
+        let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {".dockerconfigjson": text}});
+        [Item::new(Kind::Secret, &secret)]
+    };
+    let (old, new) = (login("b2xk"), login("bmV3"));
+    let ledger = ledger_after(&old);
+    assert_eq!(ledger, ledger_after(&new), "the ledger knows nothing of it");
+    let mut there = There::from([(old[0].id.clone(), found(&old[0]))]);
+    let cache = Cache::default();
+    assert!(plan_with(&old, &ledger, &there, &[], &cache).is_empty());
+    assert_eq!(
+        written(&plan_with(&new, &ledger, &there, &[], &cache)),
+        ["Secret/docker-creds-web"]
+    );
+    // Somebody's own datum beside it is no business of ours.
+    let found = there.entry(old[0].id.clone()).or_default();
+    found.data.insert("note".to_owned(), "x".to_owned());
+    assert!(plan_with(&old, &ledger, &there, &[], &cache).is_empty());
+    let unknown = BTreeSet::from([new[0].id.clone()]);
+    let mut wanted = Wanted {
+        items: &new,
+        ledger: &Ledger::new(),
+        there: &there,
+        without_password: &unknown,
+        kept: &BTreeSet::new(),
+        prune: false,
+    };
+    assert!(
+        plan(&wanted, &cache).is_empty(),
+        "a password that is not known ends no login"
+    );
+    let nothing = There::new();
+    wanted.there = &nothing;
+    assert_eq!(plan(&wanted, &cache).writes.len(), 1);
 }
 
 #[test]

@@ -1,0 +1,182 @@
+//! What somebody deleted by hand of the kinds that no watch holds is told, and made again.
+
+use crate::world::{World, deployment, run, service};
+use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::manifest::{Credentials, Permissions, ServiceParams};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::adopt::Finding;
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use kube::Api;
+use kube::api::DeleteParams;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::Value;
+
+/// One of each kind that no watch holds.
+const UNWATCHED: [(&str, &str, &str); 5] = [
+    ("", "ResourceQuota", "akash-lease"),
+    ("", "Secret", "docker-creds-web"),
+    ("", "ServiceAccount", "web"),
+    ("rbac.authorization.k8s.io", "Role", "web"),
+    ("rbac.authorization.k8s.io", "RoleBinding", "web"),
+];
+
+/// A lease that has all of them.
+fn rich(lease: &LeaseId, password: &str, replicas: u32) -> Deployment {
+    let mut web = service("web");
+    web.count = replicas;
+    web.credentials = Some(Credentials {
+        host: "registry.example".to_owned(),
+        email: String::new(),
+        username: "me".to_owned(),
+        password: password.to_owned(),
+    });
+    web.params = Some(ServiceParams {
+        permissions: Some(Permissions {
+            read: Some(vec!["logs".to_owned()]),
+        }),
+        ..ServiceParams::default()
+    });
+    deployment(lease, vec![web])
+}
+
+async fn delete(world: &World, (group, kind, name): (&str, &str, &str), namespace: &str) {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(world.admin.clone(), namespace, &resource);
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// What is told to be missing of one lease. Other tests leave findings of their own.
+async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
+    let findings = cluster.findings().await.unwrap();
+    let missing = findings.iter().filter_map(|finding| match finding {
+        Finding::Missing { lease, object, .. } if lease == of => Some(object.clone()),
+        _ => None,
+    });
+    missing.collect()
+}
+
+/// What a writer decides of an object.
+fn content(object: &Value) -> [Value; 5] {
+    ["data", "type", "rules", "roleRef", "subjects"].map(|field| object[field].clone())
+}
+
+#[test]
+fn what_is_deleted_by_hand_is_told_and_made_again() {
+    run("missing", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            let mut replicas = 1;
+            cluster.deploy(&rich(&lease, "hunter2", replicas)).await.unwrap();
+            assert_eq!(missing(&cluster, &lease).await, [""; 0]);
+            for object @ (_, kind, name) in UNWATCHED {
+                let before = world.get(kind, &ns, name).await.unwrap();
+                for way in ["the same again", "a restart", "an update"] {
+                    delete(world, object, &ns).await;
+                    let told = missing(&cluster, &lease).await;
+                    assert_eq!(told, [format!("{kind}/{name}")], "before {way}");
+                    match way {
+                        "a restart" => {
+                            let restarted = world.connect().await;
+                            let recorded = restarted.deployments().await.unwrap();
+                            assert_eq!(recorded, [rich(&lease, "hunter2", replicas)]);
+                            restarted.deploy(&recorded[0]).await.unwrap();
+                        }
+                        "an update" => {
+                            replicas += 1;
+                            let update = rich(&lease, "hunter2", replicas);
+                            cluster.record(&update).await.unwrap();
+                            cluster.deploy(&update).await.unwrap();
+                        }
+                        _ => cluster.deploy(&rich(&lease, "hunter2", replicas)).await.unwrap(),
+                    }
+                    let after = world.get(kind, &ns, name).await;
+                    let after = after.unwrap_or_else(|| panic!("{kind} is not made again by {way}"));
+                    assert_eq!(content(&after), content(&before), "{kind} after {way}");
+                    assert_eq!(missing(&cluster, &lease).await, [""; 0], "after {way}");
+                    world.take_calls();
+                    cluster.deploy(&rich(&lease, "hunter2", replicas)).await.unwrap();
+                    assert_eq!(world.take_writes(), [], "after {way} it is done");
+                }
+            }
+        }
+        .boxed()
+    });
+}
+
+/// The Secret beside the record, without which a restart forgets the password.
+#[test]
+fn passwords_that_are_deleted_by_hand_are_kept_again() {
+    run("missing-passwords", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let name = format!("{}-registry", lease.namespace());
+            let own = world.settings.manifest_namespace.clone();
+            let private = rich(&lease, "hunter2", 1);
+            cluster.deploy(&private).await.unwrap();
+            for way in ["record", "deploy"] {
+                delete(world, ("", "Secret", &name), &own).await;
+                assert_eq!(missing(&cluster, &lease).await, [format!("Secret/{name}")]);
+                match way {
+                    "record" => cluster.record(&private).await.unwrap(),
+                    _ => cluster.deploy(&private).await.unwrap(),
+                }
+                assert!(world.get("Secret", &own, &name).await.is_some(), "after a {way}");
+                let restarted = world.connect().await;
+                assert_eq!(
+                    restarted.deployments().await.unwrap(),
+                    std::slice::from_ref(&private)
+                );
+            }
+            // A restart without it knows no password, and does not take the login away for that.
+            delete(world, ("", "Secret", &name), &own).await;
+            let before = world
+                .get("Secret", &lease.namespace(), "docker-creds-web")
+                .await
+                .unwrap();
+            let restarted = world.connect().await;
+            let recorded = restarted.deployments().await.unwrap();
+            restarted.deploy(&recorded[0]).await.unwrap();
+            let after = world
+                .get("Secret", &lease.namespace(), "docker-creds-web")
+                .await
+                .unwrap();
+            assert_eq!(after["data"], before["data"], "what pulls goes on to pull");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn no_annotation_depends_on_a_password() {
+    run("hashes", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let (ns, own) = (lease.namespace(), world.settings.manifest_namespace.clone());
+            let mut seen = Vec::new();
+            for password in ["first", "second"] {
+                cluster.deploy(&rich(&lease, password, 1)).await.unwrap();
+                let namespace = world.get("Namespace", "", &ns).await.unwrap();
+                let login = world.get("Secret", &ns, "docker-creds-web").await.unwrap();
+                let record = world.get("Manifest", &own, &ns).await.unwrap();
+                let mut notes = [&namespace, &login, &record].map(|o| o["metadata"]["annotations"].clone());
+                // The version of the record, which every new password leaves as it is too.
+                assert!(notes[0].get(labels::APPLIED).is_some());
+                notes[1]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("provider.akash.network/applied-version");
+                seen.push((notes, login["data"].clone()));
+            }
+            let [(first, data), (second, other)] = <[_; 2]>::try_from(seen).unwrap();
+            assert_ne!(data, other, "the new password is there");
+            assert_eq!(first, second);
+        }
+        .boxed()
+    });
+}
