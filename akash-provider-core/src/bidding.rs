@@ -8,10 +8,12 @@ pub mod capabilities;
 pub mod limits;
 mod profile;
 mod signed_by;
+mod size;
 
 pub use capabilities::Capabilities;
 pub use profile::accepting_profile;
-pub use signed_by::auditors;
+pub use signed_by::{AUDITORS_MAX, auditors};
+pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
 
 use crate::config::Config;
 use crate::types::{Attribute, AuditedAttributes, Coin, DecCoin, GroupSpec, MarketParams, Order};
@@ -71,6 +73,24 @@ pub enum Decline {
     SignedBy {
         /// What is missing.
         missing: String,
+    },
+    /// It names more auditors than are asked.
+    #[error("the order names {auditors} auditors; orders with more than {limit} are not looked at")]
+    TooManyAuditors {
+        /// Auditors it names.
+        auditors: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// Looking at it would cost more than one order may.
+    #[error("the order takes {value} {what}; orders with more than {limit} are not looked at")]
+    TooLarge {
+        /// What there is too much of.
+        what: String,
+        /// How much of it.
+        value: u64,
+        /// The limit.
+        limit: u64,
     },
     /// The group breaks a limit of the network.
     #[error("the group is invalid: {problem}")]
@@ -194,6 +214,8 @@ impl Decline {
             Self::Gpu { .. } => "gpu",
             Self::TooManyVolumes { .. } => "too_many_volumes",
             Self::SignedBy { .. } => "signed_by",
+            Self::TooManyAuditors { .. } => "too_many_auditors",
+            Self::TooLarge { .. } => "too_large",
             Self::InvalidGroup { .. } => "invalid_group",
             Self::Reclamation { .. } => "reclamation",
             Self::ReclamationRange { .. } => "reclamation_range",
@@ -241,12 +263,19 @@ pub struct Facts<'a> {
 ///
 /// The checks and their order are the network's: placement attributes, our own required attributes,
 /// capabilities, number of volumes, signatures, limits of the group. Then what the chain would refuse a bid
-/// for although it is never looked at by today's provider: the reclamation window and the deposit.
+/// for although it is never looked at by today's provider: the reclamation window and the deposit. Before all
+/// of them an order is left alone that would cost too much to look at ([`check_size`]).
 ///
 /// # Errors
 /// The first reason not to bid.
 pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
+    check(order, facts, config).map_err(Decline::shortened)
+}
+
+fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
     let group = &*order.spec;
+    check_size(group)?;
+    size::check_comparisons(group, facts, config)?;
     let requirements = &group.requirements;
     if let Some(unmet) = attributes::first_unmet(&requirements.attributes, facts.attributes) {
         let Attribute { key, value } = unmet.clone();

@@ -13,6 +13,9 @@ pub struct Config {
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
+    /// A bid that the chain refuses costs nothing, because it is tried before it is sent: then no node is asked
+    /// how many bids an order has.
+    pub refused_bids_are_free: bool,
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
@@ -94,6 +97,7 @@ impl Config {
                 denom: "uact".into(),
                 amount: 500_000,
             },
+            refused_bids_are_free: false,
             other_bid_deposits: Vec::new(),
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),

@@ -23,7 +23,11 @@ mod manifests;
 mod money;
 #[path = "engine/orders.rs"]
 mod orders;
+#[path = "engine/prices.rs"]
+mod prices;
 #[path = "engine/recovery.rs"]
 mod recovery;
+#[path = "engine/size.rs"]
+mod size;
 #[path = "engine/world.rs"]
 mod world;

@@ -2,19 +2,38 @@
 
 use super::{Decline, attributes};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Auditors an order may name. Each is a question to the node, and nobody trusts more than a few.
+pub const AUDITORS_MAX: usize = 32;
+/// Auditors named in a decline.
+const SHOWN: usize = 3;
 
 /// The distinct auditors an order names, in order of first mention: `all_of`, then `any_of`.
 #[must_use]
 pub fn auditors(group: &GroupSpec) -> Vec<&str> {
     let signed_by = &group.requirements.signed_by;
-    let mut named: Vec<&str> = Vec::new();
-    for auditor in signed_by.all_of.iter().chain(&signed_by.any_of) {
-        if !named.contains(&auditor.as_str()) {
-            named.push(auditor);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let named = signed_by.all_of.iter().chain(&signed_by.any_of);
     named
+        .map(String::as_str)
+        .filter(|name| seen.insert(*name))
+        .collect()
+}
+
+/// Checks that an order does not name more auditors than anybody asks. Each mention counts.
+///
+/// # Errors
+/// [`Decline::TooManyAuditors`].
+pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
+    let auditors = signed_by.all_of.len().saturating_add(signed_by.any_of.len());
+    if auditors > AUDITORS_MAX {
+        return Err(Decline::TooManyAuditors {
+            auditors: u32::try_from(auditors).unwrap_or(u32::MAX),
+            limit: u32::try_from(AUDITORS_MAX).unwrap_or(u32::MAX),
+        });
+    }
+    Ok(())
 }
 
 /// Checks that the audits asked for exist and cover the attributes asked for.
@@ -55,7 +74,11 @@ pub(super) fn check(
     if signed_by.any_of.is_empty() || signed_by.any_of.iter().any(covers) {
         return Ok(());
     }
-    let named = signed_by.any_of.join(", ");
+    let any_of = &signed_by.any_of;
+    let mut named = any_of[..any_of.len().min(SHOWN)].join(", ");
+    if any_of.len() > SHOWN {
+        named.push_str(&format!(" and {} more", any_of.len() - SHOWN));
+    }
     Err(missing(format!(
         "none of {named} has signed all attributes asked for"
     )))

@@ -3,8 +3,8 @@
 
 use crate::bidding;
 use crate::error::Failure;
-use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
-use std::collections::BTreeMap;
+use crate::types::{Address, Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long an auditor's signature is believed without asking again (as in today's provider).
@@ -13,6 +13,8 @@ const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
 const FAILED_TTL: Duration = Duration::from_secs(15);
 /// Auditors remembered at most; orders name them, so the number is not ours to choose.
 const AUDITORS_MAX: usize = 1024;
+/// Attributes remembered of what one auditor signed; anybody may sign anything of us, and nobody needs more.
+const SIGNED_MAX: usize = 1024;
 /// Failed reads before the orders that wait are judged without.
 const ATTEMPTS: u32 = 3;
 
@@ -37,7 +39,8 @@ pub(super) struct Facts {
     provider_asked: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
-    waiting: Vec<OrderId>,
+    /// Orders that wait, by the auditor whose answer they wait for.
+    waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
 }
 
@@ -120,22 +123,27 @@ impl Facts {
 
     /// What is needed to judge a group.
     pub(super) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
-        let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), false);
+        let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), None);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
                 Some(Audit::Known { at, signed }) if now.since(*at) < AUDIT_TTL => {
                     known.extend(signed.clone())
                 }
-                Some(Audit::Asked { .. }) => pending = true,
+                Some(Audit::Asked { .. }) => pending = Some(auditor),
                 Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
                     return Needs::Failed(format!("auditor {auditor} could not be asked: {message}"));
                 }
+                // Who has no account has signed nothing, and a node need not be asked.
+                None if auditor.parse::<Address>().is_err() => {}
                 Some(Audit::Known { .. } | Audit::Failed { .. }) | None => ask.push(auditor.to_owned()),
             }
         }
-        if ask.is_empty() && !pending {
+        // The answer that is asked for last mostly comes last; whatever is still missing then is waited for next.
+        let Some(awaited) = ask.last().map(String::as_str).or(pending) else {
             return Needs::Ready(known);
-        }
+        };
+        let waiting = self.waiting.entry(awaited.to_owned()).or_default();
+        waiting.insert(order.clone());
         for auditor in &ask {
             self.make_room();
             self.audits.insert(
@@ -146,7 +154,6 @@ impl Facts {
                 },
             );
         }
-        self.waiting.push(order.clone());
         Needs::Ask(ask)
     }
 
@@ -168,7 +175,12 @@ impl Facts {
             return true;
         }
         *audit = match (result, &*audit) {
-            (Ok(signed), _) => Audit::Known { at: now, signed },
+            (Ok(mut signed), _) => {
+                if let Some(signed) = &mut signed {
+                    signed.attributes.truncate(SIGNED_MAX);
+                }
+                Audit::Known { at: now, signed }
+            }
             (Err(failure), Audit::Asked { attempts, .. })
                 if failure.transient && *attempts + 1 < ATTEMPTS =>
             {
@@ -186,9 +198,17 @@ impl Facts {
         false
     }
 
-    /// The orders that wait for facts, in the order they came.
-    pub(super) fn take_waiting(&mut self) -> Vec<OrderId> {
+    /// The orders that wait for an auditor's answer.
+    pub(super) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
+        self.waiting.remove(auditor).unwrap_or_default()
+    }
+
+    /// All orders that wait for facts.
+    pub(super) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
         std::mem::take(&mut self.waiting)
+            .into_values()
+            .flatten()
+            .collect()
     }
 
     fn make_room(&mut self) {
@@ -197,12 +217,12 @@ impl Facts {
                 .audits
                 .iter()
                 .filter_map(|(name, audit)| match audit {
-                    Audit::Known { at, .. } | Audit::Failed { at, .. } => Some((*at, name.clone())),
+                    Audit::Known { at, .. } | Audit::Failed { at, .. } => Some((*at, name)),
                     Audit::Asked { .. } => None,
                 })
                 .min();
-            match oldest {
-                Some((_, name)) => self.audits.remove(&name),
+            match oldest.map(|(_, name)| name.clone()) {
+                Some(name) => self.audits.remove(&name),
                 None => return,
             };
         }

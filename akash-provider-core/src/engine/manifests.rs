@@ -253,11 +253,12 @@ impl Engine {
     /// Claims names and remembers which of them the tenant's other leases hold. Returns the names given up.
     fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
         let reserved = self.hostnames.reserve(lease, names)?;
+        let withheld: BTreeSet<String> = reserved.withheld.into_iter().collect();
         self.withheld.retain(|name, waiting| {
-            waiting.retain(|l| l != lease || reserved.withheld.contains(name));
+            waiting.retain(|l| l != lease || withheld.contains(name));
             !waiting.is_empty()
         });
-        for name in reserved.withheld {
+        for name in withheld {
             self.wait_for(name, lease);
         }
         Ok(reserved.released)
@@ -282,7 +283,7 @@ impl Engine {
     fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
-        let asked_for = hosts::custom_hosts(&group);
+        let asked_for: BTreeSet<String> = hosts::custom_hosts(&group).into_iter().collect();
         hostnames.retain(|h| !asked_for.contains(&h.hostname) || self.holds_name(lease, &h.hostname));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);

@@ -1,7 +1,7 @@
 //! One order, from the first look to a lease or a reasoned end.
 //!
 //! ```text
-//!  Looking ─► Judging ─► Counting ─► Reserving ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
+//!  Looking ─► Judging ─► Reserving ─► Counting ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
 //!     │          │           │           │           │         │         │ ▲        │
 //!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
 //!                                                               Unsure ─► Checking ─► Closing ─► closed
@@ -23,6 +23,9 @@ use super::effect::Call;
 
 /// Failed reads before an order is declined as undecided; it is looked at again after a while.
 const READ_ATTEMPTS: u32 = 5;
+/// Questions for the number of bids that may fail before the order is bid on without it: the chain refuses a bid
+/// too many by itself, and who waits longer bids too late.
+const COUNT_ATTEMPTS: u32 = 2;
 /// Transactions for one bid whose outcome stayed unknown before waiting for their expiry.
 const BID_ATTEMPTS: u32 = 3;
 
@@ -36,18 +39,16 @@ pub enum Phase {
     },
     /// The engine is judging it, or waits for facts about us.
     Judging,
-    /// `CountBids` is owed, or tried again at `retry_at`: an order takes only so many.
-    Counting {
-        /// When to try again; `None` while the call is owed.
-        retry_at: Option<Mono>,
-    },
     /// The engine is reserving, or waits until capacity is known.
     Reserving,
-    /// `CalculatePrice` is owed, or tried again at `retry_at`. Holds the reservation, like all that follow.
-    Pricing {
-        /// When to try again; `None` while the call is owed.
+    /// The engine counts the bids, for an order takes only so many, or asks for their number again at `retry_at`.
+    /// Holds the reservation, like all that follow.
+    Counting {
+        /// When to try again; `None` while the answer is owed.
         retry_at: Option<Mono>,
     },
+    /// `CalculatePrice` is owed.
+    Pricing,
     /// May not write; or sending failed and is tried again at `retry_at`.
     Ready {
         /// When to try again; `None` while only leadership is missing.
@@ -134,7 +135,7 @@ pub enum Input {
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// The engine has judged.
     Judged(Result<(), Decline>),
-    /// Of `CountBids`, weighed by the engine.
+    /// The engine has counted the bids and weighed their number.
     Counted(Result<Result<(), Decline>, Failure>),
     /// The engine has reserved.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
@@ -171,6 +172,8 @@ pub enum Action {
     Judge,
     /// Reserve; answer `Reserved`, at once or when capacity is known.
     Reserve,
+    /// Count the bids; answer `Counted`, at once or when the node has been asked.
+    Count,
     /// Reserve what the bid on the chain promises, should it be another thing.
     Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
@@ -295,12 +298,9 @@ impl Order {
     #[must_use]
     pub const fn holds_reservation(&self) -> bool {
         match self.phase {
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Done(_) => false,
-            Phase::Pricing { .. }
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving | Phase::Done(_) => false,
+            Phase::Counting { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
@@ -330,7 +330,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Done(_) => false,
         }
@@ -342,9 +342,9 @@ impl Order {
         match self.phase {
             Phase::Looking { .. } => "looking",
             Phase::Judging => "judging",
-            Phase::Counting { .. } => "counting",
             Phase::Reserving => "reserving",
-            Phase::Pricing { .. } => "pricing",
+            // What is counted is about to be priced, and holds what a priced order holds.
+            Phase::Counting { .. } | Phase::Pricing => "pricing",
             Phase::Ready { .. } => "ready",
             Phase::Bidding { .. } => "bidding",
             Phase::Unsure { .. } => "unsure",
@@ -361,12 +361,12 @@ impl Order {
         match self.phase {
             Phase::Looking { retry_at }
             | Phase::Counting { retry_at }
-            | Phase::Pricing { retry_at }
             | Phase::Ready { retry_at }
             | Phase::Checking { retry_at, .. }
             | Phase::Closing { retry_at, .. } => retry_at,
             Phase::Judging
             | Phase::Reserving
+            | Phase::Pricing
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
             | Phase::Open { .. }
@@ -384,7 +384,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Bidding { .. }
             | Phase::Checking { .. }

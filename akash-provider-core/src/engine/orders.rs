@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
-use super::retries::Retries;
+use super::retries::{Moment, Retries};
 use super::timers::Key;
 use super::{Engine, Slot, Target, facts, sorted, take_awaited};
 use crate::bidding::{self, Decline};
@@ -11,6 +11,8 @@ use crate::types::{self, BidId, Event, Mono, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+mod bids;
 
 /// Declines kept for people to read.
 const RECENT_DECLINES: usize = 256;
@@ -35,6 +37,9 @@ pub(super) struct Orders {
     /// The last decline of each, so that the same one is told once.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
+    /// When orders in hand were reserved.
+    reserved: FxHashMap<OrderId, Moment>,
+    pub(super) bids: bids::Bids,
     pub(super) decline_counts: BTreeMap<&'static str, u64>,
     pub(super) recent_declines: VecDeque<(OrderId, Decline)>,
 }
@@ -87,6 +92,8 @@ impl Orders {
     /// Keeps memories of these only.
     pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
         self.ended.retain(|id, _| open.contains(id));
+        self.bids
+            .keep(|id| open.contains(id) || self.slots.contains_key(id));
         self.retries.keep(open);
         self.last_decline.retain(|id, _| open.contains(id));
     }
@@ -120,11 +127,15 @@ impl Orders {
             return self.forget_ended(id);
         };
         self.ended.insert(id.clone(), memory);
-        let unknown = matches!(end, End::Declined(decline) if matches!(**decline, Decline::Unknown { .. }));
-        match memory {
-            Ended::MayPass if unknown && may_know => self.retries.undecided(now, id),
-            Ended::MayPass => self.retries.when_capacity_comes(id),
-            Ended::Spent | Ended::Declined => self.retries.forget(id),
+        let decline = match end {
+            End::Declined(decline) => Some(&**decline),
+            _ => None,
+        };
+        match (memory, decline) {
+            (Ended::MayPass, Some(Decline::Price { .. })) => self.retries.unpriced(now, id),
+            (Ended::MayPass, Some(Decline::Unknown { .. })) if may_know => self.retries.undecided(now, id),
+            (Ended::MayPass, _) => self.retries.when_capacity_comes(id),
+            (Ended::Spent | Ended::Declined, _) => self.retries.forget(id),
         }
     }
 
@@ -171,13 +182,13 @@ impl Engine {
         self.order_of_group.insert(id.group.clone(), id.clone());
         self.orders.slots.insert(id.clone(), Slot::new(machine));
         self.order_settle(id);
-        self.order_actions(id, actions);
+        self.order_actions(id, actions, false);
     }
 
     /// Feeds one input to one order; nothing happens where there is none.
     pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
-        let displaced = self.reservations.displaced(id);
+        let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
         let cx = Cx {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
@@ -194,7 +205,7 @@ impl Engine {
         let done = machine.ended().cloned();
         slot.machine = Some(machine);
         self.order_settle(id);
-        self.order_actions(id, actions);
+        self.order_actions(id, actions, had_bid);
         if let Some(end) = done {
             self.order_done(id, &end, had_bid);
         }
@@ -210,6 +221,7 @@ impl Engine {
     }
 
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
+        self.orders.reserved.remove(id);
         if let Some(mut slot) = self.orders.slots.remove(id) {
             self.timers
                 .set(|| Key::Order(id.clone()), &mut slot.timers, (None, None));
@@ -246,7 +258,7 @@ impl Engine {
         }
     }
 
-    fn order_actions(&mut self, id: &OrderId, actions: Vec<Action>) {
+    fn order_actions(&mut self, id: &OrderId, actions: Vec<Action>, had_bid: bool) {
         for action in actions {
             match action {
                 Action::Call(call) => {
@@ -257,10 +269,14 @@ impl Engine {
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
+                Action::Count => self.count_bids(id),
                 Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
-                    self.orders.retries.capacity_freed();
+                    match self.orders.reserved.remove(id) {
+                        Some(moment) if !had_bid => self.orders.retries.freed_since(moment),
+                        _ => self.orders.retries.capacity_freed(),
+                    }
                 }
                 // An order looked at again is no news until the answer is another one.
                 Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
@@ -285,6 +301,9 @@ impl Engine {
         let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
+        if let Err(decline) = bidding::check_size(&order.spec) {
+            return self.drive_order(id, Input::Judged(Err(decline)));
+        }
         let judged = match self.facts.needs(self.now.mono, id, &order.spec) {
             facts::Needs::Ready(audited) => {
                 let facts = bidding::Facts {
@@ -319,13 +338,47 @@ impl Engine {
         let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
+        self.orders
+            .reserved
+            .insert(id.clone(), self.orders.retries.moment());
         let reserved = self.reservations.reserve(id, &order.spec);
         self.drive_order(id, Input::Reserved(reserved));
     }
 
+    /// Counts the bids of an order: from what was told, or by a question, which only a bid is worth that costs
+    /// something when the chain refuses it.
+    fn count_bids(&mut self, id: &OrderId) {
+        let told = self.orders.bids.of_others(id, &self.config.provider).is_some();
+        if told || self.config.refused_bids_are_free {
+            let counted = self.full(id).map_or(Ok(()), Err);
+            return self.drive_order(id, Input::Counted(Ok(counted)));
+        }
+        let effect = self.call(Target::Order(id.clone()), super::Call::CountBids(id.clone()));
+        if let Some(slot) = self.orders.slots.get_mut(id) {
+            slot.inflight = Some(effect);
+        }
+    }
+
+    /// Why an order takes no bid of ours any more, as far as its bids were told.
+    fn full(&self, id: &OrderId) -> Option<Decline> {
+        let bids = self.orders.bids.of_others(id, &self.config.provider)?;
+        bidding::check_bid_count(bids, self.facts.params()?).err()
+    }
+
+    /// An auditor has answered: orders that waited for it are judged.
+    pub(super) fn judge_waiting_for(&mut self, auditor: &str) {
+        let waiting = self.facts.take_waiting_for(auditor);
+        self.judge_all(waiting);
+    }
+
     /// Facts about us arrived: orders that waited are judged.
     pub(super) fn judge_waiting(&mut self) {
-        for id in self.facts.take_waiting() {
+        let waiting = self.facts.take_waiting();
+        self.judge_all(waiting);
+    }
+
+    fn judge_all(&mut self, waiting: BTreeSet<OrderId>) {
+        for id in waiting {
             if matches!(self.orders.get(&id).map(Order::phase), Some(Phase::Judging)) {
                 self.judge(&id);
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
-            ChainEvent::Resync(_) => {}
+            ChainEvent::Resync(_) => self.orders.bids.forget(),
             ChainEvent::Block { .. } => self.within_block = false,
             _ => self.within_block = true,
         }
@@ -19,8 +19,12 @@ impl Engine {
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
             _ if !self.chain_known => {}
             ChainEvent::Block { height, time } => self.block(height, time),
-            ChainEvent::OrderCreated { id } => self.order_heard(&id),
+            ChainEvent::OrderCreated { id } => {
+                self.orders.bids.begin(&id);
+                self.order_heard(&id);
+            }
             ChainEvent::OrderClosed { id } => {
+                self.orders.bids.end(&id);
                 self.drive_order(&id, order::Input::OrderClosed);
                 self.orders.forget_ended(&id);
             }
@@ -34,6 +38,7 @@ impl Engine {
                 }
             }
             ChainEvent::BidCreated { id, .. } => {
+                self.orders.bids.add(&id);
                 if id.provider == self.config.provider {
                     self.drive_order(&id.order, order::Input::BidSeen);
                     if self.orders.get(&id.order).is_none() {
@@ -73,6 +78,7 @@ impl Engine {
     }
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
+        self.orders.bids.end(&id.order);
         let won = id.provider == self.config.provider;
         let input = if won {
             order::Input::Won
@@ -98,6 +104,7 @@ impl Engine {
         if height > self.height + 1 {
             // The contract says there are no gaps; if there is one, look at everything.
             self.scan.soon();
+            self.orders.bids.forget();
         }
         self.height = height;
         self.retold = false;
@@ -170,7 +177,7 @@ impl Engine {
                 if self.facts.audit_read(self.now.mono, &auditor, result) {
                     self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
                 } else {
-                    self.judge_waiting();
+                    self.judge_waiting_for(&auditor);
                 }
             }
             (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),

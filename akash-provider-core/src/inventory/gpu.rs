@@ -3,6 +3,7 @@
 use super::spec::GpuSpec;
 use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
 use crate::types::Attribute;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Interfaces that can be asked for.
@@ -153,13 +154,9 @@ impl Want {
 
 /// The acceptable GPUs among some attributes; what cannot be read accepts nothing.
 pub(crate) fn wants(attributes: &[Attribute]) -> Vec<Want> {
-    let mut wants: Vec<Want> = Vec::with_capacity(attributes.len());
-    for want in attributes.iter().filter_map(|a| Want::parse(&a.key)) {
-        if !wants.contains(&want) {
-            wants.push(want);
-        }
-    }
-    wants
+    let mut seen = BTreeSet::new();
+    let wants = attributes.iter().filter_map(|a| Want::parse(&a.key));
+    wants.filter(|want| seen.insert(want.clone())).collect()
 }
 
 /// A size with a binary suffix as whole gibibytes (`81920Mi` is `80Gi`).

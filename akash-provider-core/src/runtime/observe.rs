@@ -243,6 +243,9 @@ fn log(event: &Event) {
             reason,
             message,
         } => tracing::info!(%order, reason, "order declined: {message}"),
+        Event::BidsNotCounted { order, message } => {
+            tracing::warn!(%order, "its bids cannot be counted, it is bid on all the same: {message}");
+        }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
         Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome, "bid ended"),

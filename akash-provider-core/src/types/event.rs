@@ -88,6 +88,13 @@ pub enum Event {
         /// The reason for people.
         message: String,
     },
+    /// How many bids an order has could not be found out; it is bid on all the same.
+    BidsNotCounted {
+        /// Which.
+        order: OrderId,
+        /// Why.
+        message: String,
+    },
     /// Our bid is on the chain.
     BidPlaced {
         /// Which.

@@ -110,6 +110,10 @@ impl OrderWorld {
                     self.reserved = true;
                     *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
                 }
+                Action::Count => {
+                    self.two_calls |= self.owed.is_some();
+                    self.owed = Some(Owed::Count);
+                }
                 Action::Promised(_) => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
@@ -124,7 +128,6 @@ impl OrderWorld {
         self.standby_wrote |= call.is_write() && !self.clock.leader;
         self.owed = Some(match call {
             Call::FetchOrder(_) => Owed::Order,
-            Call::CountBids(_) => Owed::Count,
             Call::CalculatePrice(_) => Owed::Price,
             Call::FetchBid(_) => Owed::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,

@@ -203,6 +203,7 @@ fn line(event: &Event) -> Option<Line> {
     let (deployment, what, detail) = match event {
         Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
         Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
+        Event::BidsNotCounted { order, message } => (order.deployment(), "bids not counted", message.clone()),
         Event::BidPlaced { bid, price } => (
             bid.deployment(),
             "bid placed",

@@ -2,7 +2,7 @@
 //!
 //! Length: one machine, read from top to bottom; every input has its function, and every phase is named in it.
 
-use super::{Action, BID_ATTEMPTS, End, Input, Order, Phase, READ_ATTEMPTS};
+use super::{Action, BID_ATTEMPTS, COUNT_ATTEMPTS, End, Input, Order, Phase, READ_ATTEMPTS};
 use crate::bidding::{self, Decline};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
@@ -104,14 +104,15 @@ impl Order {
         match result {
             Ok(()) => {
                 self.facts = cx.facts;
-                self.count_bids(out)
+                out.push(Action::Reserve);
+                self.goto(Phase::Reserving)
             }
             Err(decline) => self.decline(decline, out),
         }
     }
 
     fn count_bids(self, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Call(Call::CountBids(self.id.clone())));
+        out.push(Action::Count);
         self.goto(Phase::Counting { retry_at: None })
     }
 
@@ -125,24 +126,21 @@ impl Order {
             return self.unexpected(out);
         };
         match result {
-            Ok(Ok(())) => {
-                self.attempts = 0;
-                out.push(Action::Reserve);
-                self.goto(Phase::Reserving)
-            }
+            Ok(Ok(())) => self.ask_price(out),
             Ok(Err(decline)) => self.decline(decline, out),
-            // It holds nothing, so it may ask for as long as the order is open.
-            Err(failure) if failure.transient => {
-                self.attempts = self.attempts.saturating_add(1);
+            Err(failure) if failure.transient && self.attempts + 1 < COUNT_ATTEMPTS => {
+                self.attempts += 1;
                 let retry_at = self.retry_at(cx);
                 self.goto(Phase::Counting { retry_at })
             }
-            Err(failure) => self.decline(
-                Decline::Unknown {
+            // The chain refuses a bid too many by itself; not knowing is no reason to leave the order to others.
+            Err(failure) => {
+                out.push(Action::Publish(Event::BidsNotCounted {
+                    order: self.id.clone(),
                     message: failure.message,
-                },
-                out,
-            ),
+                }));
+                self.ask_price(out)
+            }
         }
     }
 
@@ -153,7 +151,8 @@ impl Order {
         match result {
             Ok(units) => {
                 self.units = Some(units);
-                self.ask_price(out)
+                self.attempts = 0;
+                self.count_bids(out)
             }
             Err(decline) => self.decline(decline, out),
         }
@@ -169,27 +168,19 @@ impl Order {
             allocated: self.units.clone(),
             precision: PRICE_PRECISION,
         })));
-        self.goto(Phase::Pricing { retry_at: None })
+        self.goto(Phase::Pricing)
     }
 
     fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Pricing { retry_at: None } = self.phase else {
+        let Phase::Pricing = self.phase else {
             return self.unexpected(out);
         };
         let price = match result {
             Ok(price) => price,
+            // What was reserved is given back meanwhile: it is asked again later, as a declined order.
             Err(failure) => {
-                self.attempts += 1;
-                if !failure.transient || self.attempts >= READ_ATTEMPTS {
-                    return self.decline(
-                        Decline::Price {
-                            message: failure.message,
-                        },
-                        out,
-                    );
-                }
-                let retry_at = self.retry_at(cx);
-                return self.goto(Phase::Pricing { retry_at });
+                let message = failure.message;
+                return self.decline(Decline::Price { message }, out);
             }
         };
         let Some(maximum) = self.order.as_ref().and_then(|o| o.spec.max_price()) else {
@@ -250,7 +241,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Unsure { .. }
             | Phase::Checking { .. }
@@ -457,11 +448,9 @@ impl Order {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
-            Phase::Pricing { .. } | Phase::Ready { .. } => self.check_landed(cx, None, out),
+            Phase::Counting { .. } | Phase::Pricing | Phase::Ready { .. } => self.check_landed(cx, None, out),
             // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
-            Phase::Looking { .. } | Phase::Judging | Phase::Counting { .. } | Phase::Reserving => {
-                self.end(End::Stopped, out)
-            }
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }
@@ -478,7 +467,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. } => self.end(End::BidClosed, out),
             Phase::Done(_) => self.unexpected(out),
         }
@@ -490,7 +479,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. } => self.end(End::OrderClosed, out),
             Phase::Bidding { ending } => self.goto(Phase::Bidding {
                 ending: Some(ending.unwrap_or(End::OrderClosed)),
@@ -529,7 +518,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
@@ -547,7 +536,6 @@ impl Order {
                 self.goto(Phase::Looking { retry_at: None })
             }
             Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
-            Phase::Pricing { retry_at } if due(retry_at) => self.ask_price(out),
             Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
             Phase::Unsure {
                 expires,
@@ -581,7 +569,7 @@ impl Order {
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
-            | Phase::Pricing { .. }
+            | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
@@ -611,7 +599,7 @@ impl Order {
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
-        self.end(End::Declined(Box::new(decline)), out)
+        self.end(End::Declined(Box::new(decline.shortened())), out)
     }
 
     fn end(self, end: End, out: &mut Vec<Action>) -> Self {

@@ -1,0 +1,189 @@
+//! How much one order may cost us: anybody may place one, and the chain limits little but its bytes.
+//!
+//! Whatever is looked at for an order is bounded here by a number, before it is looked at. The numbers are far
+//! beyond what anybody deploys.
+
+use super::{Decline, Facts, signed_by};
+use crate::config::Config;
+use crate::types::{AuditedAttributes, GroupSpec};
+
+/// Units of one order. Each is placed by itself, and again for each GPU model that is tried.
+pub const UNITS_MAX: usize = 512;
+/// Comparisons of an attribute that an order asks for with one that is declared or signed.
+pub const COMPARISONS_MAX: usize = 1_000_000;
+/// Characters of one text in a decline: tenants choose them, and people, logs and memory bear them.
+const TEXT_MAX: usize = 400;
+
+/// What can be said before anything is asked.
+///
+/// # Errors
+/// [`Decline::TooLarge`] or [`Decline::TooManyAuditors`].
+pub fn check_size(group: &GroupSpec) -> Result<(), Decline> {
+    limit("units", group.resources.len(), UNITS_MAX)?;
+    signed_by::check_count(&group.requirements.signed_by)
+}
+
+/// What comparing with everything known would cost at most.
+pub(super) fn check_comparisons(
+    group: &GroupSpec,
+    facts: &Facts<'_>,
+    config: &Config,
+) -> Result<(), Decline> {
+    let asked = group.requirements.attributes.len();
+    let signed = facts
+        .audited
+        .iter()
+        .map(|AuditedAttributes { attributes, .. }| attributes.len());
+    let against = signed.fold(facts.attributes.len(), usize::saturating_add);
+    let placement = asked.saturating_mul(against.saturating_add(config.required_attributes.len()));
+    let of_units = group.resources.iter().map(|unit| {
+        let volumes = unit
+            .resources
+            .storage
+            .iter()
+            .map(|volume| volume.attributes.len());
+        volumes.fold(unit.resources.gpu.attributes.len(), usize::saturating_add)
+    });
+    let of_units = of_units.fold(0, usize::saturating_add);
+    let all = placement.saturating_add(of_units.saturating_mul(facts.attributes.len()));
+    limit("comparisons of attributes", all, COMPARISONS_MAX)
+}
+
+fn limit(what: &str, value: usize, limit: usize) -> Result<(), Decline> {
+    if value <= limit {
+        return Ok(());
+    }
+    Err(Decline::TooLarge {
+        what: what.to_owned(),
+        value: value as u64,
+        limit: limit as u64,
+    })
+}
+
+impl Decline {
+    /// The same with texts of a bounded length, whatever a tenant, a node or a script put into them.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        match &mut self {
+            Self::Attributes { key, value } | Self::NotForUs { key, value } => cut_all([key, value]),
+            Self::Storage { volume, wanted, .. } => cut_all([volume, wanted]),
+            Self::Gpu { wanted, .. } => cut(wanted),
+            Self::SignedBy { missing } => cut(missing),
+            Self::InvalidGroup { problem } => cut(problem),
+            Self::Reclamation { offered, .. } => cut(offered),
+            Self::Deposit { configured, minimum } => cut_all([configured, minimum]),
+            Self::InsufficientCapacity { message }
+            | Self::Price { message }
+            | Self::Refused { message }
+            | Self::Unknown { message } => cut(message),
+            Self::PriceDenom { price, order } => cut_all([price, order]),
+            Self::PriceTooHigh { price, maximum } => cut_all([price, maximum]),
+            Self::TooLarge { what, .. } => cut(what),
+            Self::TooManyVolumes { .. }
+            | Self::TooManyAuditors { .. }
+            | Self::ReclamationRange { .. }
+            | Self::OrderFull { .. }
+            | Self::NoLeasedIps { .. }
+            | Self::LeasedIpsExhausted { .. }
+            | Self::ExternalPortsExhausted { .. }
+            | Self::AlreadyBid => {}
+        }
+        self
+    }
+}
+
+fn cut_all(texts: [&mut String; 2]) {
+    texts.into_iter().for_each(cut);
+}
+
+fn cut(text: &mut String) {
+    if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {
+        text.truncate(at);
+        text.push('…');
+        text.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bidding::fixtures::{group, unit};
+    use crate::types::{Address, Attribute, MarketParams};
+
+    fn config() -> Config {
+        Config::new(Address::from_bytes(&[7; 20]).unwrap(), "size")
+    }
+
+    fn attributes(count: usize) -> Vec<Attribute> {
+        (0..count)
+            .map(|n| Attribute::new(format!("key/{n}"), "true"))
+            .collect()
+    }
+
+    #[test]
+    fn units_and_auditors_have_a_limit_that_may_be_reached() {
+        let mut group = group();
+        group.resources = vec![unit(1); UNITS_MAX];
+        group.requirements.signed_by.all_of = vec!["a".to_owned(); 20];
+        group.requirements.signed_by.any_of = vec!["b".to_owned(); 12];
+        assert_eq!(check_size(&group), Ok(()));
+        group.requirements.signed_by.any_of.push("b".to_owned());
+        let declined = check_size(&group).unwrap_err();
+        assert_eq!(declined.code(), "too_many_auditors");
+        assert_eq!(
+            declined.to_string(),
+            "the order names 33 auditors; orders with more than 32 are not looked at"
+        );
+        group.resources.push(unit(1));
+        let declined = check_size(&group).unwrap_err();
+        assert_eq!(
+            declined.to_string(),
+            "the order takes 513 units; orders with more than 512 are not looked at"
+        );
+    }
+
+    #[test]
+    fn comparisons_are_counted_before_they_are_made() {
+        let (ours, signed) = (attributes(500), attributes(500));
+        let audited = [AuditedAttributes {
+            auditor: "a".to_owned(),
+            attributes: signed,
+        }];
+        let facts = Facts {
+            attributes: &ours,
+            audited: &audited,
+            params: None::<&MarketParams>,
+        };
+        let mut group = group();
+        for unit in &mut group.resources {
+            unit.resources.gpu.attributes.clear();
+            unit.resources.storage.clear();
+        }
+        group.requirements.attributes = attributes(500);
+        group.resources[0].resources.gpu.attributes = attributes(1_000);
+        assert_eq!(
+            check_comparisons(&group, &facts, &config()),
+            Ok(()),
+            "just a million"
+        );
+        group.resources[0].resources.gpu.attributes = attributes(1_001);
+        let declined = check_comparisons(&group, &facts, &config()).unwrap_err();
+        assert_eq!(declined.code(), "too_large");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let message = "ü".repeat(TEXT_MAX);
+        let whole = Decline::Unknown {
+            message: message.clone(),
+        };
+        assert_eq!(whole.clone().shortened(), whole);
+        let longer = Decline::Unknown {
+            message: format!("{message}ü"),
+        };
+        let Decline::Unknown { message: cut } = longer.shortened() else {
+            panic!("another reason")
+        };
+        assert_eq!(cut, format!("{message}…"));
+    }
+}
