@@ -51,7 +51,8 @@ pub struct Config {
     pub balance_check_interval: Duration,
     /// Block time between payouts of a lease; `None` for none by schedule (`withdrawal-period`, 24 h; 0 = off).
     pub withdrawal_period: Option<Duration>,
-    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider).
+    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider) until enough blocks were
+    /// seen to measure it.
     pub average_block_time: Duration,
     /// Time between full scans of chain, cluster and ledger.
     pub scan_interval: Duration,

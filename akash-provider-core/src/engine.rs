@@ -33,6 +33,7 @@ mod lanes;
 mod leases;
 mod manifests;
 mod orders;
+mod pace;
 mod recover;
 mod report;
 mod retries;
@@ -54,6 +55,7 @@ use cx::Cx;
 use facts::Facts;
 use hostnames::Hostnames;
 use orders::Orders;
+use pace::Pace;
 use reservations::Reservations;
 use rustc_hash::FxHashMap;
 use scan::Scan;
@@ -117,6 +119,7 @@ pub struct Engine {
     closes_from: Mono,
     now: Now,
     height: Height,
+    pace: Pace,
     /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
     snapshot_height: Height,
     /// Facts of the block after that were told.
@@ -165,6 +168,7 @@ impl Engine {
             closes_from: Mono(0),
             now: Now::default(),
             height: 0,
+            pace: Pace::default(),
             snapshot_height: 0,
             within_block: false,
             chain_known: false,
@@ -291,6 +295,7 @@ impl Engine {
             config,
             now: self.now,
             height: self.height,
+            block_time: self.pace.block_time(config.average_block_time),
             within_block: self.within_block,
             facts: self.facts.version(),
             deposit: config

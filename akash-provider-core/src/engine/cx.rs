@@ -4,6 +4,7 @@ use super::input::Leadership;
 use crate::bidding::Decline;
 use crate::config::Config;
 use crate::types::{Coin, Height, Now};
+use std::time::Duration;
 
 /// Context of one step.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,8 @@ pub struct Cx<'a> {
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
+    /// How long a block takes: as measured, or as set while too few were seen.
+    pub block_time: Duration,
     /// Facts of the block after that were told.
     pub within_block: bool,
     /// Counts the changes of what the chain says of us, so that a judgement knows whether it is still good.

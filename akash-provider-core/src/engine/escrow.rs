@@ -14,7 +14,7 @@ use super::cx::Cx;
 use super::effect::Call;
 use crate::error::Failure;
 use crate::types::{
-    BlockTime, DeploymentId, DeploymentRecord, Event, Height, LeaseId, Msg, Payment, TxOutcome,
+    BlockTime, DeploymentId, DeploymentRecord, Event, Height, LeaseId, Msg, Payment, TxError, TxOutcome,
 };
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use std::time::Duration;
 const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// While out of funds, payouts (which make the chain close the lease) are repeated after this much.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
+/// With no more blocks left than this, leases are paid out before the money ends: a payout takes a block or two, and
+/// what comes after the end is never paid.
+const LAST_BLOCKS: u64 = 3;
 /// A payout that failed is repeated after this much block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
 
@@ -111,7 +114,7 @@ pub fn payout_due(
         Some(blocks) => cx
             .now
             .block_time
-            .minus(funds::blocks_as_time(blocks, cx.config.average_block_time)),
+            .minus(funds::blocks_as_time(blocks, cx.block_time)),
         None => created.max(BlockTime(0)),
     };
     Some(last.max(created).plus(period))
@@ -193,17 +196,41 @@ impl Escrow {
             self.check_at = cx.now.block_time.plus(RETRY_CHECK);
             return;
         };
-        let left = funds::blocks_left(&record, cx.height);
-        let blocks_left = left.map(|blocks| u64::try_from(blocks).unwrap_or(0));
+        self.take_up_live(cx, &record);
+        let blocks_left = funds::blocks_left(&record, cx.height).map(funds::whole_blocks);
         out.push(Action::Publish(Event::BalanceChecked {
             deployment: self.id.clone(),
             blocks_left,
         }));
-        if blocks_left == Some(0) {
+        if blocks_left.is_some_and(|blocks| blocks <= LAST_BLOCKS) {
             self.payees.iter_mut().for_each(|p| p.wanted = true);
-            self.check_at = cx.now.block_time.plus(RECHECK_EMPTY);
-        } else {
-            self.check_at = cx.now.block_time.plus(funds::next_check(blocks_left, cx.config));
+        }
+        let pause = match blocks_left {
+            Some(0) => RECHECK_EMPTY,
+            // A tenth before its end, so that blocks that come faster than they did bring no surprise.
+            Some(blocks) if blocks > LAST_BLOCKS => {
+                let before = blocks - (blocks / 10).max(LAST_BLOCKS - 1);
+                funds::next_check(Some(before), cx.config, cx.block_time)
+            }
+            Some(blocks) => funds::next_check(Some(blocks), cx.config, cx.block_time),
+            None => funds::next_check(None, cx.config, cx.block_time),
+        };
+        self.check_at = cx.now.block_time.plus(pause);
+    }
+
+    /// A lease that was said to be over and lives is paid out by its schedule again.
+    fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
+        let Some(period) = cx.config.withdrawal_period else {
+            return;
+        };
+        for payee in self.payees.iter_mut().filter(|p| p.due.is_none() && !p.wanted) {
+            if record
+                .leases
+                .iter()
+                .any(|l| l.id == payee.lease && l.state.is_live())
+            {
+                payee.due = Some(cx.now.block_time.plus(period));
+            }
         }
     }
 
@@ -227,6 +254,15 @@ impl Escrow {
                     period.map(|p| cx.now.block_time.plus(p)),
                     Phase::Cooling(cx.now.block_time),
                 )
+            }
+            // There is nothing more to be had of a lease that is over. Should it live, the next look shows that.
+            Ok(TxOutcome::Rejected {
+                error: TxError::LeaseNotActive,
+                code,
+                log,
+            }) => {
+                out.push(failed(format!("{code}: {log}")));
+                (None, Phase::Cooling(cx.now.block_time))
             }
             Ok(TxOutcome::Rejected { code, log, .. }) => {
                 out.push(failed(format!("{code}: {log}")));

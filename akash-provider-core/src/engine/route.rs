@@ -107,6 +107,7 @@ impl Engine {
             self.orders.bids.forget();
         }
         self.height = height;
+        self.pace.block(height, time);
         self.retold = false;
         self.now.block_time = self.now.block_time.max(time);
         self.start_manifest_clocks();

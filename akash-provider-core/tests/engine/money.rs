@@ -4,6 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Event, LeaseState};
+use std::time::Duration;
 
 fn is_check(call: &Call) -> bool {
     matches!(call, Call::FetchDeployment(_))
@@ -106,4 +107,40 @@ fn money_that_has_run_out_ends_the_lease_by_the_chains_own_hand() {
     world.wait(MINUTE);
     assert_eq!(world.closes(), [], "a payout is all it takes");
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+}
+
+#[test]
+fn money_that_ends_is_collected_before_whatever_the_blocks_take() {
+    for millis in [2_000, 4_000, 12_000] {
+        let mut world = World::new();
+        let sdl = web();
+        world.price = Ok(price(100));
+        world.tenant(TenantMsg::CreateDeployment {
+            id: deployment_id(1),
+            groups: sdl.groups.clone(),
+            hash: sdl.hash,
+            deposit: uact(500_000),
+            reclamation_min_window: None,
+        });
+        world.take_bids(1, &sdl);
+        assert_eq!(world.submit(1, &sdl).map(|_| ()), Ok(()));
+        let lease = lease_id(1);
+        world.calls.clear();
+        // 5,000 blocks at 100 a block.
+        let each = Duration::from_millis(millis);
+        world.blocks(4_980, each);
+        assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+        world.blocks(40, each);
+        let record = world.market.lease(&lease).unwrap().lease;
+        assert_eq!(record.state, LeaseState::InsufficientFunds);
+        let lasted = record.closed_on - record.created_at;
+        assert!(
+            (5_000..=5_003).contains(&lasted),
+            "{lasted} blocks of {millis} ms"
+        );
+        assert!(world.count(is_withdrawal) >= 2, "once before, and once to end it");
+        let looks = world.count(is_check);
+        let hours = usize::try_from(5_000 * millis / 3_600_000).unwrap();
+        assert!(looks <= 7 * (hours + 1) + 20, "{looks} looks in {hours} hours");
+    }
 }

@@ -112,6 +112,7 @@ impl Clock {
                 block_time: self.block_time,
             },
             height: self.height,
+            block_time: CONFIG.average_block_time,
             within_block: false,
             facts: 0,
             deposit: &CONFIG.bid_deposit,

@@ -37,12 +37,18 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
     shortest
 }
 
-/// When to look again: after as many blocks as the money lasts, at most the configured interval.
+/// The same as a number of blocks that can be told: nothing below zero, and no end beyond what counts.
 #[must_use]
-pub fn next_check(blocks_left: Option<u64>, config: &Config) -> Duration {
-    let block = config.average_block_time;
+pub fn whole_blocks(left: i128) -> u64 {
+    u64::try_from(left.max(0)).unwrap_or(u64::MAX)
+}
+
+/// When to look again where a block takes this long: after as many blocks as the money lasts, at most the
+/// configured interval, and never within a block.
+#[must_use]
+pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) -> Duration {
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);
-    let in_interval = u64::try_from(in_interval).unwrap_or(u64::MAX);
+    let in_interval = u64::try_from(in_interval).unwrap_or(u64::MAX).max(1);
     blocks_as_time(
         blocks_left.map_or(in_interval, |blocks| blocks.min(in_interval)),
         block,
@@ -119,8 +125,8 @@ mod tests {
     }
 
     fn seconds(blocks: Option<i128>, config: &Config) -> f64 {
-        let blocks = blocks.map(|b| u64::try_from(b).unwrap_or(0));
-        next_check(blocks, config).as_secs_f64()
+        let block = config.average_block_time;
+        next_check(blocks.map(whole_blocks), config, block).as_secs_f64()
     }
 
     #[test]
@@ -180,6 +186,24 @@ mod tests {
             let left = blocks_left(&record(&[("uact", "0")], 1, leases), 1_000_000);
             assert_eq!((left, seconds(left, &config())), (None, 598.0));
         }
+    }
+
+    #[test]
+    fn more_blocks_than_can_be_counted_are_no_end() {
+        let left = blocks_left(&one("100000000000000000000", 1, "0.000000000000000001"), 1);
+        assert!(left > Some(i128::from(u64::MAX)), "{left:?}");
+        assert_eq!(left.map(whole_blocks), Some(u64::MAX));
+        assert_eq!(
+            (whole_blocks(-1), whole_blocks(i128::MIN), whole_blocks(7)),
+            (0, 0, 7)
+        );
+    }
+
+    #[test]
+    fn a_block_that_takes_longer_than_the_interval_is_waited_for() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(next_check(Some(5), &config(), hour), hour);
+        assert_eq!(next_check(None, &config(), hour), hour);
     }
 
     #[test]
