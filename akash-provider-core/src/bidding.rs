@@ -192,6 +192,12 @@ pub enum Decline {
         /// Its words.
         message: String,
     },
+    /// Our account cannot pay for the bid.
+    #[error("the account cannot pay fee or deposit of the bid: {message}")]
+    Wallet {
+        /// The chain's words.
+        message: String,
+    },
     /// We have bid on this order before; the chain allows one bid ever.
     #[error("this provider has bid on the order before and the chain allows one bid ever")]
     AlreadyBid,
@@ -229,6 +235,7 @@ impl Decline {
             Self::PriceDenom { .. } => "price_denom",
             Self::PriceTooHigh { .. } => "price_too_high",
             Self::Refused { .. } => "refused",
+            Self::Wallet { .. } => "wallet",
             Self::AlreadyBid => "already_bid",
             Self::Unknown { .. } => "unknown",
         }
@@ -243,6 +250,7 @@ impl Decline {
                 | Self::LeasedIpsExhausted { .. }
                 | Self::ExternalPortsExhausted { .. }
                 | Self::Price { .. }
+                | Self::Wallet { .. }
                 | Self::Unknown { .. }
         )
     }

@@ -75,6 +75,7 @@ impl Decline {
             Self::InsufficientCapacity { message }
             | Self::Price { message }
             | Self::Refused { message }
+            | Self::Wallet { message }
             | Self::Unknown { message } => cut(message),
             Self::PriceDenom { price, order } => cut_all([price, order]),
             Self::PriceTooHigh { price, maximum } => cut_all([price, maximum]),

@@ -42,6 +42,8 @@ pub(super) struct Facts {
     /// Orders that wait, by the auditor whose answer they wait for.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
+    /// A snapshot has brought another record of ours, or other parameters.
+    changed: bool,
 }
 
 /// What an order's judgement needs.
@@ -60,8 +62,14 @@ impl Facts {
     pub(super) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
         self.version = self.version.wrapping_add(u32::from(changed));
+        self.changed |= changed;
         self.provider = provider.cloned();
         self.params = Some(params.clone());
+    }
+
+    /// True once after a snapshot that brought something new.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// Counts changes.

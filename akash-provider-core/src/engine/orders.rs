@@ -132,7 +132,9 @@ impl Orders {
             _ => None,
         };
         match (memory, decline) {
-            (Ended::MayPass, Some(Decline::Price { .. })) => self.retries.unpriced(now, id),
+            (Ended::MayPass, Some(Decline::Price { .. } | Decline::Wallet { .. })) => {
+                self.retries.unpriced(now, id);
+            }
             (Ended::MayPass, Some(Decline::Unknown { .. })) if may_know => self.retries.undecided(now, id),
             (Ended::MayPass, _) => self.retries.when_capacity_comes(id),
             (Ended::Spent | Ended::Declined, _) => self.retries.forget(id),
@@ -371,8 +373,12 @@ impl Engine {
         self.judge_all(waiting);
     }
 
-    /// Facts about us arrived: orders that waited are judged.
+    /// A snapshot was applied: orders that waited for facts about us are judged, and those that were declined by
+    /// facts that are others are looked at again.
     pub(super) fn judge_waiting(&mut self) {
+        if self.facts.take_changed() {
+            self.orders.forget_declines();
+        }
         let waiting = self.facts.take_waiting();
         self.judge_all(waiting);
     }

@@ -299,6 +299,17 @@ impl Order {
                 }),
                 None,
             ) => self.end(End::OrderClosed, out),
+            (
+                Ok(TxOutcome::Rejected {
+                    error: TxError::InsufficientFunds,
+                    code,
+                    log,
+                }),
+                None,
+            ) => {
+                let message = format!("{code}: {log}");
+                self.decline(Decline::Wallet { message }, out)
+            }
             (Ok(TxOutcome::Rejected { code, log, .. }), None) => {
                 let message = format!("{code}: {log}");
                 // What was judged is no longer what the chain says of us, so the refusal may not stand.
