@@ -19,15 +19,21 @@ mod leaders;
 mod leases;
 #[path = "engine/manifests.rs"]
 mod manifests;
+#[path = "engine/memory.rs"]
+mod memory;
 #[path = "engine/money.rs"]
 mod money;
 #[path = "engine/orders.rs"]
 mod orders;
 #[path = "engine/prices.rs"]
 mod prices;
+#[path = "engine/readings.rs"]
+mod readings;
 #[path = "engine/recovery.rs"]
 mod recovery;
 #[path = "engine/size.rs"]
 mod size;
+#[path = "engine/upkeep.rs"]
+mod upkeep;
 #[path = "engine/world.rs"]
 mod world;

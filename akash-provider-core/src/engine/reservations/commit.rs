@@ -33,6 +33,32 @@ pub fn committed_units(config: &Config, spec: &GroupSpec) -> Vec<ResourceUnit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bidding::fixtures::group;
+    use crate::types::Address;
+
+    #[test]
+    fn each_resource_has_a_factor_of_its_own() {
+        let mut config = Config::new(Address::from_bytes(&[7; 20]).unwrap(), "commit");
+        config.overcommit_cpu_percent = 100;
+        config.overcommit_memory_percent = 300;
+        config.overcommit_storage_percent = 900;
+        let mut spec = group();
+        for unit in &mut spec.resources {
+            unit.resources.cpu.units = 1_000;
+            unit.resources.memory.bytes = 1_000;
+            unit.resources.storage.truncate(1);
+            unit.resources.storage[0].bytes = 1_000;
+        }
+        for unit in committed_units(&config, &spec) {
+            let resources = unit.resources;
+            let reserved = (
+                resources.cpu.units,
+                resources.memory.bytes,
+                resources.storage[0].bytes,
+            );
+            assert_eq!(reserved, (500, 250, 100));
+        }
+    }
 
     #[test]
     fn w10_fractions_of_a_factor_count() {

@@ -7,6 +7,7 @@ use crate::types::{
 };
 use proptest::prelude::*;
 
+mod owed;
 mod pools;
 
 const GIB: i64 = 1 << 30;

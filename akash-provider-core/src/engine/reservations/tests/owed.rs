@@ -1,0 +1,32 @@
+//! What is promised and has no place comes before what is new.
+
+use super::*;
+
+fn with_cards(nodes: &[(&str, &str)]) -> InventoryUpdate {
+    let nodes = nodes.iter().map(|(name, model)| {
+        NodeSpec::new(*name, 4000, 64 * GIB, 64 * GIB)
+            .with_gpus(GpuSpec::new("nvidia", *model, "80Gi", "PCIe", 1))
+    });
+    of_spec(&ClusterSpec::of_nodes(nodes))
+}
+
+#[test]
+fn no_gpu_is_sold_while_one_is_owed() {
+    let card = |model: &str| {
+        group(vec![with_gpu(
+            unit(1, 100, 1),
+            &[&format!("vendor/nvidia/model/{model}")],
+        )])
+    };
+    let mut ledger = ledger(with_cards(&[("a", "a100"), ("b", "t4")]));
+    ledger.reserve(&order(1), &card("a100")).unwrap();
+    ledger.update(with_cards(&[("b", "t4")]));
+    let declined = ledger.reserve(&order(2), &card("t4")).unwrap_err();
+    assert!(
+        declined.to_string().starts_with("GPUs are owed to "),
+        "{declined}"
+    );
+    ledger.reserve(&order(3), &one(100)).unwrap();
+    ledger.update(with_cards(&[("a", "a100"), ("b", "t4")]));
+    ledger.reserve(&order(2), &card("t4")).unwrap();
+}
