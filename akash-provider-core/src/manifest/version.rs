@@ -15,9 +15,10 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Keys the network leaves out when their value is empty, so that leaving them out or sending them empty is the
 /// same manifest.
-const LEFT_OUT_WHEN_EMPTY: [&str; 9] = [
+const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "attributes",
     "credentials",
+    "key",
     "kind",
     "nextCases",
     "params",
@@ -25,6 +26,7 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 9] = [
     "proxyBufferSize",
     "read",
     "tee",
+    "value",
 ];
 
 /// The hashes by which the chain may know a manifest that was received.

@@ -13,13 +13,14 @@ pub(super) enum Bad {
     TooLarge,
 }
 
-/// A truth value. Unquoted `true` and `false`; quoted or not the old `yes`, `no`, `on`, `off`, `y`, `n`.
+/// A truth value. Unquoted `true` and `false`; quoted or not the old `yes`, `no`, `on`, `off`, `y`, `n`, each small,
+/// large, or with a large letter first.
 pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" if plain => Some(true),
         "false" | "False" | "FALSE" if plain => Some(false),
-        "y" | "Y" | "yes" | "on" => Some(true),
-        "n" | "N" | "no" | "off" => Some(false),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
         _ => None,
     }
 }
@@ -306,7 +307,17 @@ mod tests {
     fn truth_is_read_as_yaml() {
         assert_eq!(flag("true", true), Some(true));
         assert_eq!(flag("true", false), None);
-        assert_eq!(flag("yes", false), Some(true));
+        for plain in [true, false] {
+            for yes in ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"] {
+                assert_eq!(flag(yes, plain), Some(true), "{yes}");
+            }
+            for no in ["n", "N", "no", "No", "NO", "off", "Off", "OFF"] {
+                assert_eq!(flag(no, plain), Some(false), "{no}");
+            }
+            for neither in ["yES", "oN", "nO", "oFF", "", "1"] {
+                assert_eq!(flag(neither, plain), None, "{neither}");
+            }
+        }
         assert_eq!(flag("off", true), Some(false));
         assert_eq!(flag("maybe", true), None);
     }

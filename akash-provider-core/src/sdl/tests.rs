@@ -52,6 +52,34 @@ fn a_right_text_has_no_warnings() {
 }
 
 #[test]
+fn truth_is_written_as_the_networks_parser_reads_it() {
+    let hash = parse(GOOD).unwrap().hash;
+    for yes in ["Yes", "YES", "On", "ON", "\"on\""] {
+        let sdl = parse(&GOOD.replacen("global: true", &format!("global: {yes}"), 1)).unwrap();
+        assert_eq!(sdl.hash, hash, "{yes}");
+    }
+}
+
+#[test]
+fn an_empty_value_of_an_attribute_is_left_out_as_the_network_does() {
+    for empty in ["\"\"", "''", ""] {
+        let arch = format!("units: 100m\n          attributes:\n            arch: {empty}");
+        let sdl = parse(&GOOD.replacen("units: 100m", &arch, 1)).unwrap();
+        let json = serde_json::to_string(&sdl.manifest).unwrap();
+        assert!(json.contains(r#""attributes":[{"key":"arch"}]"#), "{json}");
+        // Sent with it or without, it is the same manifest.
+        for sent in [
+            json.clone(),
+            json.replace(r#"{"key":"arch"}"#, r#"{"key":"arch","value":""}"#),
+        ] {
+            let (manifest, hashes) = crate::manifest::parse(sent.as_bytes()).unwrap();
+            assert_eq!(manifest, sdl.manifest);
+            assert_eq!((hashes.known(), hashes.received()), (&sdl.hash, &sdl.hash));
+        }
+    }
+}
+
+#[test]
 fn errors_name_line_path_and_mend() {
     let error = error("port: 80", "port: 99999");
     assert_eq!(

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attribute {
     /// Path-like key.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// Compared byte by byte.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
 }
 
