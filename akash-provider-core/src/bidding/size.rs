@@ -109,7 +109,8 @@ fn cut(text: &mut String) {
 mod tests {
     use super::*;
     use crate::bidding::fixtures::{group, unit};
-    use crate::types::{Address, Attribute, MarketParams};
+    use crate::types::{Address, Attribute, MarketParams, Order, OrderState};
+    use std::sync::Arc;
 
     fn config() -> Config {
         Config::new(Address::from_bytes(&[7; 20]).unwrap(), "size")
@@ -170,6 +171,27 @@ mod tests {
         group.resources[0].resources.gpu.attributes = attributes(1_001);
         let declined = check_comparisons(&group, &facts, &config()).unwrap_err();
         assert_eq!(declined.code(), "too_large");
+    }
+
+    #[test]
+    fn what_an_order_says_is_cut_before_it_is_repeated() {
+        let mut group = group();
+        group.requirements.attributes = vec![Attribute::new("region", "x".repeat(1 << 20))];
+        let order = Order {
+            id: format!("{}/1/1/1", config().provider).parse().unwrap(),
+            state: OrderState::Open,
+            spec: Arc::new(group),
+            created_at: 1,
+            reclamation_min_window: None,
+        };
+        let facts = Facts {
+            attributes: &[],
+            audited: &[],
+            params: None,
+        };
+        let declined = crate::bidding::should_bid(&order, &facts, &config()).unwrap_err();
+        assert_eq!(declined.code(), "attributes");
+        assert!(declined.to_string().len() < 2 * TEXT_MAX);
     }
 
     #[test]

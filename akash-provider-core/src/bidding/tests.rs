@@ -417,6 +417,16 @@ fn every_decline_has_a_code_of_its_own() {
             limit: 4,
         },
         Decline::SignedBy { missing: text() },
+        Decline::TooManyAuditors {
+            auditors: 33,
+            limit: 32,
+        },
+        Decline::TooLarge {
+            what: text(),
+            value: 2,
+            limit: 1,
+        },
+        Decline::Wallet { message: text() },
         Decline::InvalidGroup { problem: text() },
         Decline::Reclamation {
             wanted_s: 1,

@@ -62,23 +62,26 @@ fn of_auditors_without_end_the_newest_are_remembered() {
 }
 
 #[test]
-fn a_declined_order_that_is_over_is_forgotten_also_when_its_end_was_not_heard() {
+fn an_order_that_is_over_is_forgotten_also_when_its_end_was_not_heard() {
     let mut world = World::new();
+    let spent = world.order(3, &web());
+    world.blocks(60, BLOCK);
+    assert_eq!(world.closes().len(), 1, "nobody took the bid");
     let mut sdl = web();
     sdl.groups[0].requirements.attributes = vec![Attribute::new("region", "moon")];
     let declined = world.order(1, &sdl);
     world.price = Err(failure(false));
     let unpriced = world.order(2, &web());
-    assert_eq!(world.count(is_fetch), 2);
+    assert_eq!(world.count(is_fetch), 3);
     world.deaf = true;
-    for dseq in [1, 2] {
+    for dseq in [1, 2, 3] {
         world.tenant(TenantMsg::CloseDeployment {
             id: deployment_id(dseq),
         });
     }
     world.deaf = false;
     world.resync();
-    for id in [declined, unpriced] {
+    for id in [spent, declined, unpriced] {
         let told = |world: &World| {
             let seen = |event: &&Event| matches!(event, Event::OrderSeen { order } if *order == id);
             (world.facts.iter().filter(seen).count(), world.count(is_fetch))

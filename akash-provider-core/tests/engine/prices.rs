@@ -108,3 +108,16 @@ fn new_capacity_wakes_a_declined_order() {
     world.wait(MINUTE);
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
+
+#[test]
+fn the_end_of_a_lease_wakes_a_declined_order() {
+    let mut world = without_scans();
+    feed_cpu(&mut world, 150);
+    let lease = world.running(1, &web());
+    let order = world.order(2, &web());
+    assert_eq!((world.bid(&order), world.active()), (None, vec![lease.order]));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
