@@ -64,6 +64,8 @@ fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<C
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
     config.bid_deposit = deposits.next().context("--bid-deposit names no coin")?;
     config.other_bid_deposits = deposits.collect();
+    // Every bid is simulated before it is sent.
+    config.refused_bids_are_free = true;
     config.bid_timeout = set(args.bids.bid_timeout);
     config.reclamation_window = set(args.bids.reclamation_window);
     config.manifest_timeout = set(args.leases.manifest_timeout);
