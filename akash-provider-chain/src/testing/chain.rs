@@ -236,15 +236,7 @@ impl Chain {
             "block_results" if habits.withheld == Some(asked) => Reply::Error(-32603, "no reason".to_owned()),
             "block_results" => {
                 let (_, facts) = &state.blocks[&asked];
-                let mut result = tx_result(facts);
-                if habits.garbled == Some(asked) {
-                    let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
-                    result["events"] = json!([lie]);
-                }
-                if habits.odd_rival == Some(asked) {
-                    let events = result["events"].as_array_mut().unwrap();
-                    events.push(odd_bid());
-                }
+                let result = with_oddities(&habits, asked, tx_result(facts));
                 Reply::Result(json!({"height": asked.to_string(), "txs_results": [result]}))
             }
             "block" => {
@@ -270,6 +262,19 @@ impl Chain {
             other => Reply::Error(-32601, format!("no method {other}")),
         }
     }
+}
+
+/// A result with the events that this node's habits put into it.
+fn with_oddities(habits: &Habits, height: Height, mut result: Value) -> Value {
+    if habits.garbled == Some(height) {
+        let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
+        result["events"] = json!([lie]);
+    }
+    if habits.odd_rival == Some(height) {
+        let events = result["events"].as_array_mut().unwrap();
+        events.push(odd_bid());
+    }
+    result
 }
 
 /// A rival's bid whose price cannot be read, as an event.
