@@ -8,6 +8,8 @@ mod hostile;
 mod outside;
 mod recorded;
 mod routes;
+mod screening;
+mod strangers;
 mod streams;
 mod tls;
 mod world;
