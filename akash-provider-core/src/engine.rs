@@ -249,6 +249,14 @@ impl Engine {
             .then(|| self.reservations.explain(group))
     }
 
+    /// What answers [`Self::explain`] for any group, as things are at this moment; it holds a copy of its own.
+    #[must_use]
+    pub fn explainer(&self) -> Option<impl Fn(&GroupSpec) -> Explanation + Send + Sync + 'static + use<>> {
+        self.reservations
+            .is_known()
+            .then(|| self.reservations.explainer())
+    }
+
     /// True while the chain shows this lease as ours and alive.
     #[must_use]
     pub fn has_lease(&self, lease: &LeaseId) -> bool {

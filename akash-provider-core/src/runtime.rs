@@ -16,7 +16,7 @@
 )]
 
 pub(crate) mod asks;
-mod brain;
+pub(crate) mod brain;
 mod execute;
 pub(crate) mod lifecycle;
 mod observe;
@@ -256,8 +256,8 @@ impl<B: Brain> Shell<B> {
             Ask::Status(reply) => {
                 let _ = reply.send(self.status());
             }
-            Ask::Explain(group, reply) => {
-                let _ = reply.send(self.brain.explain(&group));
+            Ask::Explainer(reply) => {
+                let _ = reply.send(self.brain.explainer());
             }
             Ask::HasLease(lease, reply) => {
                 let _ = reply.send(self.brain.has_lease(&lease));

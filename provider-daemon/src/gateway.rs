@@ -26,6 +26,8 @@
 //! ```
 
 pub mod auth;
+mod budget;
+pub mod descriptors;
 #[cfg(test)]
 mod fixtures;
 #[cfg(feature = "fuzzing")]
@@ -35,10 +37,12 @@ mod listen;
 mod rest;
 mod screening;
 mod settings;
+mod strangers;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tls;
+mod wire;
 
 pub(crate) use rest::answer::escaped;
 pub use screening::Screening;
@@ -52,6 +56,7 @@ use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
 use auth::memory::Memory;
 use auth::{Authenticator, Clock};
+use budget::{Budget, Shares};
 use listen::{Door, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;
@@ -68,8 +73,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Screenings at once: each asks the chain some questions and calculates a price.
-const SCREENINGS: usize = 4;
 /// Streams of the status at once: indexers keep one each.
 const STATUS_STREAMS: usize = 1024;
 
@@ -117,10 +120,30 @@ struct App {
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
-    /// Screenings at once.
-    screenings: Semaphore,
+    desk: screening::Desk,
+    budgets: Budgets,
     /// Streams of the status at once.
     status_streams: Arc<Semaphore>,
+}
+
+/// What one network may take of what is there for anybody.
+struct Budgets {
+    /// Requests of nobody in a minute.
+    requests: Budget,
+    /// Groups looked at in a minute.
+    screenings: Budget,
+    /// Streams of the status at once.
+    status_streams: Arc<Shares>,
+}
+
+impl Budgets {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            requests: Budget::new(limits.requests_per_network),
+            screenings: Budget::new(limits.screenings_per_network),
+            status_streams: Arc::new(Shares::new(limits.status_streams_per_network)),
+        }
+    }
 }
 
 impl fmt::Debug for App {
@@ -220,7 +243,8 @@ impl Gateway {
             chain: ports.chain,
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
-            screenings: Semaphore::new(SCREENINGS),
+            desk: screening::Desk::default(),
+            budgets: Budgets::new(&settings.limits),
             status_streams: Arc::new(Semaphore::new(STATUS_STREAMS)),
         };
         Ok(Self {
@@ -261,19 +285,29 @@ impl Gateway {
     /// and requests are still answered; until `shutdown`.
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
-        let door = |protocol| {
+        let places = descriptors::places(app.limits.connections);
+        if places.rest < app.limits.connections {
+            tracing::warn!(
+                ?places,
+                "fewer connections than wanted: the process may open too few files"
+            );
+        }
+        let door = |protocol, places| {
             Arc::new(Door {
                 tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
                 limits: app.limits.clone(),
                 shutdown: shutdown.clone(),
                 protocol,
+                places,
             })
         };
-        let rest = door(Protocol::Http1).serve(self.listener, rest::router(&app));
+        let rest = door(Protocol::Http1, places.rest).serve(self.listener, rest::router(&app));
         let grpc = async {
             if let Some(listener) = self.grpc {
-                door(Protocol::Http2).serve(listener, grpc::router(&app)).await;
+                door(Protocol::Http2, places.grpc)
+                    .serve(listener, grpc::router(&app))
+                    .await;
             }
         };
         let ending = async {

@@ -20,6 +20,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
 use crate::gateway::Screening;
+use crate::gateway::descriptors::raise;
 use crate::operator;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
@@ -72,6 +73,10 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     } = plan;
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
+    match raise() {
+        Ok(files) => tracing::debug!(files, "files that may be open"),
+        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
+    }
     let nodes = addresses(&args.node)?;
     introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);

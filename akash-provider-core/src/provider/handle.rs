@@ -130,11 +130,20 @@ impl ProviderHandle {
 
     /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
     ///
+    /// The provider gives away a copy of what it holds, which costs microseconds, and goes on; the group is
+    /// judged by a thread of its own, however large it is.
+    ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
-        let group = Arc::new(group.clone());
-        self.ask("explain", |reply| Ask::Explain(group, reply)).await
+        const OPERATION: &str = "explain";
+        let Some(explainer) = self.ask(OPERATION, Ask::Explainer).await? else {
+            return Ok(None);
+        };
+        let group = group.clone();
+        let judging = tokio::task::spawn_blocking(move || explainer.explain(&group));
+        let failed = |error| Error::new(ErrorKind::Internal, OPERATION, format!("{error}"));
+        judging.await.map(Some).map_err(failed)
     }
 
     /// True while the chain shows this lease as ours and alive.

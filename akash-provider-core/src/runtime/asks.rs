@@ -1,10 +1,9 @@
 //! What handles ask of the loop, and the desk where each request gets its one reply.
 
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Status};
-use crate::inventory::Explanation;
-use crate::types::{GroupId, GroupSpec, LeaseId};
+use crate::runtime::brain::Explainer;
+use crate::types::{GroupId, LeaseId};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Asks on their way to the loop: it takes them within milliseconds, so this many are a burst, not a load.
@@ -18,7 +17,7 @@ pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
     Status(oneshot::Sender<Status>),
-    Explain(Arc<GroupSpec>, oneshot::Sender<Option<Explanation>>),
+    Explainer(oneshot::Sender<Option<Explainer>>),
     HasLease(LeaseId, oneshot::Sender<bool>),
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }

@@ -3,6 +3,26 @@
 use crate::engine::{Effect, Engine, Input, Status};
 use crate::inventory::Explanation;
 use crate::types::{GroupId, GroupSpec, LeaseId, Mono, Now};
+use std::fmt;
+
+/// Says why a group would or would not fit, as things were when it was made; whoever has it takes its own time.
+pub(crate) struct Explainer(Box<dyn Fn(&GroupSpec) -> Explanation + Send>);
+
+impl Explainer {
+    pub(crate) fn new(explain: impl Fn(&GroupSpec) -> Explanation + Send + 'static) -> Self {
+        Self(Box::new(explain))
+    }
+
+    pub(crate) fn explain(&self, group: &GroupSpec) -> Explanation {
+        (self.0)(group)
+    }
+}
+
+impl fmt::Debug for Explainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explainer").finish_non_exhaustive()
+    }
+}
 
 /// What the loop drives: the engine, or a script in tests.
 pub(crate) trait Brain: Send {
@@ -11,7 +31,7 @@ pub(crate) trait Brain: Send {
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
     fn is_idle(&self) -> bool;
     fn status(&self, now: Now) -> Status;
-    fn explain(&self, group: &GroupSpec) -> Option<Explanation>;
+    fn explainer(&self) -> Option<Explainer>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
 }
@@ -32,8 +52,8 @@ impl Brain for Engine {
     fn status(&self, now: Now) -> Status {
         Self::status(self, now)
     }
-    fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
-        Self::explain(self, group)
+    fn explainer(&self) -> Option<Explainer> {
+        Self::explainer(self).map(Explainer::new)
     }
     fn has_lease(&self, lease: &LeaseId) -> bool {
         Self::has_lease(self, lease)

@@ -1,5 +1,6 @@
 //! Small scripted ports and a scripted brain for the shell's own tests.
 
+use super::brain::Explainer;
 use super::*;
 use crate::bus::EventStream;
 use crate::chain::{
@@ -19,7 +20,7 @@ use crate::manifest::Group;
 use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, Coin, DecCoin, DeploymentId, DeploymentRecord, Event, Group as G,
-    GroupId, GroupSpec, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
+    GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
     ResourceUnit, Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;
@@ -211,6 +212,8 @@ pub(crate) struct Memory {
     pub(crate) timeouts: Vec<Now>,
     pub(crate) busy: bool,
     pub(crate) deadline: Option<Mono>,
+    /// The next group is judged until something comes here.
+    pub(crate) judging: Option<std::sync::mpsc::Receiver<()>>,
 }
 
 pub(crate) struct ScriptedBrain {
@@ -244,8 +247,14 @@ impl Brain for ScriptedBrain {
             ..Status::default()
         }
     }
-    fn explain(&self, _: &GroupSpec) -> Option<Explanation> {
-        Some(Explanation::default())
+    fn explainer(&self) -> Option<Explainer> {
+        let judging = self.memory.lock().unwrap().judging.take();
+        Some(Explainer::new(move |_| {
+            if let Some(judging) = &judging {
+                let _ = judging.recv();
+            }
+            Explanation::default()
+        }))
     }
     fn has_lease(&self, lease: &LeaseId) -> bool {
         lease.deployment().dseq == 1

@@ -617,7 +617,7 @@ fn hardening_takes_no_newer_manifest_back() {
                     assert!(error.is_transient(), "{error}");
                 }
                 let restarted = world.connect().await;
-                assert_eq!(restarted.deployments().await.unwrap(), [newer]);
+                assert_eq!(restarted.deployments().await.unwrap().deployments, [newer]);
             }
             cluster.harden(&lease).await.unwrap();
             let web = world.get("Deployment", &lease.namespace(), "web").await.unwrap();

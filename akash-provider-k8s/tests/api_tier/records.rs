@@ -153,7 +153,7 @@ fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
                 let mut settings = world.settings.clone();
                 settings.plain_registry_passwords = plain;
                 let restarted = world.connect_with(settings).await;
-                let recorded = restarted.deployments().await.unwrap();
+                let recorded = restarted.deployments().await.unwrap().deployments;
                 assert_eq!(recorded, std::slice::from_ref(&private));
                 restarted.deploy(&recorded[0]).await.unwrap();
                 assert_eq!(
@@ -163,7 +163,11 @@ fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
                 );
             }
             let last = world.connect().await;
-            assert_eq!(last.deployments().await.unwrap(), [private], "and it is not lost");
+            assert_eq!(
+                last.deployments().await.unwrap().deployments,
+                [private],
+                "and it is not lost"
+            );
         }
         .boxed()
     });

@@ -22,6 +22,7 @@ pub use certificates::ClientCertificate;
 pub(crate) use tenure::Tenure;
 
 use akash_provider_core::chain::ChainQuery;
+use akash_provider_core::error::Error;
 use akash_provider_core::types::Address;
 use certificates::Certificates;
 use claims::{ClaimFault, Claims};
@@ -159,6 +160,7 @@ pub struct Authenticator {
     provider: Address,
     issuers: Issuers,
     certificates: Certificates,
+    lookups: Arc<Lookups>,
     tokens: Cache<[u8; 32], Arc<Verified>>,
     lifetime_max: Option<Duration>,
     clock: Clock,
@@ -180,7 +182,8 @@ impl Authenticator {
         Self {
             provider,
             issuers: Issuers::new(Arc::clone(&chain), Arc::clone(&memory), Arc::clone(&lookups)),
-            certificates: Certificates::new(chain, memory, lookups, recheck),
+            certificates: Certificates::new(chain, memory, Arc::clone(&lookups), recheck),
+            lookups,
             tokens: Cache::builder()
                 .max_capacity(TOKENS_MAX)
                 .time_to_live(TOKENS_FOR)
@@ -220,6 +223,15 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
+    /// Asks the chain about somebody who was named from an address, within the budget of that address.
+    pub(super) async fn ask_about_a_stranger<T>(
+        &self,
+        peer: IpAddr,
+        question: impl Future<Output = Result<Option<T>, Error>>,
+    ) -> Result<Option<T>, LookupFault> {
+        self.lookups.ask(peer, question).await
+    }
+
     async fn by_certificate(
         &self,
         certificate: &ClientCertificate,
@@ -252,9 +264,14 @@ impl Authenticator {
         let token = Token::parse(text).ok_or(Denial::Token)?;
         let issuer = claims::issuer(&token.claims).ok_or(Denial::Token)?;
         let key = self.issuers.key(&issuer, peer).await?.ok_or(Denial::Token)?;
-        if !token.is_signed_by(&issuer, &key) {
+        if !token.is_signed_by(&issuer, &key.key) {
+            // Whoever asks about real accounts in vain is as dear as who asks about none.
+            if !key.is_proven {
+                self.lookups.in_vain(peer);
+            }
             return Err(Denial::Token);
         }
+        self.issuers.keep(&issuer, &key);
         let claims = Claims::read(&token.claims, &self.provider)?;
         if self.lifetime_max.is_some_and(|max| claims.lifetime() > max) {
             return Err(Denial::Claims);

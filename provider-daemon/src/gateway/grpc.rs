@@ -7,11 +7,13 @@ mod screening;
 mod status;
 
 use super::App;
+use super::listen::Peer;
+use super::wire::Held;
 use akash_provider_chain::proto::DESCRIPTORS;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -19,7 +21,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tonic::server::{Grpc, NamedService};
 use tonic::service::Routes;
@@ -56,28 +58,41 @@ impl ProviderRpc {
     }
 
     fn stream_status(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
-        let method = StreamStatus(Arc::clone(&self.app));
+        let method = StreamStatus(Arc::clone(&self.app), peer_of(&request));
         let codec = ProstCodec::<Status, ()>::default();
         Box::pin(async move { Grpc::new(codec).server_streaming(method, request).await })
     }
 
     fn screen(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
-        let app = Arc::clone(&self.app);
+        let (app, peer) = (Arc::clone(&self.app), peer_of(&request));
+        let unwritten = peer.as_ref().map(|p| p.unwritten.clone()).unwrap_or_default();
+        let held = Arc::new(Mutex::new(None));
+        let keep = Arc::clone(&held);
         let method = service_fn(move |asked: tonic::Request<BidScreeningRequest>| {
-            let app = Arc::clone(&app);
+            let (app, peer, keep) = (Arc::clone(&app), peer.clone(), Arc::clone(&keep));
             async move {
-                let answer = screening::answer(&app, asked.into_inner()).await;
-                answer.map(tonic::Response::new)
+                let (answer, turn) = screening::answer(&app, peer.as_ref(), asked.into_inner()).await?;
+                *keep.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+                Ok(tonic::Response::new(answer))
             }
         });
         let codec = ProstCodec::<BidScreeningResponse, BidScreeningRequest>::default();
         let mut grpc = Grpc::new(codec).max_decoding_message_size(REQUEST_BYTES_MAX);
-        Box::pin(async move { grpc.unary(method, request).await })
+        Box::pin(async move {
+            let answer = grpc.unary(method, request).await;
+            let turn = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            answer.map(|body| tonic::body::Body::new(Held::new(body, turn, unwritten)))
+        })
     }
 }
 
-/// The method that answers with a stream.
-struct StreamStatus(Arc<App>);
+/// The connection of a call.
+fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
+    call.extensions().get::<Peer>().cloned()
+}
+
+/// The method that answers with a stream, and who asks.
+struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {
     type Response = Status;
@@ -85,7 +100,7 @@ impl tonic::server::ServerStreamingService<()> for StreamStatus {
     type Future = Ready<Result<tonic::Response<Streamed>, tonic::Status>>;
 
     fn call(&mut self, _: tonic::Request<()>) -> Self::Future {
-        ready(status::changes(Arc::clone(&self.0)).map(tonic::Response::new))
+        ready(status::changes(Arc::clone(&self.0), Peer::ip(self.1.as_ref())).map(tonic::Response::new))
     }
 }
 
@@ -135,6 +150,17 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .prepare()
         .into_axum_router()
         .layer(middleware::from_fn(only_grpc))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
+}
+
+/// Everything here is for anybody, and each network has so much of it; but for its health, as over REST.
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
+    if is_health || app.budgets.requests.take(Peer::ip(peer_of(&request).as_ref())) {
+        return next.run(request).await;
+    }
+    let words = "too many requests from this address; try again in a minute";
+    tonic::Status::resource_exhausted(words).into_http()
 }
 
 /// Turns away who does not speak gRPC.

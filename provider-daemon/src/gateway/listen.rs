@@ -4,11 +4,13 @@
 //!  accept ──► hello (name?) ──► handshake ──► certificate on the chain? ──► requests
 //!     └ at most so many at once                     └ no: closed
 //! ```
-//! A slow or silent client holds its own connection and nothing else.
+//! A slow or silent client holds its own connection and nothing else, and not even that when places are scarce.
 
 use super::auth::{Authenticator, ClientCertificate, Tenure};
 use super::settings::Limits;
+use super::strangers::{Stranger, Strangers};
 use super::tls::Tls;
+use super::wire::{Unwritten, Wire};
 use axum::Router;
 use axum::body::Body;
 use http::Request;
@@ -18,7 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::Acceptor;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +46,17 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// One of the connections there may be; a stream takes it over from its request.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
+    /// What is known of whose it is.
+    pub(crate) stranger: Arc<Stranger>,
+    /// What is held until the connection's bytes are written.
+    pub(super) unwritten: Unwritten,
+}
+
+impl Peer {
+    /// Where somebody asks from; an address of nobody where there is no connection, as in tests.
+    pub(crate) fn ip(peer: Option<&Self>) -> IpAddr {
+        peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip())
+    }
 }
 
 /// What every connection needs.
@@ -54,6 +67,8 @@ pub(crate) struct Door {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) protocol: Protocol,
+    /// Connections at once.
+    pub(crate) places: usize,
 }
 
 /// What is spoken on a connection.
@@ -68,16 +83,10 @@ pub(crate) enum Protocol {
 impl Door {
     /// Accepts until shut down, and then waits for what is under way, but not for long.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
-        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let places = Arc::new(Semaphore::new(self.places));
+        let strangers = Strangers::new(self.limits.strangers_per_network);
         let connections = TaskTracker::new();
         loop {
-            // Never closed, so there is always a place to come.
-            let place = tokio::select! {
-                biased;
-                () = self.shutdown.cancelled() => break,
-                place = Arc::clone(&places).acquire_owned() => place,
-            };
-            let Ok(place) = place.map(Arc::new) else { break };
             let accepted = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => break,
@@ -91,10 +100,26 @@ impl Door {
                     continue;
                 }
             };
+            if places.available_permits() == 0 && strangers.make_room() {
+                tracing::debug!(%address, "a stranger's connection is cut to make room");
+            }
+            // Never closed, so there is always a place to come.
+            let place = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => break,
+                place = Arc::clone(&places).acquire_owned() => place,
+            };
+            let Ok(place) = place.map(Arc::new) else { break };
+            let stranger = Arc::new(strangers.enter(address.ip()));
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
-                if let Err(error) = door.connection(tcp, address, router, place).await {
-                    tracing::debug!(%address, "a connection ended: {error}");
+                let served = door.connection(tcp, (address, Arc::clone(&stranger)), router, place);
+                tokio::select! {
+                    biased;
+                    () = stranger.cut() => tracing::debug!(%address, "a connection was cut to make room"),
+                    served = served => if let Err(error) = served {
+                        tracing::debug!(%address, "a connection ended: {error}");
+                    }
                 }
             });
         }
@@ -108,7 +133,7 @@ impl Door {
     async fn connection(
         &self,
         tcp: TcpStream,
-        address: SocketAddr,
+        (address, stranger): (SocketAddr, Arc<Stranger>),
         router: Router,
         place: Arc<OwnedSemaphorePermit>,
     ) -> io::Result<()> {
@@ -129,15 +154,21 @@ impl Door {
         let certificate = shown.and_then(|c| ClientCertificate::read(c)).map(Arc::new);
         if let Some(certificate) = &certificate {
             // Not known is not "no": such a connection stays, and its requests are told.
-            if self.auth.is_welcome(certificate, address.ip()).await == Ok(false) {
-                tracing::info!(%address, owner = %certificate.owner, "a certificate that is not on the chain");
-                return close(tls).await;
+            match self.auth.is_welcome(certificate, address.ip()).await {
+                Ok(true) => stranger.is_of(&certificate.owner),
+                Ok(false) => {
+                    tracing::info!(%address, owner = %certificate.owner, "a certificate that is not on the chain");
+                    return close(tls).await;
+                }
+                Err(_) => {}
             }
         }
         let peer = Peer {
             address,
             certificate,
             place,
+            stranger,
+            unwritten: Unwritten::default(),
         };
         self.requests(tls, peer, router).await
     }
@@ -149,6 +180,7 @@ impl Door {
     }
 
     async fn requests(&self, tls: TlsStream<TcpStream>, peer: Peer, router: Router) -> io::Result<()> {
+        let wire = Wire::new(tls, self.limits.write, peer.unwritten.clone());
         let certificate = peer.certificate.as_ref();
         // Tokens are shown with each request; a certificate is shown once, for the connection.
         let tenure =
@@ -164,7 +196,7 @@ impl Door {
                     .timer(TokioTimer::new())
                     .header_read_timeout(self.limits.idle)
                     .max_buf_size(self.limits.head_bytes)
-                    .serve_connection(TokioIo::new(tls), service)
+                    .serve_connection(TokioIo::new(wire), service)
                     .with_upgrades();
                 self.until_over(connection, tenure, |c| c.graceful_shutdown())
                     .await
@@ -175,7 +207,7 @@ impl Door {
                     .keep_alive_interval(self.limits.idle)
                     .max_concurrent_streams(CALLS_MAX)
                     .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
-                    .serve_connection(TokioIo::new(tls), service);
+                    .serve_connection(TokioIo::new(wire.greeted_within(self.limits.handshake)), service);
                 self.until_over(connection, tenure, |c| c.graceful_shutdown())
                     .await
             }

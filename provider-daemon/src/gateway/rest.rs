@@ -31,12 +31,14 @@ mod validate;
 pub(super) use caller::{Caller, permit, unauthorized};
 pub(super) use path::{LeasePath, bad_number};
 
+use super::listen::Peer;
 use super::{App, stream};
 use answer::Answer;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::routing::{MethodRouter, any, get, post, put};
+use http::StatusCode;
 use std::sync::Arc;
 
 /// A refusal on its way out.
@@ -48,6 +50,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     // With the wrong method, as on unknown paths, nobody is asked who he is.
     let asking = middleware::from_fn_with_state(Arc::clone(app), identify);
     let asked = |method: MethodRouter<Arc<App>>| method.route_layer(asking.clone());
+    let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
     Router::new()
         .route("/version", asked(get(public::version)))
         .route("/address", asked(get(public::address)))
@@ -64,9 +67,10 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .route(&lease("shell"), any(stream::shell).layer(asking.clone()))
         .route("/hostname/migrate", asked(post(migrate::hostnames)))
         .route("/endpoint/migrate", asked(post(migrate::endpoints)))
+        // Who watches over the process may share an address with strangers, and refusing costs as much as answering.
         .route("/healthz", get(public::healthy))
         .route("/readyz", get(public::ready))
-        .route("/openapi.json", get(public::openapi))
+        .route("/openapi.json", get(public::openapi).route_layer(counting))
         .route(
             "/validate",
             get(validate::group).fallback(|| async { answer::not_found() }),
@@ -77,11 +81,26 @@ pub(super) fn router(app: &Arc<App>) -> Router {
 
 /// Finds out who asks, before anything else is looked at.
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Answer {
+    let from = Peer::ip(request.extensions().get());
     match Caller::of(&app.auth, &request).await {
+        Ok(caller) if caller.is_nobody() && !app.budgets.requests.take(from) => too_many(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(denial) => answer::denied(denial),
     }
+}
+
+/// For anybody, and each network has so much of it.
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Answer {
+    if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
+        return next.run(request).await;
+    }
+    too_many()
+}
+
+fn too_many() -> Answer {
+    let words = "too many requests from this address; try again in a minute";
+    answer::text(StatusCode::TOO_MANY_REQUESTS, words)
 }

@@ -59,8 +59,18 @@ pub struct CertificateFiles {
 /// How much of anything one caller, or all of them, may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once: some 10 KiB each, streams included.
+    /// Connections at once on each port: some 10 KiB each, streams included. Fewer where the process may open too few
+    /// files.
     pub connections: usize,
+    /// Connections of one network at once that have not shown who they are; the oldest makes room for another.
+    pub strangers_per_network: usize,
+    /// Requests of nobody from one network in a minute: a console asks a few times, and so do many behind one
+    /// address.
+    pub requests_per_network: u32,
+    /// Groups screened for one network in a minute.
+    pub screenings_per_network: u32,
+    /// Streams of the gRPC status of one network at once: an indexer keeps one.
+    pub status_streams_per_network: usize,
     /// A handshake takes three trips; this is for the slowest network.
     pub handshake: Duration,
     /// The head of a request, counted from the end of the one before: an idle connection is closed after it.
@@ -75,6 +85,8 @@ pub struct Limits {
     pub cluster: Duration,
     /// How old the provider's status may be.
     pub status_age: Duration,
+    /// How long the other end of a connection may take nothing of what waits for it.
+    pub write: Duration,
     /// Streams (logs, events, shells) of one tenant at once.
     pub streams_per_tenant: usize,
     /// Time between pings; clients give up after 15 s without one.
@@ -100,6 +112,10 @@ impl Default for Limits {
         const SECOND: Duration = Duration::from_secs(1);
         Self {
             connections: 12_000,
+            strangers_per_network: 256,
+            requests_per_network: 3000,
+            screenings_per_network: 60,
+            status_streams_per_network: 32,
             handshake: 10 * SECOND,
             idle: 60 * SECOND,
             head_bytes: 64 * 1024,
@@ -107,6 +123,7 @@ impl Default for Limits {
             body: 30 * SECOND,
             cluster: 30 * SECOND,
             status_age: SECOND / 5,
+            write: 60 * SECOND,
             streams_per_tenant: 256,
             ping: 10 * SECOND,
             pong: 15 * SECOND,

@@ -7,13 +7,23 @@
 use super::{State, any};
 use crate::gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, REMEMBERED_MAX};
 use akash_provider_core::types::Address;
-use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{
+    Database, Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
+    TableDefinition, WriteTransaction,
+};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Account to key.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
 /// Certificates that were valid when the chain was last asked.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
+
+/// When each of them was kept; what has no time is older than whatever has one.
+const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
+const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
+/// When there is no room, this part of them goes at once: looking for the oldest is looking at all.
+const SHARE_THAT_GOES: u64 = 16;
 
 /// What is known of tenants.
 #[derive(Debug)]
@@ -46,9 +56,14 @@ impl Tenants {
     fn write_key(&self, account: &Address, key: &PublicKeyBytes) -> Result<(), redb::Error> {
         self.write(|write| {
             let mut keys = write.open_table(KEYS).map_err(any)?;
-            if keys.len().map_err(any)? >= self.max {
-                // Any of them: it is asked for again.
-                keys.pop_first().map_err(any)?;
+            let mut ages = write.open_table(KEY_AGES).map_err(any)?;
+            if keys.get(account.as_str()).map_err(any)?.is_none() {
+                let too_old = too_old(&keys, &ages, self.max, |key: &str| key.to_owned())?;
+                for old in &too_old {
+                    keys.remove(old.as_str()).map_err(any)?;
+                    ages.remove(old.as_str()).map_err(any)?;
+                }
+                ages.insert(account.as_str(), now()).map_err(any)?;
             }
             keys.insert(account.as_str(), key).map_err(any)?;
             Ok(())
@@ -70,13 +85,18 @@ impl Tenants {
         }
         self.write(|write| {
             let mut all = write.open_table(CERTIFICATES).map_err(any)?;
+            let mut ages = write.open_table(CERTIFICATE_AGES).map_err(any)?;
             if !is_valid {
                 all.remove(certificate).map_err(any)?;
+                ages.remove(certificate).map_err(any)?;
                 return Ok(());
             }
-            if all.len().map_err(any)? >= self.max {
-                all.pop_first().map_err(any)?;
+            let too_old = too_old(&all, &ages, self.max, |key: &[u8; 32]| *key)?;
+            for old in &too_old {
+                all.remove(old).map_err(any)?;
+                ages.remove(old).map_err(any)?;
             }
+            ages.insert(certificate, now()).map_err(any)?;
             all.insert(certificate, ()).map_err(any)?;
             Ok(())
         })
@@ -84,13 +104,41 @@ impl Tenants {
 
     fn write(
         &self,
-        change: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
     ) -> Result<(), redb::Error> {
         let mut write = self.database.begin_write().map_err(any)?;
         write.set_durability(Durability::None).map_err(any)?;
         change(&write)?;
         write.commit().map_err(any)
     }
+}
+
+/// Nanoseconds since the epoch. A clock that is set back makes a record look older than it is, and it is asked for
+/// again a little earlier.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Those that go, the oldest first, where there is no room for one more.
+fn too_old<K: Key + 'static, V: redb::Value + 'static, O>(
+    all: &Table<'_, K, V>,
+    ages: &Table<'_, K, u64>,
+    max: u64,
+    own: impl Fn(K::SelfType<'_>) -> O,
+) -> Result<Vec<O>, redb::Error> {
+    if all.len().map_err(any)? < max {
+        return Ok(Vec::new());
+    }
+    let mut by_age = Vec::new();
+    for entry in all.iter().map_err(any)? {
+        let (key, _) = entry.map_err(any)?;
+        let age = ages.get(key.value()).map_err(any)?;
+        by_age.push((age.map_or(0, |a| a.value()), own(key.value())));
+    }
+    by_age.sort_by_key(|(age, _)| *age);
+    let go = usize::try_from((max / SHARE_THAT_GOES).max(1)).unwrap_or(usize::MAX);
+    Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
 /// What could not be read or written is asked of the chain again.
@@ -175,5 +223,48 @@ mod tests {
         assert_eq!((keys, certificates), (3, 3));
         // The newest is among them.
         assert_eq!(tenants.key(&account(9)), Some([9; 33]));
+    }
+
+    #[test]
+    fn the_oldest_goes_and_not_the_smallest() {
+        let home = tempfile::tempdir().unwrap();
+        let state = State::open(home.path()).unwrap().state;
+        let tenants = |max| Tenants {
+            database: Arc::clone(&state.database),
+            max,
+        };
+        // From a file of before there were ages: older than all that came later.
+        let write = |write: &WriteTransaction| {
+            write
+                .open_table(KEYS)
+                .unwrap()
+                .insert(account(8).as_str(), &[8; 33])
+                .unwrap();
+            Ok(())
+        };
+        tenants(3).write(write).unwrap();
+        for number in [9, 5] {
+            tenants(3).keep_key(&account(number), [number; 33]);
+        }
+        for number in [9, 5, 4] {
+            tenants(3).keep_certificate([number; 32]);
+        }
+        // Again is not anew.
+        tenants(3).keep_key(&account(9), [9; 33]);
+        let there = || {
+            let keys = (0..10).filter(|n| tenants(3).key(&account(*n)).is_some());
+            keys.collect::<Vec<u8>>()
+        };
+        tenants(3).keep_key(&account(1), [1; 33]);
+        assert_eq!(there(), [1, 5, 9]);
+        tenants(3).keep_key(&account(2), [2; 33]);
+        assert_eq!(there(), [1, 2, 5]);
+        tenants(3).forget_certificate(&[5; 32]);
+        tenants(3).keep_certificate([1; 32]);
+        tenants(3).keep_certificate([2; 32]);
+        let valid: Vec<u8> = (0..10)
+            .filter(|n| tenants(3).has_certificate(&[*n; 32]))
+            .collect();
+        assert_eq!(valid, [1, 2, 4]);
     }
 }

@@ -414,6 +414,18 @@ fn explain_names_ports_and_addresses_too() {
     assert!(!ledger.explain(&one(5000)).nodes[0].missing.is_empty());
 }
 
+#[test]
+fn an_explainer_says_the_same_and_of_the_moment_it_was_made() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 1, &[]));
+    let before = ledger.explainer();
+    for spec in [one(100), one(5000), ips(&[1])] {
+        assert_eq!(before(&spec), ledger.explain(&spec));
+    }
+    ledger.reserve(&order(1), &one(4000)).unwrap();
+    assert!(before(&one(4000)).fits && !ledger.explainer()(&one(4000)).fits);
+    assert!(!Reservations::new(&config()).explainer()(&one(1)).fits);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Reserve(u64, u64, u32),

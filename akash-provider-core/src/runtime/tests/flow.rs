@@ -184,3 +184,27 @@ async fn a_bus_that_hangs_blocks_nobody() {
         "the end waits for the bus, not for long"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_takes_long_to_judge_holds_up_nobody() {
+    let world = Setup::default().start();
+    world.handle.wait_ready().await.unwrap();
+    let (judged, judging) = std::sync::mpsc::channel();
+    world.memory.lock().unwrap().judging = Some(judging);
+    let handle = world.handle.clone();
+    let group = crate::bidding::fixtures::group();
+    let explaining = tokio::spawn(async move { handle.explain(&group).await });
+    let taken = || world.memory.lock().unwrap().judging.is_none();
+    while !taken() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for _ in 0..10 {
+        let limit = Duration::from_secs(10);
+        let status = tokio::time::timeout(limit, world.handle.status()).await;
+        assert!(status.expect("an answer").unexpected_inputs > 0);
+    }
+    assert!(!explaining.is_finished());
+    judged.send(()).unwrap();
+    assert!(explaining.await.unwrap().unwrap().is_some());
+    world.stop().await.unwrap();
+}

@@ -183,6 +183,12 @@ impl Identity {
         }
     }
 
+    /// True for what is granted deployment by deployment.
+    #[must_use]
+    pub const fn is_granular(&self) -> bool {
+        matches!(self.access, Access::Granular(_))
+    }
+
     /// In which services of the target this may be done; `None` for in none.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {

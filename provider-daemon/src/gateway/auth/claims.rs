@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// How much clocks of tenants may be ahead: what is made later than that is made up.
+const SKEW: Duration = Duration::from_secs(60);
+
 /// What is wrong with claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimFault {
@@ -51,12 +54,12 @@ impl Claims {
         read(claims, provider).ok_or(ClaimFault::Invalid)
     }
 
-    /// Checks the time, without leeway.
+    /// Checks the time, without leeway but for when it was made: that is by the clock of whoever made it.
     ///
     /// # Errors
     /// [`ClaimFault::Expired`] after its end, [`ClaimFault::Invalid`] before its beginning.
     pub fn check_time(&self, now: Duration) -> Result<(), ClaimFault> {
-        if now < self.not_before {
+        if now < self.not_before || self.issued_at > now.saturating_add(SKEW) {
             return Err(ClaimFault::Invalid);
         }
         if now >= self.expires {

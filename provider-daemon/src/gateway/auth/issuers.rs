@@ -1,4 +1,7 @@
 //! Keys of accounts: from the memory, or from the chain.
+//!
+//! A key is kept, here and in the memory, once something was signed with it. Anybody can name an account; its key is at
+//! hand for a moment then, and pushes out nobody who has ever been here.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -6,17 +9,17 @@ use super::memory::Memory;
 use akash_provider_chain::private_key::PublicKey;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Address;
-use moka::future::Cache;
+use moka::{future, sync};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Keys at hand.
 const AT_HAND_MAX: u64 = 10_000;
-/// Accounts without a key that are remembered; a storm of them pushes none of the others out.
-const NOBODY_MAX: u64 = 10_000;
-/// For so long: an account gets its key with its first transaction.
-const NOBODY_FOR: Duration = Duration::from_secs(15);
+/// Accounts that were named and have not signed anything, with a key or without.
+const NAMED_MAX: u64 = 10_000;
+/// For so long they are not asked about again: an account gets its key with its first transaction.
+const NAMED_FOR: Duration = Duration::from_secs(15);
 
 /// Keys of accounts.
 #[derive(Debug)]
@@ -24,8 +27,17 @@ pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,
     lookups: Arc<Lookups>,
-    keys: Cache<Address, Arc<PublicKey>>,
-    nobody: moka::sync::Cache<Address, ()>,
+    proven: sync::Cache<Address, Arc<PublicKey>>,
+    named: future::Cache<Address, Arc<PublicKey>>,
+    nobody: sync::Cache<Address, ()>,
+}
+
+/// The key of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) key: Arc<PublicKey>,
+    /// Something was signed with it before.
+    pub(super) is_proven: bool,
 }
 
 /// Why there is no key.
@@ -41,33 +53,36 @@ impl Issuers {
             chain,
             memory,
             lookups,
-            keys: Cache::new(AT_HAND_MAX),
-            nobody: moka::sync::Cache::builder()
-                .max_capacity(NOBODY_MAX)
-                .time_to_live(NOBODY_FOR)
+            proven: sync::Cache::new(AT_HAND_MAX),
+            named: future::Cache::builder()
+                .max_capacity(NAMED_MAX)
+                .time_to_live(NAMED_FOR)
+                .build(),
+            nobody: sync::Cache::builder()
+                .max_capacity(NAMED_MAX)
+                .time_to_live(NAMED_FOR)
                 .build(),
         }
     }
 
     /// The key of an account; `None` when the chain knows of none. However many ask at once, the chain is asked
     /// once.
-    pub(super) async fn key(
-        &self,
-        account: &Address,
-        peer: IpAddr,
-    ) -> Result<Option<Arc<PublicKey>>, LookupFault> {
-        if let Some(key) = self.keys.get(account).await {
-            return Ok(Some(key));
+    pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
+        if let Some(key) = self.at_hand(account) {
+            return Ok(Some(Key { key, is_proven: true }));
         }
         if self.nobody.contains_key(account) {
             return Ok(None);
         }
         let found = self
-            .keys
+            .named
             .try_get_with_by_ref(account, self.look_up(account, peer))
             .await;
         match found.map_err(|e| *e) {
-            Ok(key) => Ok(Some(key)),
+            Ok(key) => Ok(Some(Key {
+                key,
+                is_proven: false,
+            })),
             Err(NoKey::Nobody) => {
                 self.nobody.insert(account.clone(), ());
                 Ok(None)
@@ -76,10 +91,25 @@ impl Issuers {
         }
     }
 
-    async fn look_up(&self, account: &Address, peer: IpAddr) -> Result<Arc<PublicKey>, NoKey> {
-        if let Some(key) = self.memory.key(account).and_then(|k| key_of(account, &k)) {
-            return Ok(Arc::new(key));
+    /// Something was signed with it: from here on it is known, also after a restart.
+    pub(super) fn keep(&self, account: &Address, key: &Key) {
+        if !key.is_proven {
+            self.memory.keep_key(account, *key.key.as_bytes());
+            self.proven.insert(account.clone(), Arc::clone(&key.key));
         }
+    }
+
+    fn at_hand(&self, account: &Address) -> Option<Arc<PublicKey>> {
+        if let Some(key) = self.proven.get(account) {
+            return Some(key);
+        }
+        let kept = self.memory.key(account).and_then(|k| key_of(account, &k))?;
+        let key = Arc::new(kept);
+        self.proven.insert(account.clone(), Arc::clone(&key));
+        Some(key)
+    }
+
+    async fn look_up(&self, account: &Address, peer: IpAddr) -> Result<Arc<PublicKey>, NoKey> {
         let question = async {
             let found = self.chain.account(account).await?;
             Ok(found
@@ -87,9 +117,7 @@ impl Issuers {
                 .and_then(|bytes| key_of(account, &bytes)))
         };
         let found = self.lookups.ask(peer, question).await.map_err(NoKey::Fault)?;
-        let key = found.ok_or(NoKey::Nobody)?;
-        self.memory.keep_key(account, *key.as_bytes());
-        Ok(Arc::new(key))
+        found.map(Arc::new).ok_or(NoKey::Nobody)
     }
 }
 

@@ -5,12 +5,10 @@
 //! without a question.
 
 use super::LookupFault;
+use crate::gateway::budget::Budget;
 use akash_provider_core::error::Error;
-use moka::sync::Cache;
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -19,18 +17,15 @@ use tokio::time::timeout;
 const AT_ONCE: usize = 16;
 /// How long a question waits for its turn and its answer, together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Addresses on the network that are counted.
-const COUNTED_MAX: u64 = 10_000;
-/// For how long they are.
-const WINDOW: Duration = Duration::from_secs(60);
-/// Names of nobody within that time; consoles bring many tenants from one address, and few of them are unknown.
+/// Questions in vain of one network in a minute; consoles bring many tenants from one address, and few of them are
+/// unknown.
 const UNKNOWN_MAX: u32 = 60;
 
 /// The gate before the chain.
 #[derive(Debug)]
 pub(super) struct Lookups {
     turns: Semaphore,
-    unknown: Cache<IpAddr, Arc<AtomicU32>>,
+    unknown: Budget,
     patience: Duration,
 }
 
@@ -44,12 +39,14 @@ impl Lookups {
     pub(super) fn with_patience(patience: Duration) -> Self {
         Self {
             turns: Semaphore::new(AT_ONCE),
-            unknown: Cache::builder()
-                .max_capacity(COUNTED_MAX)
-                .time_to_live(WINDOW)
-                .build(),
+            unknown: Budget::new(UNKNOWN_MAX),
             patience,
         }
+    }
+
+    /// Counts a question against an address although there was an answer: it was of no use.
+    pub(super) fn in_vain(&self, peer: IpAddr) {
+        self.unknown.take(peer);
     }
 
     /// Asks on behalf of an address; `Ok(None)`, nobody, counts against it.
@@ -58,9 +55,7 @@ impl Lookups {
         peer: IpAddr,
         question: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Result<Option<T>, LookupFault> {
-        let network = network(peer);
-        let count = self.unknown.get_with(network, Arc::default);
-        if count.load(Ordering::Relaxed) >= UNKNOWN_MAX {
+        if self.unknown.is_spent(peer) {
             return Err(LookupFault::TooMany);
         }
         let asking = async {
@@ -71,7 +66,7 @@ impl Lookups {
         match timeout(self.patience, asking).await {
             Ok(Ok(Some(answer))) => Ok(Some(answer)),
             Ok(Ok(None)) => {
-                count.fetch_add(1, Ordering::Relaxed);
+                self.in_vain(peer);
                 Ok(None)
             }
             Ok(Err(error)) => {
@@ -86,17 +81,6 @@ impl Lookups {
                 Err(LookupFault::Outage)
             }
         }
-    }
-}
-
-/// Who has one address of version 6 has at least 2^64 of them.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
-        }
-        address @ IpAddr::V4(_) => address,
     }
 }
 

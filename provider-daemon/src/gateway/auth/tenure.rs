@@ -4,7 +4,7 @@
 
 use super::{Authenticator, ClientCertificate};
 use crate::gateway::listen::Peer;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -51,7 +51,7 @@ impl Tenure {
         Self {
             auth: Arc::clone(auth),
             certificate: peer.and_then(|p| p.certificate.clone()),
-            peer: peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip()),
+            peer: Peer::ip(peer),
             until,
             every,
             _place: peer.map(|p| Arc::clone(&p.place)),

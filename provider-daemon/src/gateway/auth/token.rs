@@ -44,7 +44,12 @@ impl<'a> Token<'a> {
             let value: Value = serde_json::from_slice(&bytes).ok()?;
             value.is_object().then_some(value)
         };
-        let algorithm = match object(header)?.get("alg")?.as_str()? {
+        let header = object(header)?;
+        // What must be understood is not.
+        if header.get("crit").is_some() {
+            return None;
+        }
+        let algorithm = match header.get("alg")?.as_str()? {
             "ES256K" => Algorithm::Es256k,
             "ES256KADR36" => Algorithm::Es256kAdr36,
             _ => return None,

@@ -10,6 +10,7 @@ use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics, Pair};
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -33,12 +34,14 @@ pub(super) async fn now(app: &App) -> wire::Status {
 }
 
 /// The status at once, and again whenever something has changed but the time.
-pub(super) fn changes(app: Arc<App>) -> Result<Streamed, tonic::Status> {
+pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::Status> {
     if app.draining.is_cancelled() {
         return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
     }
+    let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
+    let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
     let seat = Arc::clone(&app.status_streams).try_acquire_owned();
-    let seat = seat.map_err(|_| tonic::Status::resource_exhausted("too many streams are open; try later"))?;
+    let seat = seat.map_err(|_| refused(()))?;
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
@@ -53,7 +56,7 @@ pub(super) fn changes(app: Arc<App>) -> Result<Streamed, tonic::Status> {
     // The seat is given back with the stream.
     Ok(news
         .inspect(move |_| {
-            let _held = &seat;
+            let _held = (&seat, &of_network);
         })
         .boxed())
 }

@@ -8,7 +8,6 @@ use crate::gateway::auth::{
 use crate::gateway::listen::Peer;
 use axum::extract::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,13 +30,19 @@ impl Caller {
             let shown = Credentials {
                 header: header.as_ref().map(HeaderValue::as_bytes),
                 certificate: peer.as_ref().and_then(|p| p.certificate.as_deref()),
-                peer: peer
-                    .as_ref()
-                    .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip()),
+                peer: Peer::ip(peer.as_ref()),
             };
             let identity = auth.identify(shown).await?;
+            if let (Some(identity), Some(peer)) = (&identity, &peer) {
+                peer.stranger.is_of(&identity.owner);
+            }
             Ok(Self { identity, peer })
         }
+    }
+
+    /// True when nothing was shown.
+    pub(super) const fn is_nobody(&self) -> bool {
+        self.identity.is_none()
     }
 
     /// The tenant; somebody who may do anything here at all.

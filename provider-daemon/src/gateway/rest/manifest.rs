@@ -26,9 +26,19 @@ pub(super) async fn send(
 }
 
 async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<Answer, Refused> {
+    const SCOPE: Scope = Scope::SendManifest;
     let identity = caller.tenant()?;
     let deployment = path::deployment(&identity.owner, dseq)?;
-    let services = permit(identity, Scope::SendManifest, Target::Deployment(deployment.dseq))?;
+    let services = permit(identity, SCOPE, Target::Deployment(deployment.dseq))?;
+    // It changes every lease of the deployment, so a grant for one of them alone is not enough for the others.
+    if identity.is_granular() {
+        let leases = app.handle.status().await.leases;
+        let mut of_it = leases
+            .iter()
+            .map(|l| &l.lease)
+            .filter(|l| *l.deployment() == deployment);
+        of_it.try_for_each(|lease| permit(identity, SCOPE, Target::lease(lease)).map(drop))?;
+    }
     let bytes = body::read(request.into_body(), app.limits.body_bytes, app.limits.body).await?;
     let (manifest, hashes) = read(bytes).await?;
     let mut named = manifest.groups.iter().flat_map(|g| &g.services);

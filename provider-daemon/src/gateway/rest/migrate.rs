@@ -99,9 +99,8 @@ fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Refused> {
 async fn destination(
     app: &App,
     identity: &Identity,
-    services: Services,
-    dseq: u64,
-    gseq: u32,
+    scope: Scope,
+    (dseq, gseq): (u64, u32),
 ) -> Result<Destination, Refused> {
     let deployment = DeploymentId {
         owner: identity.owner.clone(),
@@ -115,6 +114,8 @@ async fn destination(
     }
     let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
     let lease = lease.ok_or_else(no_destination)?;
+    // A grant for one order of the group is for that one alone.
+    let services = permit(identity, scope, Target::lease(&lease))?;
     let group = app
         .bounded("get manifest", app.cluster.manifest_group(&lease))
         .await;
@@ -131,9 +132,9 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     let identity = caller.tenant()?;
     let asked: HostnamesRequest = read(app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
-    let services = permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
     let names = names(asked.hostnames_to_migrate)?;
-    let to = destination(app, identity, services, dseq, gseq).await?;
+    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
     for name in &names {
         match service_of(&to.group, name) {
             None => {
@@ -192,9 +193,9 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
     let identity = caller.tenant()?;
     let asked: EndpointsRequest = read(app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
-    let services = permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
     let names = names(asked.endpoints_to_migrate)?;
-    let to = destination(app, identity, services, dseq, gseq).await?;
+    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
     let wanted = hosts::ips_wanted(&to.group, &to.lease);
     let mut moving: Vec<IpDeclaration> = Vec::new();
     for name in &names {

@@ -8,11 +8,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{ClientConfig, SupportedProtocolVersion};
 use serde_json::Value;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -60,6 +60,7 @@ impl Reply {
 #[derive(Clone)]
 pub(crate) struct Client {
     server: SocketAddr,
+    from: Option<IpAddr>,
     name: String,
     versions: Vec<&'static SupportedProtocolVersion>,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
@@ -73,6 +74,7 @@ impl Client {
     pub(crate) fn new(server: SocketAddr) -> Self {
         Self {
             server,
+            from: None,
             name: "localhost".to_owned(),
             versions: vec![&rustls::version::TLS13],
             certificate: None,
@@ -94,6 +96,22 @@ impl Client {
         let key = own.private_key_der().unwrap().to_vec();
         self.certificate = Some((own.der().to_vec(), key));
         self
+    }
+
+    /// Where it connects from.
+    pub(crate) fn from(mut self, address: &str) -> Self {
+        self.from = Some(address.parse().unwrap());
+        self
+    }
+
+    /// A connection on which nothing is said.
+    pub(crate) async fn silent(&self) -> io::Result<TcpStream> {
+        let Some(from) = self.from else {
+            return TcpStream::connect(self.server).await;
+        };
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        socket.connect(self.server).await
     }
 
     /// The protocols offered.
@@ -135,7 +153,7 @@ impl Client {
             }
         };
         config.alpn_protocols.clone_from(&self.alpn);
-        let tcp = TcpStream::connect(self.server).await?;
+        let tcp = self.silent().await?;
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone()).unwrap();
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
@@ -186,16 +204,21 @@ impl Client {
 
     /// Opens a websocket, or gives the refusal.
     pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
+        self.try_open(path).await.unwrap()
+    }
+
+    /// The same; an error where the connection ends before there is an answer.
+    pub(crate) async fn try_open(&self, path: &str) -> io::Result<Result<Channel, Reply>> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-        let mut connection = self.connect().await.unwrap();
+        let mut connection = self.connect().await?;
         let request = self.head("GET", path, more);
-        connection.write_all(request.as_bytes()).await.unwrap();
-        connection.flush().await.unwrap();
+        connection.write_all(request.as_bytes()).await?;
+        connection.flush().await?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let byte = timeout(PATIENCE, connection.read_u8()).await.expect("a head");
-            head.push(byte.unwrap());
+            head.push(byte?);
         }
         let mut reply = Reply::parse(&head).unwrap();
         if reply.status == 101 {
@@ -203,15 +226,15 @@ impl Client {
                 reply.header("sec-websocket-accept"),
                 Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
             );
-            return Ok(Channel(
+            return Ok(Ok(Channel(
                 WebSocketStream::from_raw_socket(connection, Role::Client, None).await,
-            ));
+            )));
         }
         let length = reply.header("content-length").map_or(0, |l| l.parse().unwrap());
         let mut body = vec![0; length];
         connection.read_exact(&mut body).await.unwrap();
         reply.body = String::from_utf8(body).unwrap();
-        Err(reply)
+        Ok(Err(reply))
     }
 }
 

@@ -13,13 +13,17 @@ use prost::Message;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const SERVICE: &str = "/akash.provider.v1.ProviderRPC";
+pub(super) const SERVICE: &str = "/akash.provider.v1.ProviderRPC";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type Sender = SendRequest<Full<bytes::Bytes>>;
+pub(super) type Sender = SendRequest<Full<bytes::Bytes>>;
 
-async fn connect(world: &World) -> Sender {
-    let tls = Client::new(world.grpc).alpn(&["h2"]).connect().await.unwrap();
+pub(super) async fn connect(world: &World) -> Sender {
+    connect_as(Client::new(world.grpc)).await
+}
+
+pub(super) async fn connect_as(client: Client) -> Sender {
+    let tls = client.alpn(&["h2"]).connect().await.unwrap();
     assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tls))
         .await
@@ -29,7 +33,7 @@ async fn connect(world: &World) -> Sender {
 }
 
 /// Sends one message; the answer with its body still to come.
-async fn call(
+pub(super) async fn call(
     sender: &mut Sender,
     path: &str,
     kind: &str,
@@ -51,7 +55,7 @@ async fn call(
 }
 
 /// The messages of an answer and its `grpc-status`.
-async fn whole(answer: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
+pub(super) async fn whole(answer: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
     let of_headers = answer.headers().get("grpc-status").cloned();
     let body = answer.into_body().collect().await.unwrap();
     let of_trailers = body.trailers().and_then(|t| t.get("grpc-status")).cloned();
@@ -66,7 +70,7 @@ async fn whole(answer: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
     (messages, status.to_str().unwrap().to_owned())
 }
 
-async fn unary(world: &World, method: &str, message: Vec<u8>) -> (Vec<Vec<u8>>, String) {
+pub(super) async fn unary(world: &World, method: &str, message: Vec<u8>) -> (Vec<Vec<u8>>, String) {
     let mut sender = connect(world).await;
     let path = format!("{SERVICE}/{method}");
     whole(call(&mut sender, &path, "application/grpc", &[], message).await).await

@@ -3,7 +3,7 @@
 use super::clients::{Client, Reply};
 use crate::gateway::Screening;
 use crate::gateway::auth::Clock;
-use crate::gateway::auth::memory::Volatile;
+use crate::gateway::auth::memory::{Memory, Volatile};
 use crate::gateway::auth::token::{self, Algorithm};
 use crate::gateway::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
@@ -84,6 +84,8 @@ pub(super) struct World {
     pub(super) tls: Arc<crate::gateway::tls::Tls>,
     pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
+    /// What the gateway remembers.
+    pub(super) memory: Arc<Volatile>,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
     stop_provider: CancellationToken,
@@ -103,7 +105,7 @@ fn coin() -> Coin {
     }
 }
 
-fn hardware() -> InventoryUpdate {
+pub(super) fn hardware() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let mut node = NodeSpec::new("node1", 16_000, 64 * GIB, 500 * GIB);
     node.storage_classes = ["beta2".to_owned()].into();
@@ -182,6 +184,15 @@ impl World {
         attributes: Vec<Attribute>,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
+        Self::with_all(attributes, hardware(), change).await
+    }
+
+    /// A provider with that capacity.
+    pub(super) async fn with_all(
+        attributes: Vec<Attribute>,
+        capacity: InventoryUpdate,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let provider: Address = PROVIDER.parse().unwrap();
         let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
         chain.set_inclusion(Inclusion::Immediate {
@@ -192,7 +203,7 @@ impl World {
         let mut config = Config::new(provider.clone(), "local");
         config.static_hosts_domain = Some("ingress.localhost".to_owned());
         let source = MemoryInventorySource::new();
-        source.push(hardware());
+        source.push(capacity);
         let (provider_run, handle) = Provider::builder()
             .config(config.clone())
             .chain(Arc::new(chain.clone()))
@@ -220,11 +231,12 @@ impl World {
         });
         change(&mut settings);
         let own = certificate_of(&provider);
+        let memory = Arc::new(Volatile::default());
         let ports = Ports {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
             chain: Arc::new(chain.clone()),
-            memory: Arc::new(Volatile::default()),
+            memory: Arc::clone(&memory) as Arc<dyn Memory>,
         };
         let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
         let (address, tls) = (gateway.address().unwrap(), gateway.tls());
@@ -239,6 +251,7 @@ impl World {
             tls,
             grpc,
             own,
+            memory,
             clock,
             stop,
             stop_provider,
@@ -402,6 +415,13 @@ pub(super) fn claims(issuer: &Address, leases: &Value) -> Value {
 /// A token valid now.
 pub(super) fn token_for(key: &PrivateKey, leases: &Value) -> String {
     signed(key, &claims(key.address(), leases))
+}
+
+/// A token of any claims, signed as wallets do.
+pub(super) fn signed_by_wallet(key: &PrivateKey, claims: &Value) -> String {
+    token::encode(Algorithm::Es256kAdr36, key.address(), claims, |text| {
+        key.sign(text)
+    })
 }
 
 /// A token of any claims.

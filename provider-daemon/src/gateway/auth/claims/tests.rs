@@ -115,3 +115,16 @@ fn time_has_no_leeway_and_its_end_is_told_apart() {
         assert_eq!(super::date(&date), None, "{date}");
     }
 }
+
+#[test]
+fn what_is_made_in_the_future_is_made_up_unless_a_clock_is_a_little_ahead() {
+    let mut read = without("").unwrap();
+    read.issued_at = Duration::from_secs(160);
+    assert_eq!(read.check_time(Duration::from_secs(100)), Ok(()));
+    read.issued_at += Duration::from_millis(1);
+    assert_eq!(
+        read.check_time(Duration::from_secs(100)),
+        Err(ClaimFault::Invalid)
+    );
+    assert_eq!(read.check_time(Duration::from_secs(101)), Ok(()));
+}

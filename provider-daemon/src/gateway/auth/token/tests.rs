@@ -96,3 +96,19 @@ fn key_of(mnemonic: &str) -> PrivateKey {
     let (words, none) = (mnemonic.trim().into(), "".into());
     akash_provider_chain::keyring::key_of_mnemonic(&words, &none, "m/44'/118'/0'/0/0").unwrap()
 }
+
+#[test]
+fn what_must_be_understood_is_not_and_the_token_is_refused() {
+    let key = key();
+    let claims = json!({ "iss": key.address().as_str() });
+    let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+    let of = |header: Value| {
+        let signed = format!("{}.{}", part(&header), part(&claims));
+        let signature = BASE64URL_NOPAD.encode(&key.sign(signed.as_bytes()));
+        Token::parse(&format!("{signed}.{signature}")).is_some()
+    };
+    assert!(of(json!({ "alg": "ES256K", "kid": "unknown and harmless" })));
+    for crit in [json!(["b64"]), json!([]), json!(null)] {
+        assert!(!of(json!({ "alg": "ES256K", "crit": crit })), "{crit}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What one network may take of what is there for anybody: so many a minute, or so many at once.
+//!
+//! A network is an address of version 4, or the 64 bits that whoever has one address of version 6 has whole.
+
+use moka::sync::Cache;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Networks that are counted: some hundred bytes each.
+const COUNTED_MAX: u64 = 10_000;
+/// For how long they are.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The network of an address.
+pub(super) fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// So many of something in a minute, for each network.
+#[derive(Debug)]
+pub(super) struct Budget {
+    taken: Cache<IpAddr, Arc<AtomicU32>>,
+    most: u32,
+}
+
+impl Budget {
+    pub(super) fn new(most: u32) -> Self {
+        Self {
+            taken: Cache::builder()
+                .max_capacity(COUNTED_MAX)
+                .time_to_live(WINDOW)
+                .build(),
+            most,
+        }
+    }
+
+    /// True once a network has had all of it.
+    pub(super) fn is_spent(&self, peer: IpAddr) -> bool {
+        let taken = self.taken.get(&network(peer));
+        taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
+    }
+
+    /// Takes one; false where there is none left.
+    pub(super) fn take(&self, peer: IpAddr) -> bool {
+        let taken = self.taken.get_with(network(peer), Arc::default);
+        // Stays where it is once it is spent, so that it never wraps.
+        let one_more = |taken: u32| (taken < self.most).then_some(taken + 1);
+        let took = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        took.is_ok()
+    }
+}
+
+/// So many of something at once, for each network.
+#[derive(Debug)]
+pub(super) struct Shares {
+    taken: Mutex<HashMap<IpAddr, usize>>,
+    most: usize,
+}
+
+/// One of them; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    of: Arc<Shares>,
+    network: IpAddr,
+}
+
+impl Shares {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            taken: Mutex::default(),
+            most,
+        }
+    }
+
+    /// One more; `None` where a network has all that it may have.
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Share> {
+        let network = network(peer);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_network = taken.entry(network).or_insert(0);
+        if *of_network >= self.most {
+            return None;
+        }
+        *of_network += 1;
+        Some(Share {
+            of: Arc::clone(self),
+            network,
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_network) = taken.get_mut(&self.network) {
+            *of_network -= 1;
+            if *of_network == 0 {
+                taken.remove(&self.network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v6(network: u16, host: u16) -> IpAddr {
+        IpAddr::from([0x2001, 0xdb8, 0, network, host, 2, 3, 4])
+    }
+
+    #[test]
+    fn a_network_has_so_many_a_minute_and_another_has_its_own() {
+        let budget = Budget::new(3);
+        let taken = (0..5).filter(|host| budget.take(v6(1, *host))).count();
+        assert_eq!(taken, 3);
+        assert!(budget.is_spent(v6(1, 99)) && !budget.is_spent(v6(2, 0)));
+        assert!(budget.take(v6(2, 0)));
+        let (old, mapped) = ("10.0.0.1", "::ffff:10.0.0.1");
+        let [old, mapped] = [old, mapped].map(|a| a.parse::<IpAddr>().unwrap());
+        let taken = [old, mapped, old, mapped].into_iter().filter(|a| budget.take(*a));
+        assert_eq!(taken.count(), 3);
+        assert!(budget.take("10.0.0.2".parse().unwrap()));
+        assert!(!Budget::new(0).take(old));
+    }
+
+    #[test]
+    fn a_network_has_so_many_at_once_and_gets_them_back() {
+        let shares = Arc::new(Shares::new(2));
+        let first = shares.take(v6(1, 1));
+        let second = shares.take(v6(1, 2));
+        assert!(first.is_some() && second.is_some());
+        assert!(shares.take(v6(1, 3)).is_none());
+        assert!(shares.take(v6(2, 1)).is_some());
+        drop(first);
+        assert!(shares.take(v6(1, 3)).is_some());
+        drop(second);
+        assert!(shares.taken.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! Groups that anybody may ask about: small answers, few questions, and nobody else waits for them.
+
+use super::clients::{Client, Reply};
+use super::grpc;
+use super::world::{SDL, World, hardware};
+use akash_provider_chain::convert::wire_group_spec;
+use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
+use akash_provider_core::error::Error;
+use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
+use akash_provider_core::sdl;
+use akash_provider_core::types::{Attribute, DecCoin, GroupSpec};
+use prost::Message;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Whatever is asked, no more comes back.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+fn group() -> GroupSpec {
+    let mut group = sdl::parse(SDL).unwrap().groups.remove(0);
+    group.resources.truncate(1);
+    group
+}
+
+/// So many units, none of which fits any node.
+fn large(units: u32) -> GroupSpec {
+    let mut group = group();
+    let mut unit = group.resources.remove(0);
+    unit.resources.cpu.units = 300_000;
+    unit.resources.memory.bytes = 1 << 40;
+    let more = (0..16).map(|n| Attribute::new(format!("vendor/name/model/a{n}"), "true"));
+    unit.resources.cpu.attributes = more.collect();
+    group.resources = (1..=units)
+        .map(|id| {
+            let mut unit = unit.clone();
+            unit.resources.id = id;
+            unit
+        })
+        .collect();
+    group
+}
+
+/// A thousand nodes with long names, as clouds give them.
+fn thousand_nodes() -> InventoryUpdate {
+    const GIB: i64 = 1 << 30;
+    let node = |n: usize| {
+        let name = format!("node-{n:04}.a-pool-of-the-cluster.some-region.compute.internal.example.com");
+        NodeSpec::new(&name, 16_000, 64 * GIB, 500 * GIB)
+    };
+    InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes((0..1000).map(node)))),
+        ..hardware()
+    }
+}
+
+async fn validate(world: &World, group: &GroupSpec) -> Reply {
+    let body = serde_json::to_string(group).unwrap();
+    world.client().send("GET", "/validate", &body).await
+}
+
+async fn screen(world: &World, group: &GroupSpec) -> (Vec<u8>, String) {
+    let request = BidScreeningRequest {
+        group_spec: Some(wire_group_spec(group)),
+        hostnames: Vec::new(),
+    };
+    let (mut messages, code) = grpc::unary(world, "BidScreening", request.encode_to_vec()).await;
+    (messages.pop().unwrap_or_default(), code)
+}
+
+#[tokio::test]
+async fn however_much_is_asked_at_a_thousand_nodes_little_comes_back() {
+    let world = World::with_all(Vec::new(), thousand_nodes(), |_| {}).await;
+    // As many units as go into a body, and then as many as a group may have.
+    let mut units = 20;
+    while serde_json::to_string(&large(units + 1)).unwrap().len() <= 256 * 1024 {
+        units += 1;
+    }
+    for (units, words) in [
+        (units, "at most 20 are served"),
+        (20, "on 1000 nodes"),
+        (1, "on 1000 nodes"),
+    ] {
+        let reply = validate(&world, &large(units)).await;
+        assert_eq!(reply.status, 422, "{}", reply.body);
+        assert!(reply.body.contains(words), "{}", reply.body);
+        assert!(reply.body.len() < ANSWER_BYTES_MAX, "{}", reply.body.len());
+        let (message, code) = screen(&world, &large(units)).await;
+        assert_eq!(code, "0");
+        assert!(message.len() < ANSWER_BYTES_MAX, "{}", message.len());
+        let told = BidScreeningResponse::decode(&message[..]).unwrap();
+        assert!(
+            !told.passed && told.reasons.iter().any(|r| r.contains(words)),
+            "{:?}",
+            told.reasons
+        );
+    }
+    // Each kind has its examples.
+    let reply = validate(&world, &large(1)).await;
+    let example = "cpu, on 1000 nodes: node-0000.a-pool-of-the-cluster.some-region.compute.internal.example.com \
+                   for unit 1 (300000m wanted, 16000m free); node-0001";
+    assert!(reply.body.contains(example), "{}", reply.body);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn readers_that_do_not_read_keep_nobody_out() {
+    let world = World::with_all(Vec::new(), thousand_nodes(), |_| {}).await;
+    let body = serde_json::to_string(&large(20)).unwrap();
+    let mut readers = Vec::new();
+    let mut answers = 0;
+    for _ in 0..20 {
+        let mut connection = world.client().connect().await.unwrap();
+        let head = format!(
+            "GET /validate HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        connection.write_all((head + &body).as_bytes()).await.unwrap();
+        connection.flush().await.unwrap();
+        // It takes the first byte of its answer and nothing more.
+        timeout(PATIENCE, connection.read_u8())
+            .await
+            .expect("an answer")
+            .unwrap();
+        readers.push(connection);
+        answers += 1;
+    }
+    let reply = timeout(PATIENCE, validate(&world, &group()))
+        .await
+        .expect("an answer");
+    assert_eq!((answers, reply.status), (20, 200), "{}", reply.body);
+    drop(readers);
+    world.stop().await;
+}
+
+/// A price that takes its time, and counts.
+#[derive(Debug, Default)]
+struct Slow {
+    runs: AtomicUsize,
+    at_once: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl PricingStrategy for Slow {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        Ok(DecCoin::new(
+            &request.group.max_price().unwrap().denom,
+            "1".parse().unwrap(),
+        ))
+    }
+}
+
+async fn with_slow_prices() -> (World, Arc<Slow>) {
+    let slow = Arc::new(Slow::default());
+    let pricing = Arc::clone(&slow);
+    let world = World::with(|settings| {
+        let screening = settings.screening.as_mut().unwrap();
+        screening.pricing = pricing;
+    });
+    (world.await, slow)
+}
+
+#[tokio::test]
+async fn prices_for_strangers_are_few_at_once() {
+    let (world, slow) = with_slow_prices().await;
+    let group = group();
+    let asking = (0..12).map(|_| validate(&world, &group));
+    let replies = futures::future::join_all(asking).await;
+    let of = |status| replies.iter().filter(|r| r.status == status).count();
+    assert_eq!(of(200) + of(429), 12, "{replies:?}");
+    // Four have a turn at once, so at least those are answered.
+    assert!(of(200) >= 4, "{replies:?}");
+    assert_eq!(slow.runs.load(Ordering::SeqCst), of(200));
+    assert_eq!(slow.most.load(Ordering::SeqCst), 2);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_denomination_that_the_chain_does_not_take_reaches_no_price() {
+    let (world, slow) = with_slow_prices().await;
+    for denom in ["uother", "u$(touch /tmp/x)", ""] {
+        let mut group = group();
+        group.resources[0].price = DecCoin::new(&denom.into(), "50000".parse().unwrap());
+        let reply = validate(&world, &group).await;
+        assert_eq!(reply.status, 422, "{denom}: {}", reply.body);
+    }
+    assert_eq!(slow.runs.load(Ordering::SeqCst), 0);
+    assert_eq!(validate(&world, &group()).await.status, 200);
+    assert_eq!(slow.runs.load(Ordering::SeqCst), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_network_asks_so_often_and_another_still_may() {
+    let world = World::with(|s| s.limits.screenings_per_network = 3).await;
+    let body = serde_json::to_string(&group()).unwrap();
+    let ask = async |from: &str| {
+        let client = Client::new(world.address).from(from);
+        client.send("GET", "/validate", &body).await.status
+    };
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(ask("127.0.0.1").await);
+    }
+    assert_eq!(statuses, [200; 3]);
+    assert_eq!(ask("127.0.0.1").await, 429);
+    let (_, code) = screen(&world, &group()).await;
+    assert_eq!(code, "8");
+    assert_eq!(ask("127.0.0.2").await, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn auditors_who_signed_nothing_are_asked_for_a_few_times() {
+    use akash_provider_core::types::Address;
+    let world = World::start().await;
+    let mut number = 0_u16;
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        let mut group = group();
+        let named = (0..10).map(|_| {
+            number += 1;
+            let mut account = [7; 20];
+            account[..2].copy_from_slice(&number.to_be_bytes());
+            Address::from_bytes(&account).unwrap().to_string()
+        });
+        group.requirements.signed_by.any_of = named.collect();
+        statuses.push(validate(&world, &group).await.status);
+    }
+    // Sixty in a minute: the node is asked about no more.
+    assert_eq!(statuses, [[422; 6].as_slice(), &[429; 4]].concat());
+    assert_eq!(validate(&world, &group()).await.status, 200);
+    world.stop().await;
+}
