@@ -292,33 +292,8 @@ impl Order {
                 })
             }
             (Ok(TxOutcome::Rejected { .. }) | Err(_), Some(ending)) => self.end(ending, out),
-            (
-                Ok(TxOutcome::Rejected {
-                    error: TxError::OrderNotOpen,
-                    ..
-                }),
-                None,
-            ) => self.end(End::OrderClosed, out),
-            (
-                Ok(TxOutcome::Rejected {
-                    error: TxError::InsufficientFunds,
-                    code,
-                    log,
-                }),
-                None,
-            ) => {
-                let message = format!("{code}: {log}");
-                self.decline(Decline::Wallet { message }, out)
-            }
-            (Ok(TxOutcome::Rejected { code, log, .. }), None) => {
-                let message = format!("{code}: {log}");
-                // What was judged is no longer what the chain says of us, so the refusal may not stand.
-                let decline = if self.facts == cx.facts {
-                    Decline::Refused { message }
-                } else {
-                    Decline::Unknown { message }
-                };
-                self.decline(decline, out)
+            (Ok(TxOutcome::Rejected { error, code, log }), None) => {
+                self.refused(cx, error, format!("{code}: {log}"), out)
             }
             (Err(failure), None) => {
                 self.attempts += 1;
@@ -334,6 +309,22 @@ impl Order {
                 self.goto(Phase::Ready { retry_at })
             }
         }
+    }
+
+    /// The chain takes no bid of ours on the order.
+    fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<Action>) -> Self {
+        if error == TxError::OrderNotOpen {
+            return self.end(End::OrderClosed, out);
+        }
+        let decline = if error == TxError::InsufficientFunds {
+            Decline::Wallet { message }
+        } else if self.facts == cx.facts {
+            Decline::Refused { message }
+        } else {
+            // What was judged is no longer what the chain says of us, so the refusal may not stand.
+            Decline::Unknown { message }
+        };
+        self.decline(decline, out)
     }
 
     fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {

@@ -5,7 +5,7 @@ use super::*;
 fn with_cards(nodes: &[(&str, &str)]) -> InventoryUpdate {
     let nodes = nodes.iter().map(|(name, model)| {
         NodeSpec::new(*name, 4000, 64 * GIB, 64 * GIB)
-            .with_gpus(GpuSpec::new("nvidia", *model, "80Gi", "PCIe", 1))
+            .with_gpus(GpuSpec::new("nvidia", model, "80Gi", "PCIe", 1))
     });
     of_spec(&ClusterSpec::of_nodes(nodes))
 }
