@@ -280,8 +280,8 @@ mod tests {
             client.read_exact(&mut some).await.unwrap();
         }
         assert!(!serving.is_finished() && turns.available_permits() == 0);
-        sleep(Duration::from_secs(61)).await;
-        assert!(serving.await.unwrap().is_err());
+        let ended = tokio::time::timeout(Duration::from_secs(61), serving).await;
+        assert!(ended.expect("an end").unwrap().is_err());
         assert_eq!(turns.available_permits(), 1);
     }
 

@@ -1,6 +1,6 @@
 //! Strangers in numbers: they push out each other, and tenants get in.
 
-use super::clients::Client;
+use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
 use super::world::{SDL, World, claims, signed, token_for};
 use crate::gateway::auth::memory::Memory;
@@ -8,6 +8,7 @@ use crate::gateway::descriptors;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,6 +63,23 @@ async fn idle_strangers_on_the_grpc_port_do_not_shut_others_out() {
     world.stop().await;
 }
 
+/// One more request on a connection that is kept.
+async fn ask_again(connection: &mut Connection, token: &str) {
+    let head = format!("GET /address HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    connection.flush().await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        let byte = timeout(PATIENCE, connection.read_u8()).await.expect("an answer");
+        answer.push(byte.unwrap());
+    }
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 OK"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
 #[tokio::test]
 async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
     let world = World::with(|s| s.limits.strangers_per_network = 2).await;
@@ -70,14 +88,19 @@ async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
         .connect()
         .await
         .unwrap();
+    // A tenant that has shown itself is no stranger, although it was there first.
+    let token = token_for(&world.known(1), &json!({"access": "full"}));
+    let mut tenant = world.client().connect().await.unwrap();
+    ask_again(&mut tenant, &token).await;
     let mut first = world.client().connect().await.unwrap();
     let _second = world.client().connect().await.unwrap();
     let _third = world.client().connect().await.unwrap();
     let mut rest = Vec::new();
-    let ended = tokio::io::AsyncReadExt::read_to_end(&mut first, &mut rest);
+    let ended = first.read_to_end(&mut rest);
     drop(timeout(PATIENCE, ended).await.expect("an end"));
+    ask_again(&mut tenant, &token).await;
     let mut other = other;
-    let waiting = tokio::io::AsyncReadExt::read_to_end(&mut other, &mut rest);
+    let waiting = other.read_to_end(&mut rest);
     assert!(timeout(Duration::from_millis(200), waiting).await.is_err());
     world.stop().await;
 }
