@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says enough by failing")]
 
+#[path = "watches/listing.rs"]
+mod listing;
 #[path = "watches/logs.rs"]
 mod logs;
 #[path = "watches/objects.rs"]

@@ -1,7 +1,7 @@
 //! How an operator speaks to a provider that runs: a Unix socket in its home folder.
 //!
 //! ```text
-//! breaker show|release, scan, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! breaker show|release, leases, scan, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
@@ -14,6 +14,7 @@ mod serve;
 pub use ask::run;
 pub(crate) use serve::{Desk, serve};
 
+use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,22 @@ enum Question {
     },
 }
 
+/// How a lease is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct LeaseLine {
+    lease: LeaseId,
+    /// Phase of its workload.
+    phase: String,
+    /// Known health of its workload.
+    health: Health,
+    /// What is wrong with its record in the cluster.
+    record_problem: Option<String>,
+    /// Why its end does not go on.
+    waiting_for: Option<String>,
+    /// What the cluster said last against it.
+    last_error: Option<String>,
+}
+
 /// What comes of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
@@ -67,6 +84,8 @@ enum Answer {
         allowed: u32,
         /// The leases that wait.
         waiting: Vec<String>,
+        /// Why nothing passes; `None` when it is open.
+        shut_because: Option<String>,
     },
     /// It is released; it had tripped or not.
     Released {
@@ -83,7 +102,7 @@ enum Answer {
     /// The leases.
     Leases {
         /// All of them.
-        leases: Vec<LeaseId>,
+        leases: Vec<LeaseLine>,
     },
     /// The lease has the isolation of the settings.
     Hardened,

@@ -30,7 +30,7 @@ use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::provider::Provider;
+use akash_provider_core::provider::{Provider, ProviderHandle};
 use anyhow::Context;
 use awaited::{Desks, Watch};
 use breaker::Breaker;
@@ -39,6 +39,7 @@ use hardware::Hardware;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Everything a provider is started with.
@@ -73,10 +74,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     } = plan;
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
-    match raise() {
-        Ok(files) => tracing::debug!(files, "files that may be open"),
-        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
-    }
+    raise_open_files();
     let nodes = addresses(&args.node)?;
     introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
@@ -107,12 +105,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         .build()?;
     helpers.push(print_facts(&bus, &printer, &background).await?);
     helpers.push(breaker.follow(&bus, handle.clone(), background.clone()).await?);
-    let desk = operator::Desk {
-        handle: handle.clone(),
-        cluster: hardware.distant,
-    };
-    let asked = operator::serve(home.to_owned(), desk, background.clone());
-    helpers.push(tokio::spawn(asked));
+    helpers.push(answer_operators(home, &handle, hardware.distant, &background));
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,
@@ -122,8 +115,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let plan = gateway::Plan::of(args, home, key, screening);
     let end = gateway::End::of(&shutdown);
     helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &end));
-    let (status_of, until) = (handle.clone(), background.clone());
-    helpers.push(tokio::spawn(async move { watch.follow(&status_of, until).await }));
+    let until = background.clone();
+    helpers.push(tokio::spawn(async move { watch.follow(&handle, until).await }));
     let ended = provider.run_until(shutdown.clone(), abort).await;
     background.cancel();
     // The gateway ends with it, however it ended.
@@ -136,6 +129,25 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+fn answer_operators(
+    home: &Path,
+    handle: &ProviderHandle,
+    cluster: Option<Distant>,
+    until: &CancellationToken,
+) -> JoinHandle<()> {
+    let handle = handle.clone();
+    let desk = operator::Desk { handle, cluster };
+    tokio::spawn(operator::serve(home.to_owned(), desk, until.clone()))
+}
+
+/// Many strangers hold many connections.
+fn raise_open_files() {
+    match raise() {
+        Ok(files) => tracing::debug!(files, "files that may be open"),
+        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
+    }
 }
 
 fn introduce(config: &Config, nodes: &[String], printer: &Printer) {

@@ -78,7 +78,7 @@ impl Breaker {
 
     /// Chain and cluster are known: the first minutes count from here.
     pub fn start(&mut self, config: &Config, now: Mono) {
-        self.opens.get_or_insert(now.plus(config.breaker_warmup));
+        self.opens.get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
     /// There are leases, and no record of any of them where was looked; until one is found, or a release.

@@ -5,6 +5,7 @@ use super::plan::Delete;
 use super::{MANAGER, ownership};
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
+use crate::pages::{self, PAGE, PAGES};
 use crate::rights::{self, Attempt};
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,8 +16,6 @@ use kube::{Api, Client};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
 /// Tries at an object that others write at the same time.
 const TRIES: usize = 3;
 /// What an apply takes.
@@ -232,7 +231,7 @@ impl Calls {
         };
         let mut params = ListParams::default().labels(&selector).limit(PAGE);
         let mut found = Vec::new();
-        loop {
+        for _ in 0..PAGES {
             let next = match parts {
                 Read::Metadata => {
                     let page = within(self.limit, self.operation, api.list_metadata(&params)).await?;
@@ -250,6 +249,7 @@ impl Calls {
                 None => return Ok(found),
             }
         }
+        Err(pages::endless(self.operation))
     }
 }
 

@@ -243,7 +243,7 @@ fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
                 )
                 .await;
             let listing = cluster.deployments().await.unwrap();
-            assert_eq!(listing.incomplete, [lease.clone()]);
+            assert_eq!(listing.incomplete, std::slice::from_ref(&lease));
             assert!(
                 listing.remarks.iter().any(|r| r.contains("it is not there")),
                 "{:?}",

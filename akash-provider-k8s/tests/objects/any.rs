@@ -175,7 +175,7 @@ pub(crate) fn deployments() -> impl Strategy<Value = Deployment> {
         external_port,
     });
     let params = proptest::collection::btree_map(0..5_u32, scheduler(), 0..4);
-    (vec(service(), 0..4), params, vec(host, 0..3), any::<u64>()).prop_map(
+    (vec(service(), 1..4), params, vec(host, 0..3), any::<u64>()).prop_map(
         |(services, params, hostnames, epoch)| {
             let mut deployment = sdl::web(|_| {});
             Arc::make_mut(&mut deployment.group).services = services;

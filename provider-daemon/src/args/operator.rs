@@ -11,6 +11,8 @@ pub enum OperatorCommand {
     Breaker(BreakerArgs),
     /// Let the provider that runs compare chain, cluster and its own books now, and mend what differs.
     Scan(ScanArgs),
+    /// The leases of the provider that runs: how each is, and what keeps it from going on.
+    Leases(Printed),
     /// Give the pods of running leases the isolation of the provider's settings; they are replaced where that
     /// changes them.
     Harden(HardenArgs),
@@ -29,7 +31,8 @@ pub struct BreakerArgs {
 pub enum BreakerAction {
     /// Say whether it has tripped, and which leases wait.
     Show(Printed),
-    /// Release it: the leases that wait are closed.
+    /// Release it: the leases that wait are closed, and where no record of any lease was found, their time for a
+    /// manifest begins.
     Release(Printed),
 }
 

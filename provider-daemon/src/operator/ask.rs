@@ -1,9 +1,10 @@
 //! The operator's end of the socket.
 
-use super::{ANSWER_MAX, Answer, Question, WORK_LIMIT, path};
+use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
 use crate::args::Output;
 use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ScanArgs};
 use crate::{plain, say};
+use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
             BreakerAction::Show(printed) => show(home, printed.output),
             BreakerAction::Release(printed) => release(home, printed.output),
         },
+        OperatorCommand::Leases(printed) => leases(home, printed.output),
         OperatorCommand::Scan(args) => scan(home, args),
         OperatorCommand::Harden(args) => harden(home, args),
     }
@@ -38,18 +40,27 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
         recent,
         allowed,
         waiting,
+        shut_because,
     } = granted(ask(home, &Question::Breaker)?)?
     else {
         bail!(odd());
     };
-    let value = json!({ "tripped": tripped, "recent": recent, "allowed": allowed, "waiting": waiting });
+    let value = json!({
+        "tripped": tripped, "recent": recent, "allowed": allowed, "waiting": waiting, "shut_because": shut_because,
+    });
     print(output, &value, || {
         let counts = format!("{recent} of {allowed} closes within the window");
-        if !tripped {
-            return format!("the circuit breaker has not tripped; {counts}\n");
-        }
         let waiting = lines(&waiting);
-        format!("the circuit breaker has tripped; {counts}; waiting for its release:\n{waiting}")
+        match &shut_because {
+            _ if tripped => {
+                format!("the circuit breaker has tripped; {counts}; waiting for its release:\n{waiting}")
+            }
+            Some(why) => format!(
+                "nothing is ended: {}; {counts}; waiting:\n{waiting}",
+                plain::line(why)
+            ),
+            None => format!("the circuit breaker has not tripped; {counts}\n"),
+        }
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -84,12 +95,47 @@ fn scan(home: &Path, args: &ScanArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let Answer::Leases { leases } = granted(ask(home, &Question::Leases)?)? else {
+        bail!(odd());
+    };
+    print(output, &json!({ "leases": leases }), || {
+        if leases.is_empty() {
+            return "no lease\n".to_owned();
+        }
+        leases.iter().map(told).collect()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A lease in a line, and a line for each thing that is against it.
+fn told(line: &LeaseLine) -> String {
+    let health = match line.health {
+        Health::Good => "healthy",
+        Health::Bad => "unhealthy",
+        Health::Unknown => "health unknown",
+    };
+    let against = [
+        ("its record cannot be used", &line.record_problem),
+        ("its end waits", &line.waiting_for),
+        ("the cluster said", &line.last_error),
+    ];
+    let against = against
+        .iter()
+        .filter_map(|(what, text)| Some((what, text.as_ref()?)));
+    let mut text = format!("{} {}, {health}\n", line.lease, line.phase.replace('_', " "));
+    for (what, why) in against {
+        text.push_str(&format!("  {what}: {}\n", plain::line(why)));
+    }
+    text
+}
+
 fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     let leases: Vec<LeaseId> = if args.all {
         let Answer::Leases { leases } = granted(ask(home, &Question::Leases)?)? else {
             bail!(odd());
         };
-        leases
+        leases.into_iter().map(|line| line.lease).collect()
     } else {
         args.lease.clone()
     };

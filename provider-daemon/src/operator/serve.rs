@@ -1,8 +1,9 @@
 //! The provider's end of the socket.
 
-use super::{Answer, QUESTION_MAX, Question, WORK_LIMIT, path};
+use super::{Answer, LeaseLine, QUESTION_MAX, Question, WORK_LIMIT, path};
 use crate::run::Distant;
 use akash_provider_core::engine::Status;
+use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::LeaseId;
 use std::fs::{self, Permissions};
@@ -179,7 +180,7 @@ impl Desk {
         tracing::warn!("an operator has released the circuit breaker");
         let before = before.unwrap_or_default().breaker;
         Answer::Released {
-            was_tripped: before.tripped,
+            was_tripped: before.tripped || before.records_missing.is_some(),
             waited: before.waiting.iter().map(ToString::to_string).collect(),
         }
     }
@@ -216,12 +217,24 @@ fn breaker(status: &Status) -> Answer {
         recent: breaker.recent,
         allowed: breaker.allowed,
         waiting: breaker.waiting.iter().map(ToString::to_string).collect(),
+        shut_because: breaker.shut_because.clone(),
     }
 }
 
 fn leases(status: &Status) -> Answer {
     Answer::Leases {
-        leases: status.leases.iter().map(|info| info.lease.clone()).collect(),
+        leases: status.leases.iter().map(lease_line).collect(),
+    }
+}
+
+fn lease_line(info: &LeaseInfo) -> LeaseLine {
+    LeaseLine {
+        lease: info.lease.clone(),
+        phase: info.phase.clone(),
+        health: info.health,
+        record_problem: info.record_problem.clone(),
+        waiting_for: info.waiting_for.clone(),
+        last_error: info.last_error.clone(),
     }
 }
 

@@ -65,6 +65,8 @@ fn missing_and_unreadable_records_end_no_lease() {
         let place = ["--k8s-manifest-ns=elsewhere", timeout];
         let mut provider = network.provider_with(&stage, &format!("misplaced-{n}"), &place);
         provider.logs("no record of any is in Manifest objects of namespace `elsewhere`");
+        let asked = network.who("provider").good(&["breaker", "show"]);
+        assert!(asked.contains("no record of any lease was found"), "{asked}");
         scene.nothing_ends(&provider);
         assert_eq!(scene.pods(), pods);
         stop(&mut provider);
@@ -91,6 +93,12 @@ fn missing_and_unreadable_records_end_no_lease() {
         .lines()
         .filter(|l| l.contains("record of a lease cannot be used"));
     assert_eq!(warnings.count(), LEASES.len(), "once for each lease:\n{log}");
+
+    let asked = network.who("provider").good(&["leases"]);
+    for namespace in &scene.namespaces {
+        let told = |line: &str| line.contains("its record cannot be used") && line.contains(namespace);
+        assert!(asked.lines().any(told), "{asked}");
+    }
 
     // The tenant sends its manifest again; an operator puts the others right.
     let dseq = LEASES[0].to_string();

@@ -40,6 +40,11 @@ pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
 
 /// The deployment of a spec alone.
 pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Deployment, Fault> {
+    if spec.group.services.is_empty() {
+        // Read as it stands it would take down everything that runs.
+        let problem = "there is none, and every lease runs at least one service";
+        return Err(("spec.group.services".to_owned(), problem.to_owned()));
+    }
     let mut params = BTreeMap::new();
     let mut services = Vec::with_capacity(spec.group.services.len());
     for (n, one) in spec.group.services.iter().enumerate() {
