@@ -1,7 +1,7 @@
 //! What others wrote (tenants in orders and manifests, nodes, clusters), made safe to show: nothing of it moves a
 //! cursor, changes a colour, hides a character, turns the order of writing or begins a line.
 //!
-//! [`plain`] stands where this program writes to a terminal ([`say`](crate::say)), [`line`] where such a text becomes
+//! [`plain`] stands where this program writes to a terminal (`say`), [`line`](fn@line) where such a text becomes
 //! part of a line, [`Logs`] where the log is written. What is shown instead is `\u` and four digits, which JSON and
 //! quoted YAML read back as the character.
 

@@ -16,6 +16,14 @@
 //! ```
 //! A list counts when it was asked for after the question came up. An end is asked for only after a list that is
 //! newer than the deadline.
+//!
+//! Length: one machine; what it does with each input is read beside what it does with the others.
+
+mod entry;
+mod submission;
+
+pub use entry::Origin;
+pub use submission::{Accepted, Submission};
 
 use super::backoff;
 use super::cx::Cx;
@@ -23,8 +31,9 @@ use super::effect::Call;
 use super::input::{Refusal, RefusalKind, RequestId};
 use crate::cluster;
 use crate::error::{ErrorKind, Failure};
-use crate::manifest::{Hashes, Manifest};
+use crate::manifest::Manifest;
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
+use entry::{Entry, Evidence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,28 +42,6 @@ use std::time::Duration;
 const READ_ATTEMPTS: u32 = 3;
 /// How long a deployment without leases is kept, for the lease that a restarted group brings.
 const LINGER: Duration = Duration::from_secs(300);
-
-/// A manifest that waits to be looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Submission {
-    /// Who to answer; `None` for one accepted before, sent again for a new lease.
-    pub request: Option<RequestId>,
-    /// The manifest.
-    pub manifest: Arc<Manifest>,
-    /// What its hash on the chain may be.
-    pub hashes: Hashes,
-}
-
-/// A manifest that passed, lease by lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Accepted {
-    /// The manifest's hash on the chain.
-    pub hash: [u8; 32],
-    /// What each lease is to run.
-    pub deployments: Vec<Arc<cluster::Deployment>>,
-    /// Hostnames each lease gave up with it.
-    pub purge: Vec<(LeaseId, Vec<String>)>,
-}
 
 /// What the first request in line waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -146,82 +133,6 @@ pub enum Action {
     Publish(Event),
     /// This input was not expected in this phase.
     Unexpected,
-}
-
-/// How a lease came to be known, as far as its manifest is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Origin {
-    /// Won while this engine followed the chain: no manifest of it was accepted yet.
-    Won,
-    /// On the chain before this engine was: the cluster may have its manifest.
-    Found,
-    /// The cluster has its manifest.
-    Kept,
-}
-
-/// What is known of a manifest that was not accepted here.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Evidence {
-    /// There is none; the deadline runs.
-    Missing,
-    /// The cluster may have one, and nobody has looked since that is so.
-    Unseen,
-    /// The deadline has passed; the cluster is looked at once more.
-    Due,
-    /// Something of the lease is in the cluster and does not say what to run.
-    Unusable(Arc<str>),
-}
-
-/// A lease of ours.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Entry {
-    lease: LeaseId,
-    deadline: Option<BlockTime>,
-    has_manifest: bool,
-    evidence: Evidence,
-}
-
-impl Entry {
-    fn waits(&self) -> bool {
-        !self.has_manifest && self.evidence == Evidence::Missing
-    }
-}
-
-impl Entry {
-    /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
-    fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
-        if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
-            return;
-        }
-        self.evidence = Evidence::Unusable(Arc::clone(problem));
-        self.deadline = None;
-        let lease = self.lease.clone();
-        out.push(Action::Spare(lease.clone()));
-        out.push(Action::Publish(Event::RecordUnusable {
-            lease,
-            problem: problem.to_string(),
-        }));
-    }
-
-    /// Neither a record nor a workload of it is there: its time runs from this moment, or is over.
-    fn is_not_there(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
-        match self.evidence {
-            Evidence::Missing => {}
-            Evidence::Unseen | Evidence::Unusable(_) => {
-                self.evidence = Evidence::Missing;
-                let from_now = cx.config.manifest_timeout.map(|t| cx.now.block_time.plus(t));
-                self.deadline = self.deadline.or(from_now);
-            }
-            Evidence::Due => {
-                self.evidence = Evidence::Missing;
-                if may_end {
-                    self.deadline = None;
-                    let lease = self.lease.clone();
-                    out.push(Action::EndLease(lease, CloseReason::ManifestTimeout));
-                }
-            }
-        }
-    }
 }
 
 /// The machine of one deployment.

@@ -1,4 +1,6 @@
 //! Deploying: what is called, what is written, what stays.
+//!
+//! Length: what an apply does to every kind of object, each rule a test of its own.
 
 use crate::world::{Call, World, deployment, expose, run, service};
 use akash_provider_core::cluster::{Cluster, Deployment};

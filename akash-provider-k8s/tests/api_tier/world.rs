@@ -1,4 +1,6 @@
 //! One test's corner of a shared cluster.
+//!
+//! Length: one corner for all tests of the tier; each part of it is a few lines.
 
 use crate::place::Place;
 use akash_provider_core::cluster::{Cluster, Deployment, Teardown};

@@ -1,0 +1,80 @@
+//! A lease of a deployment, and what is known of its manifest.
+
+use super::Action;
+use crate::engine::cx::Cx;
+use crate::types::{BlockTime, CloseReason, Event, LeaseId};
+use std::sync::Arc;
+
+/// How a lease came to be known, as far as its manifest is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Won while this engine followed the chain: no manifest of it was accepted yet.
+    Won,
+    /// On the chain before this engine was: the cluster may have its manifest.
+    Found,
+    /// The cluster has its manifest.
+    Kept,
+}
+
+/// What is known of a manifest that was not accepted here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Evidence {
+    /// There is none; the deadline runs.
+    Missing,
+    /// The cluster may have one, and nobody has looked since that is so.
+    Unseen,
+    /// The deadline has passed; the cluster is looked at once more.
+    Due,
+    /// Something of the lease is in the cluster and does not say what to run.
+    Unusable(Arc<str>),
+}
+
+/// A lease of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub(super) lease: LeaseId,
+    pub(super) deadline: Option<BlockTime>,
+    pub(super) has_manifest: bool,
+    pub(super) evidence: Evidence,
+}
+
+impl Entry {
+    pub(super) fn waits(&self) -> bool {
+        !self.has_manifest && self.evidence == Evidence::Missing
+    }
+
+    /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
+    pub(super) fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
+        if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
+            return;
+        }
+        self.evidence = Evidence::Unusable(Arc::clone(problem));
+        self.deadline = None;
+        let lease = self.lease.clone();
+        out.push(Action::Spare(lease.clone()));
+        out.push(Action::Publish(Event::RecordUnusable {
+            lease,
+            problem: problem.to_string(),
+        }));
+    }
+
+    /// Neither a record nor a workload of it is there: its time runs from this moment, or is over.
+    pub(super) fn is_not_there(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
+        match self.evidence {
+            Evidence::Missing => {}
+            Evidence::Unseen | Evidence::Unusable(_) => {
+                self.evidence = Evidence::Missing;
+                let from_now = cx.config.manifest_timeout.map(|t| cx.now.block_time.plus(t));
+                self.deadline = self.deadline.or(from_now);
+            }
+            Evidence::Due => {
+                self.evidence = Evidence::Missing;
+                if may_end {
+                    self.deadline = None;
+                    let lease = self.lease.clone();
+                    out.push(Action::EndLease(lease, CloseReason::ManifestTimeout));
+                }
+            }
+        }
+    }
+}
