@@ -3,10 +3,12 @@
 
 use crate::bidding;
 use crate::error::Failure;
-use crate::types::{Address, Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
+use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// Bytes of the longest address there can be.
+const NAME_MAX: usize = 90;
 /// How long an auditor's signature is believed without asking again (as in today's provider).
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
 /// How long a failure is believed, so that waiting orders do not ask one after another.
@@ -141,8 +143,8 @@ impl Facts {
                 Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
                     return Needs::Failed(format!("auditor {auditor} could not be asked: {message}"));
                 }
-                // Who has no account has signed nothing, and a node need not be asked.
-                None if auditor.parse::<Address>().is_err() => {}
+                // No account has so long a name, so nobody signed under it.
+                None if auditor.len() > NAME_MAX => {}
                 Some(Audit::Known { .. } | Audit::Failed { .. }) | None => ask.push(auditor.to_owned()),
             }
         }

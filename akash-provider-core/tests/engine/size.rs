@@ -117,7 +117,7 @@ fn an_order_that_names_as_many_auditors_as_it_may_costs_little() {
     let mut spec = web_group();
     spec.requirements.signed_by.any_of = (0..32).map(made_up).collect();
     assert_eq!(held_to_the_budget("32 auditors", spec), "signed_by");
-    // Who has no account is not asked for, however long the name.
+    // What is too long to be an address is not asked for.
     let mut world = World::new();
     let mut spec = web_group();
     spec.requirements.signed_by.all_of = vec!["x".repeat(TX)];

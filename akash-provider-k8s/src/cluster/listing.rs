@@ -147,10 +147,21 @@ impl Parts {
                 | Finding::OtherChain { .. } => false,
             };
             if !is_told {
-                listing.remarks.push(finding.to_string());
+                listing.remarks.push(shortened(finding.to_string()));
             }
         }
     }
+}
+
+/// Characters of a problem that are told; a record may be large, and what is wrong with it as large.
+const PROBLEM_MAX: usize = 400;
+
+fn shortened(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(PROBLEM_MAX) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
 }
 
 /// What is there of leases and says nothing of what they run, by name; what was said first stays.
@@ -170,7 +181,7 @@ impl Things {
             lease: lease.cloned(),
             name: name.to_owned(),
             remains,
-            problem,
+            problem: shortened(problem),
         });
     }
 
