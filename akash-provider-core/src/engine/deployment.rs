@@ -409,8 +409,13 @@ impl Deployment {
                 continue;
             };
             let is_known = matches!(entry.evidence, Evidence::Missing | Evidence::Due);
-            if is_known && at < tried {
-                entry.evidence = Evidence::Unseen;
+            if is_known {
+                // One that was due has time again; a list under way does not end it.
+                entry.evidence = if at < tried {
+                    Evidence::Unseen
+                } else {
+                    Evidence::Missing
+                };
             }
             // Where nobody has looked yet, the deadline starts with the look.
             if cx.config.manifest_timeout.is_some() && (is_known || entry.deadline.is_some()) {

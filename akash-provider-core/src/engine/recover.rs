@@ -266,20 +266,18 @@ impl Engine {
     ) {
         let recorded = deployments.iter().map(|d| &d.lease);
         let unreadable = unusable.iter().filter(|(_, (r, _))| *r == Remains::Unreadable);
-        let mut records = recorded.chain(unreadable.map(|(lease, _)| lease));
+        let records = recorded.chain(unreadable.map(|(lease, _)| lease));
+        let live: Vec<&LeaseId> = records.filter(|lease| self.has_lease(lease)).collect();
         if fresh {
             self.breaker.start(&self.config, self.now.mono);
-            let unseen = self.unseen_leases();
-            if unseen > 0 && !records.any(|lease| self.has_lease(lease)) {
+            let leases = self.unseen_leases();
+            if leases > 0 && live.is_empty() {
                 self.breaker.miss_records(place.clone());
-                self.publish(Event::RecordsNotFound {
-                    leases: unseen,
-                    place,
-                });
+                return self.publish(Event::RecordsNotFound { leases, place });
             }
-        } else if self.breaker.records_missing().is_some() && records.any(|lease| self.is_unseen(lease)) {
-            // One that was recorded here would prove nothing.
-            self.breaker.find_records();
+        }
+        // One that was recorded here would prove nothing.
+        if live.iter().any(|lease| self.is_unseen(lease)) && self.breaker.find_records() {
             self.publish(Event::RecordsFound);
         }
     }

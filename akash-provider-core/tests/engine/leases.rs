@@ -296,3 +296,22 @@ fn a_tenants_close_brings_a_new_order_and_a_resumed_group_runs_again() {
         "the manifest from before is still the current one"
     );
 }
+
+#[test]
+fn a_lease_ends_on_the_terms_of_its_record_and_not_of_the_settings() {
+    let mut config = settings();
+    config.reclamation_window = None;
+    let mut world = World::with(config);
+    world.running(2, &web());
+    let order = world.order(1, &web());
+    assert!(world.bid(&order).is_some());
+    // The bid that wins is from before the provider offered a window.
+    world.config.reclamation_window = Some(HOUR);
+    world.restart();
+    let lease = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: lease.clone() });
+    world.blocks(60, BLOCK);
+    world.wait(2 * MINUTE);
+    world.blocks(2, BLOCK);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+}

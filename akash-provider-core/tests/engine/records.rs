@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::{Deployment, Remains, Unusable};
-use akash_provider_core::engine::{Call, Request, Status};
+use akash_provider_core::engine::{Call, Leadership, Request, Status};
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,4 +250,38 @@ fn a_tenth_of_a_thousand_leases_is_no_small_number() {
     let config = settings();
     let allowed = [1, 30, 50, 100, 1_000, usize::MAX].map(|n| Breaker::allowed(&config, n));
     assert_eq!(allowed, [3, 3, 5, 10, 10, 10]);
+}
+
+#[test]
+fn a_manifest_that_could_not_be_kept_gives_every_group_its_time_again() {
+    let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
+    let mut world = World::new();
+    world.running(2, &web());
+    world.lease(1, &sdl);
+    // The deadline passes, and the list that is asked for then is still on its way.
+    world.hold = Some(is_list);
+    world.blocks(55, BLOCK);
+    world.fail = Some(is_record);
+    assert!(world.submit(1, &sdl).is_err());
+    (world.hold, world.fail) = (None, None);
+    world.settle();
+    world.blocks(2, BLOCK);
+    assert_eq!(world.active().len(), 3, "each has half a minute to be sent again");
+    world.blocks(10, BLOCK);
+    assert_eq!(world.active().len(), 1);
+}
+
+#[test]
+fn a_leader_that_takes_over_and_finds_the_records_ends_leases_again() {
+    let mut world = World::new();
+    let leases = running(&mut world, 2);
+    let kept = take(&mut world, &leases);
+    world.restart();
+    assert!(world.status().breaker.records_missing.is_some());
+    world.cluster.extend(kept);
+    world.lead(Leadership::Standby);
+    world.lead(Leadership::Leader { epoch: 7 });
+    world.wait(2 * MINUTE);
+    assert_eq!(world.status().breaker.records_missing, None);
+    assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
 }

@@ -108,11 +108,18 @@ impl Workload {
         }
     }
 
+    /// The record says on which terms the lease may be taken back, whatever our bids offer by now. A deadline that
+    /// was heard of is newer than a record without one.
+    fn terms_are(&mut self, recorded: Option<Reclamation>) {
+        let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
+        if recorded.is_some() || !announced {
+            self.reclamation = recorded;
+        }
+    }
+
     /// A snapshot lists the lease among the live ones.
     pub(super) fn live(&mut self, reclamation: Option<Reclamation>) {
-        if reclamation.is_some() {
-            self.reclamation = reclamation;
-        }
+        self.terms_are(reclamation);
         if self.heard.is_some_and(|h| h.by == HeardBy::Scan) && !self.chain.owes_call() {
             self.heard = None;
             if let ChainLane::Looking { .. } = self.chain {
@@ -273,9 +280,7 @@ impl Workload {
                 if self.price.is_none() {
                     out.push(Action::Found(Box::new((*record).clone())));
                 }
-                if record.lease.reclamation.is_some() {
-                    self.reclamation = record.lease.reclamation.clone();
-                }
+                self.terms_are(record.lease.reclamation.clone());
                 // What was refused before is not sent again at once.
                 self.chain = match self.ending {
                     Some(_) => ChainLane::SendRetry(cx.now.mono.plus(backoff::after(self.chain_attempts))),
