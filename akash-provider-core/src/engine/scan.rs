@@ -23,6 +23,8 @@ struct Running {
     /// Only the cluster is asked: the chain's present was just given.
     cluster_only: bool,
     dry_run: bool,
+    /// Who gets its answer: those who had asked when it began.
+    requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
 }
@@ -115,9 +117,15 @@ impl Engine {
             return;
         }
         let dry_run = asked && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
+        let requests = if cluster_only {
+            Vec::new()
+        } else {
+            self.scan.requests.drain(..).map(|(id, _)| id).collect()
+        };
         self.scan.running = Some(Running {
             cluster_only,
             dry_run,
+            requests,
             snapshot: None,
             workloads: None,
         });
@@ -154,14 +162,15 @@ impl Engine {
         let Running {
             cluster_only,
             dry_run,
+            requests,
             snapshot,
             workloads,
         } = running;
         self.scan.lacks_list = matches!(workloads, Some(Err(_)));
         if cluster_only {
             return match workloads {
-                Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false),
-                Some(Err(failure)) => self.scan_failed(&failure),
+                Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false, requests),
+                Some(Err(failure)) => self.scan_failed(&failure, requests),
                 None => {}
             };
         }
@@ -172,15 +181,17 @@ impl Engine {
                 None => Ok(snapshot),
             });
         match (usable, workloads) {
-            (Ok(snapshot), Some(Ok(workloads))) => self.scan_succeeded(Some(&snapshot), workloads, dry_run),
+            (Ok(snapshot), Some(Ok(workloads))) => {
+                self.scan_succeeded(Some(&snapshot), workloads, dry_run, requests);
+            }
             (Err(failure), workloads) => {
                 // The cluster's half is worth having by itself.
                 if let (Some(Ok(workloads)), false) = (workloads, dry_run) {
                     self.apply_workloads(workloads);
                 }
-                self.scan_failed(&failure);
+                self.scan_failed(&failure, requests);
             }
-            (Ok(_), Some(Err(failure))) => self.scan_failed(&failure),
+            (Ok(_), Some(Err(failure))) => self.scan_failed(&failure, requests),
             (Ok(_), None) => {}
         }
     }
@@ -196,7 +207,13 @@ impl Engine {
         })
     }
 
-    fn scan_succeeded(&mut self, snapshot: Option<&Arc<Snapshot>>, workloads: Workloads, dry_run: bool) {
+    fn scan_succeeded(
+        &mut self,
+        snapshot: Option<&Arc<Snapshot>>,
+        workloads: Workloads,
+        dry_run: bool,
+        requests: Vec<RequestId>,
+    ) {
         self.scan.attempts = 0;
         let mut findings = workloads.listing.remarks.clone();
         // That there is something is no drift on the very first look at the cluster.
@@ -217,27 +234,29 @@ impl Engine {
                 self.reservations.unreserve(&order);
             }
         }
-        for (request, _) in self.scan.requests.drain(..).collect::<Vec<_>>() {
+        for request in requests {
             self.reply(request, Ok(Reply::Scan(findings.clone())));
         }
         self.report_findings(findings);
     }
 
-    fn scan_failed(&mut self, failure: &Failure) {
+    fn scan_failed(&mut self, failure: &Failure, requests: Vec<RequestId>) {
         self.scan.next = Some(self.now.mono.plus(backoff::after(self.scan.attempts)));
         self.scan.attempts = self.scan.attempts.saturating_add(1);
-        self.fail_scans(
-            RefusalKind::Unavailable,
-            &format!("the scan could not be made: {failure}; ask again"),
-        );
+        let message = format!("the scan could not be made: {failure}; ask again");
+        self.fail_scans(requests, RefusalKind::Unavailable, &message);
     }
 
     pub(super) fn refuse_scans(&mut self) {
-        self.fail_scans(RefusalKind::Stopping, "the provider is stopping");
+        let mut requests: Vec<RequestId> = self.scan.requests.drain(..).map(|(id, _)| id).collect();
+        if let Some(running) = &mut self.scan.running {
+            requests.append(&mut running.requests);
+        }
+        self.fail_scans(requests, RefusalKind::Stopping, "the provider is stopping");
     }
 
-    fn fail_scans(&mut self, kind: RefusalKind, message: &str) {
-        for (request, _) in self.scan.requests.drain(..).collect::<Vec<_>>() {
+    fn fail_scans(&mut self, requests: Vec<RequestId>, kind: RefusalKind, message: &str) {
+        for request in requests {
             self.reply(
                 request,
                 Err(Refusal {

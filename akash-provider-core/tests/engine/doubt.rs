@@ -441,3 +441,18 @@ fn a_bid_that_was_read_after_it_won_counts() {
     assert_eq!(reserved_cpu(&world), [800]);
     assert!(world.submit(1, &web()).is_ok());
 }
+
+#[test]
+fn a_scan_that_is_asked_for_during_a_dry_run_is_made() {
+    let mut world = World::new();
+    world.running(1, &web());
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
+    let dry = world.request(Request::Scan { dry_run: true });
+    let real = world.request(Request::Scan { dry_run: false });
+    let scans = |world: &World| world.count(|call| matches!(call, Call::FetchSnapshot));
+    let before = scans(&world);
+    world.hold = None;
+    world.settle();
+    assert_eq!(scans(&world), before + 1, "one for each");
+    assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
+}
