@@ -346,9 +346,11 @@ impl Engine {
         // Whoever has another epoch than before may have been followed and preceded by another leader.
         let takes_over = leadership != self.leadership && leadership != Leadership::Standby;
         self.leadership = leadership;
-        if takes_over && self.chain_known {
-            // Transactions of the leader before us may still land.
+        if takes_over {
+            // Transactions of the leader before us may still land, whatever is known of the chain by now.
             self.closes_from = self.now.mono.plus(self.config.takeover_grace);
+        }
+        if takes_over && self.chain_known {
             // And what it told the cluster to run is not known here.
             self.cluster_known = false;
             self.scan.doubt_cluster();

@@ -2,10 +2,10 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::Deployment;
-use akash_provider_core::engine::{Call, Leadership, RefusalKind};
+use akash_provider_core::engine::{Call, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{CloseReason, LeaseId};
 use std::sync::Arc;
 
 fn image(world: &World, lease: &LeaseId) -> String {
@@ -154,4 +154,24 @@ fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
     assert_eq!(kind, Err(RefusalKind::Unavailable));
     assert!(world.submit(1, &update).is_ok());
     assert_eq!(image(&world, &lease), "nginx:2");
+}
+
+#[test]
+fn a_leader_from_the_start_leaves_the_one_before_its_grace() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.crash();
+    world.lead(Leadership::Leader { epoch: 7 });
+    world.start();
+    let reason = CloseReason::Decommission;
+    let end = Request::EndLease { lease, reason };
+    world.request(end);
+    world.wait(MINUTE);
+    assert_eq!(
+        world.closes(),
+        [],
+        "a transaction of the leader before may still land"
+    );
+    world.wait(MINUTE);
+    assert_eq!(world.closes().len(), 1);
 }
