@@ -243,7 +243,7 @@ impl World {
         let mut engine = self.empty_engine(1_000)?;
         let mut workloads = Some(Workloads {
             listing: deployments.into(),
-            hostnames: Vec::new(),
+            hostnames: None,
         });
         let mut effects = engine.step(now(0), Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));
         while !effects.is_empty() {

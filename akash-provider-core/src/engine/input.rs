@@ -84,8 +84,8 @@ pub struct Workloads {
     /// Recorded or deployed, and what cannot be used.
     #[serde(flatten)]
     pub listing: Listing,
-    /// Declared hostnames.
-    pub hostnames: Vec<DeclaredHostname>,
+    /// Declared hostnames; `None` where the backend has none.
+    pub hostnames: Option<Vec<DeclaredHostname>>,
 }
 
 /// A request of the handle.

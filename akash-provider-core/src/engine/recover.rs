@@ -203,7 +203,8 @@ impl Engine {
         let ours = |lease: &LeaseId| lease.provider == self.config.provider;
         let deployments = deployments.into_iter().filter(|d| ours(&d.lease));
         let deployments: Vec<_> = deployments.map(Arc::new).collect();
-        let mut declared = workloads.hostnames;
+        let undeclared = self.undeclared_names(workloads.hostnames.as_deref());
+        let mut declared = workloads.hostnames.unwrap_or_default();
         // Automatic names follow from their lease and are claimed by nobody.
         declared.retain(|h| ours(&h.lease) && !self.is_automatic(&h.hostname));
         let unusable = self.unusable_leases(&unusable);
@@ -213,7 +214,9 @@ impl Engine {
             self.hostnames.clear();
             self.withheld.clear();
         } else {
-            for id in self.lost_workloads(&there, &incomplete) {
+            let mut lost = self.lost_workloads(&there, &incomplete);
+            lost.extend(undeclared.into_iter().map(|(lease, _)| lease));
+            for id in BTreeSet::from_iter(lost) {
                 self.redeploy(&id);
             }
         }
@@ -366,6 +369,26 @@ impl Engine {
         let domain = self.config.static_hosts_domain.as_deref();
         let label = domain.and_then(|d| name.strip_suffix(d));
         label.is_some_and(|label| label.ends_with('.'))
+    }
+
+    /// Names that lead to no service although the lease they belong to was deployed with them: a deploy that was
+    /// under way when they moved has taken them back.
+    pub(super) fn undeclared_names(&self, declared: Option<&[DeclaredHostname]>) -> Vec<(LeaseId, String)> {
+        let Some(declared) = declared.filter(|_| self.leadership != Leadership::Standby) else {
+            return Vec::new();
+        };
+        let holders: FxHashMap<&str, &LeaseId> =
+            declared.iter().map(|d| (d.hostname.as_str(), &d.lease)).collect();
+        let mut lost = Vec::new();
+        for id in sorted(self.workloads.keys()) {
+            let Some(workload) = self.workload(&id).filter(|w| w.is_live() && w.is_settled()) else {
+                continue;
+            };
+            let names = workload.deployment().into_iter().flat_map(|d| &d.hostnames);
+            let mut missing = names.filter(|n| holders.get(n.hostname.as_str()) != Some(&&id));
+            lost.extend(missing.next().map(|n| (id.clone(), n.hostname.clone())));
+        }
+        lost
     }
 
     /// Deployed, at rest, and yet not in the cluster, or not whole there.

@@ -308,6 +308,11 @@ impl Engine {
                 "lease {lease} is deployed but not in the cluster, or not whole there: it is deployed again"
             ));
         }
+        for (lease, name) in self.undeclared_names(workloads.hostnames.as_deref()) {
+            findings.push(format!(
+                "hostname {name} does not lead to lease {lease}, which was deployed with it: it is deployed again"
+            ));
+        }
         for order in self.ownerless_reservations() {
             findings.push(format!("reservation {order} has no owner: it is released"));
         }

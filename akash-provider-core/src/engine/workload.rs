@@ -209,6 +209,13 @@ impl Workload {
         self.applied
     }
 
+    /// True when the cluster took the newest version and no call is due or owed.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let newest = self.desired.as_ref().map(|d| d.generation);
+        self.cluster == ClusterLane::Idle && newest == Some(self.applied)
+    }
+
     /// What is known of its health.
     #[must_use]
     pub const fn health(&self) -> Health {

@@ -398,8 +398,8 @@ async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<crate::clust
 async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, Error> {
     let listing = cluster.deployments().await?;
     let hostnames = match cluster.hostnames() {
-        Some(hostnames) => hostnames.all_hostnames().await?,
-        None => Vec::new(),
+        Some(hostnames) => Some(hostnames.all_hostnames().await?),
+        None => None,
     };
     Ok(Workloads { listing, hostnames })
 }

@@ -315,3 +315,25 @@ fn a_lease_ends_on_the_terms_of_its_record_and_not_of_the_settings() {
     world.blocks(2, BLOCK);
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
 }
+
+#[test]
+fn a_name_that_a_late_deploy_took_back_is_declared_again() {
+    let mut world = World::new();
+    let sdl = sdl_of("web", "nginx:1", &["a.example"], &["east"]);
+    let lease = world.running(1, &sdl);
+    let deploys = world.count(is_deploy);
+    world.undeclared = true;
+    world.wait(11 * MINUTE);
+    assert!(world.count(is_deploy) > deploys);
+    let about_it = |f: &String| f.contains("does not lead to lease") && f.contains(&lease.to_string());
+    let told = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
+    assert!(world.facts.iter().any(told));
+    world.undeclared = false;
+    let deploys = world.count(is_deploy);
+    world.wait(HOUR);
+    assert_eq!(
+        world.count(is_deploy),
+        deploys,
+        "nothing is done where nothing lacks"
+    );
+}

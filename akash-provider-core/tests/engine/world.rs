@@ -379,12 +379,13 @@ impl World {
                 incomplete: self.incomplete.clone(),
                 ..Listing::from(self.cluster.values().map(|d| (**d).clone()).collect::<Vec<_>>())
             },
-            hostnames: self
-                .cluster
-                .values()
-                .filter(|_| !self.undeclared)
-                .flat_map(names)
-                .collect(),
+            hostnames: Some(
+                self.cluster
+                    .values()
+                    .filter(|_| !self.undeclared)
+                    .flat_map(names)
+                    .collect(),
+            ),
         }
     }
 

@@ -156,7 +156,7 @@ impl Rack {
         }
         Workloads {
             listing,
-            hostnames: names.map(declared).collect(),
+            hostnames: Some(names.map(declared).collect()),
         }
     }
 

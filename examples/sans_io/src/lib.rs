@@ -189,7 +189,7 @@ impl Hand {
             }
             Call::ListWorkloads => Completion::Workloads(Ok(Workloads {
                 listing: self.workloads.values().cloned().collect::<Vec<_>>().into(),
-                hostnames: Vec::new(),
+                hostnames: None,
             })),
         };
         self.inputs.push_back(Input::Completed(id, completion));
