@@ -55,9 +55,12 @@ impl Breaker {
     }
 
     /// Asks for one lease.
-    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, lease: &LeaseId) -> Pass {
+    ///
+    /// In the first minutes after a start only the workload of a lease that the chain shows to be over (`is_over`)
+    /// may go.
+    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, lease: &LeaseId, is_over: bool) -> Pass {
         self.forget_old(config, now);
-        if self.is_shut(now) {
+        if self.is_held() || (self.is_early(now) && !is_over) {
             self.waiting.insert(lease.clone());
             return Pass::Held;
         }
@@ -71,9 +74,13 @@ impl Breaker {
         Pass::Granted
     }
 
-    fn is_shut(&self, now: Mono) -> bool {
-        let is_early = self.opens.is_none_or(|at| now < at);
-        self.tripped || self.records_missing.is_some() || is_early
+    /// Until a release, or until a record is found.
+    const fn is_held(&self) -> bool {
+        self.tripped || self.records_missing.is_some()
+    }
+
+    fn is_early(&self, now: Mono) -> bool {
+        self.opens.is_none_or(|at| now < at)
     }
 
     /// Chain and cluster are known: the first minutes count from here.
@@ -99,7 +106,7 @@ impl Breaker {
 
     /// Those that asked while it was shut and may ask again: it is open, and nobody has to release it.
     pub fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
-        if self.is_shut(now) {
+        if self.is_held() || self.is_early(now) {
             return Vec::new();
         }
         std::mem::take(&mut self.waiting).into_iter().collect()
@@ -108,7 +115,7 @@ impl Breaker {
     /// When those that wait may ask again by themselves.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        let by_itself = !self.tripped && self.records_missing.is_none() && !self.waiting.is_empty();
+        let by_itself = !self.is_held() && !self.waiting.is_empty();
         self.opens.filter(|_| by_itself)
     }
 
@@ -123,8 +130,8 @@ impl Breaker {
                 "no record of any lease was found in {place}; look there, or release the circuit breaker"
             ));
         }
-        let is_early = self.opens.is_none_or(|at| now < at);
-        is_early.then(|| "nothing is ended in the first minutes after a start".to_owned())
+        self.is_early(now)
+            .then(|| "no lease is ended in the first minutes after a start".to_owned())
     }
 
     /// Takes a question back.

@@ -3,7 +3,7 @@
 use super::deployment::Origin;
 use super::escrow::{self, Escrow};
 use super::timers::Key;
-use super::workload::{Action, Heard, HeardBy, Input, Workload};
+use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
 use super::{EffectId, Engine, Slot, Target, breaker, deployment, take_awaited};
 use crate::cluster::{ClusterChange, Deployment, Health};
 use crate::types::{
@@ -243,7 +243,10 @@ impl Engine {
 
     fn ask_breaker(&mut self, id: &LeaseId) {
         let leases = self.workloads.len();
-        match self.breaker.ask(&self.config, self.now.mono, leases, id) {
+        let is_over = self
+            .workload(id)
+            .is_some_and(|w| matches!(w.chain_lane(), ChainLane::Confirmed { .. }));
+        match self.breaker.ask(&self.config, self.now.mono, leases, id, is_over) {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),

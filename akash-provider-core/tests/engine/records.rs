@@ -3,6 +3,7 @@
 use crate::world::*;
 use akash_provider_core::cluster::{Deployment, Remains, Unusable};
 use akash_provider_core::engine::{Call, Leadership, Request, Status};
+use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -284,4 +285,18 @@ fn a_leader_that_takes_over_and_finds_the_records_ends_leases_again() {
     world.wait(2 * MINUTE);
     assert_eq!(world.status().breaker.records_missing, None);
     assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
+}
+
+#[test]
+fn what_the_chain_shows_to_be_over_goes_also_in_the_first_minutes() {
+    let mut config = settings();
+    config.breaker_warmup = 5 * MINUTE;
+    let mut world = World::with(config);
+    let lease = world.running(1, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.restart();
+    world.blocks(3, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
 }
