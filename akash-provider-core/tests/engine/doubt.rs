@@ -11,10 +11,6 @@ use akash_provider_core::types::{
 use std::slice::from_ref;
 use std::sync::Arc;
 
-fn is_list(call: &Call) -> bool {
-    matches!(call, Call::ListWorkloads)
-}
-
 fn kind(response: Response) -> Option<RefusalKind> {
     response.err().map(|Refusal { kind, .. }| kind)
 }

@@ -2,16 +2,12 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::{Deployment, Remains, Unusable};
-use akash_provider_core::engine::{Call, Leadership, Request, Status};
+use akash_provider_core::engine::{Leadership, Request, Status};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-fn is_list(call: &Call) -> bool {
-    matches!(call, Call::ListWorkloads)
-}
 
 /// What a cluster says of a lease whose record is gone or spoiled.
 fn thing(lease: &LeaseId, remains: Remains) -> Unusable {

@@ -6,10 +6,6 @@ use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
 use akash_provider_core::types::{Event, Msg, TxError, TxOutcome};
 use std::sync::Arc;
 
-fn is_list(call: &Call) -> bool {
-    matches!(call, Call::ListWorkloads)
-}
-
 #[test]
 fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "north", "west"]);

@@ -612,6 +612,10 @@ pub(crate) fn is_deploy(call: &Call) -> bool {
     matches!(call, Call::Deploy { .. })
 }
 
+pub(crate) fn is_list(call: &Call) -> bool {
+    matches!(call, Call::ListWorkloads)
+}
+
 pub(crate) fn is_record(call: &Call) -> bool {
     matches!(call, Call::Record(_))
 }
