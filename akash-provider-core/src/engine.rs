@@ -40,6 +40,7 @@ mod retries;
 mod route;
 mod scan;
 mod timers;
+mod waiting;
 
 pub use effect::{Call, Effect, EffectId};
 pub use input::{
@@ -54,14 +55,15 @@ use breaker::Breaker;
 use cx::Cx;
 use facts::Facts;
 use hostnames::Hostnames;
+use lanes::Lanes;
 use orders::Orders;
 use pace::Pace;
 use reservations::Reservations;
 use rustc_hash::FxHashMap;
 use scan::Scan;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timers::{Key, Timers};
+use waiting::Waiting;
 
 /// A machine with what the engine keeps beside it. The machine is taken out while it makes a step.
 #[derive(Debug)]
@@ -133,8 +135,8 @@ pub struct Engine {
     escrows: FxHashMap<DeploymentId, Slot<escrow::Escrow>>,
     reservations: Reservations,
     hostnames: Hostnames,
-    /// Names that another lease of the same tenant still holds, with those that wait, the longest waiting first.
-    withheld: BTreeMap<String, Vec<LeaseId>>,
+    /// Names that another lease of the same tenant still holds.
+    withheld: Waiting,
     /// Leases won in the block that is being told.
     won: Vec<LeaseId>,
     /// The stream has started anew before what was processed, so it tells of things a second time.
@@ -146,9 +148,7 @@ pub struct Engine {
     scan: Scan,
     timers: Timers,
     pending: FxHashMap<EffectId, (Target, bool)>,
-    /// Leases with a call to the cluster under way, and the calls that wait for its end.
-    busy: FxHashMap<LeaseId, VecDeque<(EffectId, Call)>>,
-    lane_of: FxHashMap<EffectId, LeaseId>,
+    lanes: Lanes,
     writes_in_flight: u64,
     next_effect: u64,
     unexpected: u64,
@@ -180,11 +180,10 @@ impl Engine {
             escrows: FxHashMap::default(),
             reservations: Reservations::new(&config),
             hostnames: Hostnames::new(&config.blocked_hostnames),
-            withheld: BTreeMap::new(),
+            withheld: Waiting::default(),
             won: Vec::new(),
             retold: false,
-            busy: FxHashMap::default(),
-            lane_of: FxHashMap::default(),
+            lanes: Lanes::default(),
             facts: Facts::default(),
             deposit: 0,
             breaker: Breaker::new(config.breaker_tripped),
@@ -328,9 +327,7 @@ impl Engine {
         let write = call.is_write();
         self.writes_in_flight += u64::from(write);
         self.pending.insert(id, (target, write));
-        if let Some(call) = self.wait_in_lane(id, call) {
-            self.out.push(Effect::Call(id, call));
-        }
+        self.send(id, call);
         id
     }
 

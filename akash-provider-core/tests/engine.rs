@@ -23,6 +23,8 @@ mod manifests;
 mod memory;
 #[path = "engine/money.rs"]
 mod money;
+#[path = "engine/names.rs"]
+mod names;
 #[path = "engine/orders.rs"]
 mod orders;
 #[path = "engine/prices.rs"]

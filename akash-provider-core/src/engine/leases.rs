@@ -275,10 +275,7 @@ impl Engine {
                 .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
         }
         self.breaker.cancel(id);
-        self.withheld.retain(|_, waiting| {
-            waiting.retain(|lease| lease != id);
-            !waiting.is_empty()
-        });
+        self.withheld.forget(id);
         self.reservations.unreserve(&id.order);
         self.orders.retries.capacity_freed();
         let freed = self.hostnames.release(id);

@@ -219,13 +219,11 @@ impl Engine {
             let stem = name.strip_suffix(domain.as_str());
             stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
         };
-        let own = |name: &&String| {
-            group
-                .services
-                .iter()
-                .any(|s| format!("{}.{domain}", lease.ingress_label(&s.name)) == **name)
-        };
-        names.iter().filter(below).find(|name| !own(name))
+        let services = group.services.iter();
+        let own: BTreeSet<String> = services
+            .map(|s| format!("{}.{domain}", lease.ingress_label(&s.name)))
+            .collect();
+        names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
     /// A manifest may come before the lease's own event.
@@ -255,10 +253,7 @@ impl Engine {
     fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
         let reserved = self.hostnames.reserve(lease, names)?;
         let withheld: BTreeSet<String> = reserved.withheld.into_iter().collect();
-        self.withheld.retain(|name, waiting| {
-            waiting.retain(|l| l != lease || withheld.contains(name));
-            !waiting.is_empty()
-        });
+        self.withheld.keep(lease, &withheld);
         for name in withheld {
             self.wait_for(name, lease);
         }
@@ -269,10 +264,7 @@ impl Engine {
         if self.hostnames.is_blocked(&name) {
             return;
         }
-        let waiting = self.withheld.entry(name).or_default();
-        if !waiting.contains(lease) {
-            waiting.push(lease.clone());
-        }
+        self.withheld.add(name, lease);
     }
 
     fn holds_name(&self, lease: &LeaseId, name: &str) -> bool {
@@ -344,7 +336,7 @@ impl Engine {
     /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
     pub(super) fn hostnames_freed(&mut self, names: &[String]) {
         for name in names {
-            for lease in self.withheld.get(name).cloned().unwrap_or_default() {
+            for lease in self.withheld.of(name).to_vec() {
                 if self.hostnames.holder(name).is_none() && self.has_lease(&lease) {
                     self.redeploy(&lease);
                 }
@@ -355,7 +347,7 @@ impl Engine {
     /// Names that leases wait for and nobody holds, whatever the reason.
     pub(super) fn hand_out_names(&mut self) {
         let free = |name: &&String| self.hostnames.holder(name).is_none();
-        let free: Vec<String> = self.withheld.keys().filter(free).cloned().collect();
+        let free: Vec<String> = self.withheld.names().filter(free).cloned().collect();
         self.hostnames_freed(&free);
     }
 
@@ -363,8 +355,9 @@ impl Engine {
     /// that nobody else has got meanwhile. It waits for the others.
     pub(super) fn adopt_names(&mut self, deployment: &Deployment) {
         let lease = &deployment.lease;
+        let recorded: BTreeSet<&str> = deployment.hostnames.iter().map(|h| h.hostname.as_str()).collect();
         for name in hosts::custom_hosts(&deployment.group) {
-            let wanted = deployment.hostnames.iter().any(|h| h.hostname == name);
+            let wanted = recorded.contains(name.as_str());
             // An earlier lease of the group, which is over, hands its names on.
             let over = |holder: &LeaseId| {
                 holder.order.group == lease.order.group && !self.has_lease(holder) && self.has_lease(lease)
@@ -380,7 +373,7 @@ impl Engine {
     /// What the cluster has of a lease, with the hostnames that it holds now.
     pub(super) fn with_held_names(&self, deployment: &Arc<Deployment>) -> Arc<Deployment> {
         let lease = &deployment.lease;
-        let asked_for = hosts::custom_hosts(&deployment.group);
+        let asked_for: BTreeSet<String> = hosts::custom_hosts(&deployment.group).into_iter().collect();
         let lost = |name: &String| asked_for.contains(name) && !self.holds_name(lease, name);
         if !deployment.hostnames.iter().any(|h| lost(&h.hostname)) {
             return Arc::clone(deployment);
@@ -403,11 +396,8 @@ impl Engine {
             }
             if !self.holds_name(lease, &name) {
                 self.wait_for(name, lease);
-            } else if let Some(waiting) = self.withheld.get_mut(&name) {
-                waiting.retain(|l| l != lease);
-                if waiting.is_empty() {
-                    self.withheld.remove(&name);
-                }
+            } else {
+                self.withheld.remove(&name, lease);
             }
         }
     }
@@ -442,8 +432,8 @@ impl Engine {
                 message,
             });
         };
-        let listed = hosts::custom_hosts(&group);
-        if let Some(name) = names.iter().find(|n| !listed.contains(n)) {
+        let listed: BTreeSet<String> = hosts::custom_hosts(&group).into_iter().collect();
+        if let Some(name) = names.iter().find(|n| !listed.contains(*n)) {
             let message =
                 format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");
             return Err(Refusal {

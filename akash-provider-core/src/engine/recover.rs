@@ -325,9 +325,9 @@ impl Engine {
     /// Names that lead to a lease are its own, unless its manifest no longer lists them. What is in hand has its
     /// claims; the list may be older than they are.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<Deployment>]) {
-        let listed: BTreeMap<&LeaseId, Vec<String>> = deployments
+        let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
-            .map(|d| (&d.lease, hosts::custom_hosts(&d.group)))
+            .map(|d| (&d.lease, hosts::custom_hosts(&d.group).into_iter().collect()))
             .collect();
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
@@ -349,11 +349,20 @@ impl Engine {
 
     /// A name that leads to a lease which no longer wants it goes, however it came to stay.
     fn take_back_unwanted(&mut self, declared: &[DeclaredHostname]) {
+        if self.leadership == Leadership::Standby {
+            return;
+        }
+        let mut wanted = BTreeMap::<&LeaseId, Option<BTreeSet<&str>>>::new();
         let mut unwanted = BTreeMap::<&LeaseId, Vec<String>>::new();
         for DeclaredHostname { hostname, lease } in declared {
-            let desired = self.workload(lease).and_then(Workload::deployment);
-            let wants = |d: &Arc<Deployment>| d.hostnames.iter().any(|h| h.hostname == *hostname);
-            if self.leadership != Leadership::Standby && desired.is_some_and(|d| !wants(d)) {
+            let wanted = wanted.entry(lease).or_insert_with(|| {
+                let desired = self.workload(lease).and_then(Workload::deployment)?;
+                Some(desired.hostnames.iter().map(|h| h.hostname.as_str()).collect())
+            });
+            if wanted
+                .as_ref()
+                .is_some_and(|names| !names.contains(hostname.as_str()))
+            {
                 unwanted.entry(lease).or_default().push(hostname.clone());
             }
         }

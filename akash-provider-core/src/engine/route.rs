@@ -119,9 +119,8 @@ impl Engine {
             return;
         };
         self.writes_in_flight -= u64::from(write);
-        let lane = self.lane_of.remove(&id);
         self.route_completion(id, target, completion);
-        if let Some(lease) = lane {
+        for lease in self.lanes.ended(id) {
             self.next_in_lane(&lease);
         }
     }

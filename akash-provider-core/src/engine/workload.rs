@@ -27,6 +27,7 @@ use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
 };
 use health::HealthClock;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -343,7 +344,10 @@ impl Workload {
         if let Some(old) = self.desired.take() {
             purge.extend(old.purge);
         }
-        purge.retain(|name| !deployment.hostnames.iter().any(|h| h.hostname == *name));
+        if !purge.is_empty() {
+            let wanted: BTreeSet<&str> = deployment.hostnames.iter().map(|h| h.hostname.as_str()).collect();
+            purge.retain(|name| !wanted.contains(name.as_str()));
+        }
         purge.sort();
         purge.dedup();
         self.desired = Some(Desired {
