@@ -72,8 +72,8 @@ pub struct Listing {
     /// What is there of a lease without a record that says what it runs.
     #[serde(default)]
     pub unusable: Vec<Unusable>,
-    /// Leases with a record of which nothing is there to run, or something that a deploy makes is gone. One that
-    /// was deployed is deployed again.
+    /// Leases with a record of which nothing is there to run, or of which something that a deploy makes is gone or
+    /// is not as it was made. One that was deployed is deployed again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
     /// What an operator should look at besides, one line each.

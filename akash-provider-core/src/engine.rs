@@ -27,6 +27,7 @@ pub mod reservations;
 pub mod status;
 pub mod workload;
 
+mod addresses;
 mod backoff;
 mod facts;
 mod lanes;

@@ -38,8 +38,10 @@ pub enum Finding {
         /// What was ignored.
         remark: String,
     },
-    /// An object that is not as it was applied; the next deploy puts it right.
+    /// An object that is not as it was applied; the next deploy of the lease puts it right.
     Edited {
+        /// The lease.
+        lease: LeaseId,
         /// Namespace of the lease.
         namespace: String,
         /// Kind and name.
@@ -73,6 +75,7 @@ impl fmt::Display for Finding {
                 namespace,
                 object,
                 reason,
+                ..
             } => write!(f, "{object} in {namespace}: {reason}"),
             Self::Missing {
                 namespace, object, ..
@@ -134,6 +137,7 @@ impl Parts {
                     object: object.to_string(),
                 }));
                 findings.extend(edits.into_iter().map(|(object, reason)| Finding::Edited {
+                    lease: lease.clone(),
                     namespace: name.clone(),
                     object: object.to_string(),
                     reason,

@@ -244,6 +244,7 @@ impl World {
         let mut workloads = Some(Workloads {
             listing: deployments.into(),
             hostnames: None,
+            ips: None,
         });
         let mut effects = engine.step(now(0), Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));
         while !effects.is_empty() {

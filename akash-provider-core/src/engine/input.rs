@@ -1,7 +1,7 @@
 //! Everything that can happen to the engine.
 
 use super::effect::EffectId;
-use crate::cluster::{ClusterChange, DeclaredHostname, Listing, Teardown};
+use crate::cluster::{ClusterChange, DeclaredHostname, IpDeclaration, Listing, Teardown};
 use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
 use crate::manifest::{Hashes, Manifest};
@@ -86,6 +86,9 @@ pub struct Workloads {
     pub listing: Listing,
     /// Declared hostnames; `None` where the backend has none.
     pub hostnames: Option<Vec<DeclaredHostname>>,
+    /// Declared addresses of the leases that have or want some; `None` where the backend has none or cannot say.
+    #[serde(default)]
+    pub ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
 }
 
 /// A request of the handle.

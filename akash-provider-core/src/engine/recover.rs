@@ -3,6 +3,7 @@
 //! It is level-triggered and idempotent: it brings the machines in line with what the chain shows, whatever
 //! happened in between. It destroys nothing: what is missing from a snapshot is only looked at.
 
+use super::addresses::Addresses;
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
 use super::{Engine, Leadership, Lifecycle, Workloads, deployment, sorted};
@@ -193,6 +194,7 @@ impl Engine {
             // Another leader may have written after this list was made; a newer one is on its way.
             return;
         }
+        let misled = self.misled(&workloads);
         let Listing {
             deployments,
             unusable,
@@ -203,7 +205,6 @@ impl Engine {
         let ours = |lease: &LeaseId| lease.provider == self.config.provider;
         let deployments = deployments.into_iter().filter(|d| ours(&d.lease));
         let deployments: Vec<_> = deployments.map(Arc::new).collect();
-        let undeclared = self.undeclared_names(workloads.hostnames.as_deref());
         let mut declared = workloads.hostnames.unwrap_or_default();
         // Automatic names follow from their lease and are claimed by nobody.
         declared.retain(|h| ours(&h.lease) && !self.is_automatic(&h.hostname));
@@ -215,7 +216,7 @@ impl Engine {
             self.withheld.clear();
         } else {
             let mut lost = self.lost_workloads(&there, &incomplete);
-            lost.extend(undeclared.into_iter().map(|(lease, _)| lease));
+            lost.extend(misled.into_iter().map(|(lease, _)| lease));
             for id in BTreeSet::from_iter(lost) {
                 self.redeploy(&id);
             }
@@ -380,32 +381,40 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Names that lead to no service although the lease they belong to was deployed with them: a deploy that was
-    /// under way when they moved has taken them back.
-    pub(super) fn undeclared_names(&self, declared: Option<&[DeclaredHostname]>) -> Vec<(LeaseId, String)> {
-        let Some(declared) = declared.filter(|_| self.leadership != Leadership::Standby) else {
+    /// Leases that were deployed with names or addresses that are not declared so, each with one of them. A deploy
+    /// that was under way when a name moved may have taken it back.
+    pub(super) fn misled(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
+        if self.leadership == Leadership::Standby {
+            // What runs is another's to say.
             return Vec::new();
-        };
-        let holders: FxHashMap<&str, &LeaseId> =
-            declared.iter().map(|d| (d.hostname.as_str(), &d.lease)).collect();
-        let mut lost = Vec::new();
+        }
+        let holders = workloads.hostnames.as_ref().map(|declared| {
+            let holders = declared.iter().map(|d| (d.hostname.as_str(), &d.lease));
+            holders.collect::<FxHashMap<_, _>>()
+        });
+        let addresses = workloads.ips.as_deref().map(Addresses::new);
+        let mut misled = Vec::new();
         for id in sorted(self.workloads.keys()) {
-            let Some(workload) = self.workload(&id).filter(|w| w.is_live() && w.is_settled()) else {
+            let workload = self.workload(&id).filter(|w| w.is_live() && w.is_settled());
+            let Some(deployment) = workload.and_then(Workload::deployment) else {
                 continue;
             };
-            let names = workload.deployment().into_iter().flat_map(|d| &d.hostnames);
-            let mut missing = names.filter(|n| holders.get(n.hostname.as_str()) != Some(&&id));
-            lost.extend(missing.next().map(|n| (id.clone(), n.hostname.clone())));
+            let elsewhere = |name: &str| holders.as_ref().is_some_and(|h| h.get(name) != Some(&&id));
+            let names = deployment.hostnames.iter().map(|h| h.hostname.as_str());
+            let name = names.into_iter().find(|name| elsewhere(name));
+            let name = name.map(|name| format!("hostname {name}"));
+            let address = addresses.as_ref().and_then(|a| a.difference(deployment));
+            misled.extend(name.or(address).map(|what| (id.clone(), what)));
         }
-        lost
+        misled
     }
 
     /// Deployed, at rest, and yet not in the cluster, or not whole there.
     pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>, incomplete: &[LeaseId]) -> Vec<LeaseId> {
         if self.leadership == Leadership::Standby {
-            // What runs is another's to say.
             return Vec::new();
         }
+        let incomplete: BTreeSet<&LeaseId> = incomplete.iter().collect();
         let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
         let is_there = |id: &LeaseId| there.contains(id) && !incomplete.contains(id);
         let all = self

@@ -308,9 +308,9 @@ impl Engine {
                 "lease {lease} is deployed but not in the cluster, or not whole there: it is deployed again"
             ));
         }
-        for (lease, name) in self.undeclared_names(workloads.hostnames.as_deref()) {
+        for (lease, what) in self.misled(workloads) {
             findings.push(format!(
-                "hostname {name} does not lead to lease {lease}, which was deployed with it: it is deployed again"
+                "{what} is not declared as lease {lease} was deployed: it is deployed again"
             ));
         }
         for order in self.ownerless_reservations() {

@@ -12,16 +12,18 @@
 //! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
 //! because an error of `Broadcast` says that it was certainly not sent.
 
+mod composite;
+
 use crate::chain::{BidFilter, ChainClient, PageRequest};
-use crate::cluster::{Cluster, Deployment};
+use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::engine::{Call, Completion, EffectId, Workloads};
+use crate::engine::{Call, Completion, EffectId};
 use crate::error::{Error, ErrorKind, Failure};
 use crate::pricing::PricingStrategy;
-use crate::types::{Address, Bid, BidState, BlockTime, LeaseId, Msg, OrderId, TxOutcome};
+use crate::types::{Address, Bid, BidState, BlockTime, Msg, OrderId, TxOutcome};
+use composite::{deploy, list_workloads, teardown};
 use rustc_hash::FxHashMap;
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -333,75 +335,6 @@ async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Err
             None => return Ok(counted),
         }
     }
-}
-
-/// Deploys, declares what leads there, then takes back what no longer does. All of it is idempotent, so a
-/// failure anywhere is answered by doing the whole again.
-async fn deploy(
-    cluster: &dyn Cluster,
-    deployment: &Deployment,
-    purge_hostnames: &[String],
-) -> Result<(), Error> {
-    cluster.deploy(deployment).await?;
-    let lease = &deployment.lease;
-    let hostnames = cluster.hostnames();
-    let ips = cluster.leased_ips();
-    if let Some(hostnames) = &hostnames {
-        for name in &deployment.hostnames {
-            hostnames.declare_hostname(lease, name).await?;
-        }
-    }
-    if let Some(ips) = &ips {
-        for ip in &deployment.ips {
-            match ips.declare_ip(lease, ip, false).await {
-                // Another lease of the tenant holds the address; it moves only on the tenant's command.
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP is held by another lease");
-                }
-                answer => answer?,
-            }
-        }
-    }
-    if let Some(hostnames) = &hostnames {
-        let kept: BTreeSet<&str> = deployment.hostnames.iter().map(|n| n.hostname.as_str()).collect();
-        for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
-            hostnames.purge_declared_hostname(lease, name).await?;
-        }
-    }
-    if let Some(ips) = &ips {
-        let kept: BTreeSet<_> = deployment.ips.iter().collect();
-        for ip in ips.declared_ips(lease).await? {
-            if !kept.contains(&ip) {
-                ips.purge_declared_ip(lease, &ip).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Tries all three parts, so that one that fails keeps nothing else alive; done only if all are.
-async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<crate::cluster::Teardown, Error> {
-    let state = cluster.teardown_lease(lease).await;
-    let hostnames = match cluster.hostnames() {
-        Some(hostnames) => hostnames.purge_declared_hostnames(lease).await,
-        None => Ok(()),
-    };
-    let ips = match cluster.leased_ips() {
-        Some(ips) => ips.purge_declared_ips(lease).await,
-        None => Ok(()),
-    };
-    let state = state?;
-    hostnames.and(ips)?;
-    Ok(state)
-}
-
-async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, Error> {
-    let listing = cluster.deployments().await?;
-    let hostnames = match cluster.hostnames() {
-        Some(hostnames) => Some(hostnames.all_hostnames().await?),
-        None => None,
-    };
-    Ok(Workloads { listing, hostnames })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
 use std::collections::BTreeMap;
 use std::slice::from_ref;
@@ -325,7 +326,7 @@ fn a_name_that_a_late_deploy_took_back_is_declared_again() {
     world.undeclared = true;
     world.wait(11 * MINUTE);
     assert!(world.count(is_deploy) > deploys);
-    let about_it = |f: &String| f.contains("does not lead to lease") && f.contains(&lease.to_string());
+    let about_it = |f: &String| f.contains(" is not declared as lease") && f.contains(&lease.to_string());
     let told = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
     assert!(world.facts.iter().any(told));
     world.undeclared = false;
@@ -336,4 +337,52 @@ fn a_name_that_a_late_deploy_took_back_is_declared_again() {
         deploys,
         "nothing is done where nothing lacks"
     );
+}
+
+/// A web service with a leased address.
+fn with_address() -> Sdl {
+    let text = "version: \"2.1\"\nendpoints: {front: {kind: ip}}\nservices:\n  web:\n    image: nginx:1\n    expose:\n      - port: 8080\n        \
+                to: [{global: true, ip: front}]\nprofiles:\n  compute:\n    web:\n      resources:\n        cpu: {units: 100m}\n        \
+                memory: {size: 128Mi}\n        storage: {size: 512Mi}\n  placement:\n    east:\n      pricing:\n        \
+                web: {denom: uact, amount: 100}\ndeployment:\n  web:\n    east: {profile: web, count: 1}\n";
+    sdl::parse(text).unwrap()
+}
+
+#[test]
+fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
+    let mut config = settings();
+    config.leased_ips = true;
+    let mut world = World::with(config);
+    let lease = world.running(1, &with_address());
+    let other = world.running(2, &with_address());
+    let declared = world.cluster[&lease].ips.clone();
+    assert_eq!(declared.len(), 1);
+    let mut edited = declared.clone();
+    edited[0].external_port += 1;
+    let surplus = [declared.clone(), edited.clone()].concat();
+    let key = &declared[0].sharing_key;
+    assert_eq!(
+        *key, world.cluster[&other].ips[0].sharing_key,
+        "one tenant, one name"
+    );
+    let none = Vec::new();
+    for (what, first, second, again) in [
+        ("both as deployed", &declared, &declared, 0),
+        ("nobody has it", &none, &none, 2),
+        ("the other has it", &none, &declared, 0),
+        ("another port", &edited, &declared, 1),
+        ("one too many", &surplus, &declared, 1),
+    ] {
+        world.ips = Some(vec![
+            (lease.clone(), first.clone()),
+            (other.clone(), second.clone()),
+        ]);
+        let deploys = world.count(is_deploy);
+        let scan = world.request(Request::Scan { dry_run: false });
+        let Ok(Reply::Scan(findings)) = &world.replies[&scan] else {
+            panic!("{what}: {:?}", world.replies[&scan]);
+        };
+        assert_eq!(findings.len(), again, "{what}: {findings:?}");
+        assert_eq!(world.count(is_deploy) - deploys, again, "{what}");
+    }
 }

@@ -4,16 +4,16 @@
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster::{
-    ClusterChange, DeclaredHostname, Deployment, Health, Listing, Teardown, Unusable,
+    ClusterChange, DeclaredHostname, Deployment, Health, IpDeclaration, Listing, Teardown, Unusable,
 };
 use akash_provider_core::engine::{
     Call, Completion, Effect, EffectId, Engine, Input, Leadership, Request, RequestId, Response, Status,
     Workloads,
 };
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
@@ -66,6 +66,8 @@ pub(crate) struct World {
     pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster has declared no hostname yet.
     pub(crate) undeclared: bool,
+    /// What a list says of addresses; as deployed where there is nothing.
+    pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
     /// The next transactions, so many, do not land and nobody knows.
     pub(crate) lost_txs: u32,
     asked: u64,
@@ -216,6 +218,7 @@ impl World {
             agreement: Agreement::Single,
             deaf: false,
             undeclared: false,
+            ips: None,
             unusable: Vec::new(),
             incomplete: Vec::new(),
             lost_txs: 0,
@@ -235,7 +238,10 @@ impl World {
         self.feed(Input::Inventory(InventoryUpdate {
             inventory,
             placements: Vec::new(),
-            leased_ips: None,
+            leased_ips: Some(LeasedIpUsage {
+                total: 100,
+                ..LeasedIpUsage::default()
+            }),
         }));
         self.settle();
     }
@@ -386,6 +392,10 @@ impl World {
                     .flat_map(names)
                     .collect(),
             ),
+            ips: Some(self.ips.clone().unwrap_or_else(|| {
+                let deployed = self.cluster.values();
+                deployed.map(|d| (d.lease.clone(), d.ips.clone())).collect()
+            })),
         }
     }
 

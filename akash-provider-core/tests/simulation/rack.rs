@@ -157,6 +157,7 @@ impl Rack {
         Workloads {
             listing,
             hostnames: Some(names.map(declared).collect()),
+            ips: None,
         }
     }
 

@@ -135,16 +135,13 @@ impl Parts {
                     reason: Reason::NoManifest,
                     ..
                 }) => known.contains(namespace.as_str()),
-                Finding::Missing { lease, .. } => {
+                Finding::Missing { lease, .. } | Finding::Edited { lease, .. } => {
                     if !listing.incomplete.contains(lease) {
                         listing.incomplete.push(lease.clone());
                     }
                     false
                 }
-                Finding::Orphan(_)
-                | Finding::Overwritten { .. }
-                | Finding::Edited { .. }
-                | Finding::OtherChain { .. } => false,
+                Finding::Orphan(_) | Finding::Overwritten { .. } | Finding::OtherChain { .. } => false,
             };
             if !is_told {
                 listing.remarks.push(shortened(finding.to_string()));

@@ -256,6 +256,28 @@ fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
     });
 }
 
+#[test]
+fn what_somebody_edited_makes_a_lease_incomplete() {
+    run("edited", |world: &World| {
+        async move {
+            let lease = world.lease(1, 1);
+            let cluster = world.connect().await;
+            let web = deployment(&lease, vec![service("web")]);
+            cluster.deploy(&web).await.unwrap();
+            let replicas = serde_json::json!({"spec": {"replicas": 7}});
+            world
+                .edit("Deployment", &lease.namespace(), "web", replicas)
+                .await;
+            let cluster = &cluster;
+            let is_seen = || async { cluster.deployments().await.unwrap().incomplete == [lease.clone()] };
+            world.until("it is seen", is_seen).await;
+            cluster.deploy(&web).await.unwrap();
+            assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
+        }
+        .boxed()
+    });
+}
+
 async fn first_quota(world: &World, lease: &LeaseId) -> String {
     world.names("ResourceQuota", &lease.namespace()).await.remove(0)
 }

@@ -190,6 +190,7 @@ impl Hand {
             Call::ListWorkloads => Completion::Workloads(Ok(Workloads {
                 listing: self.workloads.values().cloned().collect::<Vec<_>>().into(),
                 hostnames: None,
+                ips: None,
             })),
         };
         self.inputs.push_back(Input::Completed(id, completion));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::{HostnameDeclaration, IpDeclaration, Teardown};
+use crate::cluster::{Deployment, HostnameDeclaration, IpDeclaration, Teardown};
 use crate::manifest::{Group, Proto};
 use crate::runtime::fakes::{self, Does, FakeChain, FakeCluster, FakePricing, Script, lease};
 use crate::types::{CloseReason, GroupSpec, PlacementRequirements};
@@ -315,4 +315,15 @@ async fn a_flood_of_queries_reaches_the_node_in_small_numbers_and_holds_up_no_tr
         ended += 1;
     }
     assert_eq!(ended, 500, "a line is worked off although every call in it hangs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_listed_with_what_runs() {
+    let script = Arc::new(Script::default());
+    let mut executor = with_facets(&script, vec![ip("front")]);
+    let listed = one(&mut executor, Call::ListWorkloads, 0).await;
+    let Completion::Workloads(Ok(workloads)) = listed else {
+        panic!("{listed:?}");
+    };
+    assert_eq!(workloads.ips, Some(vec![(lease(1), vec![ip("front")])]));
 }

@@ -1,0 +1,47 @@
+//! Leased addresses: what is declared, held against what leases were deployed with.
+
+use crate::cluster::{Deployment, IpDeclaration};
+use crate::types::LeaseId;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// What a list of the cluster shows of addresses.
+#[derive(Debug)]
+pub(super) struct Addresses<'a> {
+    of_lease: FxHashMap<&'a LeaseId, BTreeSet<&'a IpDeclaration>>,
+    /// Addresses with a lease that holds them.
+    holders: FxHashMap<&'a str, &'a LeaseId>,
+}
+
+impl<'a> Addresses<'a> {
+    pub(super) fn new(declared: &'a [(LeaseId, Vec<IpDeclaration>)]) -> Self {
+        let keys = |(lease, ips): &'a (LeaseId, Vec<IpDeclaration>)| {
+            ips.iter().map(move |ip| (ip.sharing_key.as_str(), lease))
+        };
+        Self {
+            of_lease: declared
+                .iter()
+                .map(|(l, ips)| (l, ips.iter().collect()))
+                .collect(),
+            holders: declared.iter().flat_map(keys).collect(),
+        }
+    }
+
+    /// An address that a lease was deployed with and that is not declared so, or one that is declared and not
+    /// wanted. One that another lease holds is not missed: it moves only on the tenant's command.
+    pub(super) fn difference(&self, deployment: &Deployment) -> Option<String> {
+        let nothing = BTreeSet::new();
+        let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);
+        let wanted: BTreeSet<&IpDeclaration> = deployment.ips.iter().collect();
+        let held_elsewhere = |ip: &&&IpDeclaration| {
+            let holder = self.holders.get(ip.sharing_key.as_str());
+            holder.is_some_and(|holder| **holder != deployment.lease)
+        };
+        let missing = wanted.difference(declared).find(|ip| !held_elsewhere(ip));
+        let differs = missing.or_else(|| declared.difference(&wanted).next());
+        differs.map(|ip| {
+            let (service, port) = (&ip.service, ip.external_port);
+            format!("leased address of service {service}, port {port} {:?}", ip.proto)
+        })
+    }
+}
