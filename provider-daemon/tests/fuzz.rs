@@ -3,7 +3,7 @@
 //!
 //! | variable | meaning | without it |
 //! |---|---|---|
-//! | `FUZZ_SECONDS` | for how long each target is tried | 20 |
+//! | `FUZZ_SECONDS` | for how long each target is tried | 8 |
 //! | `FUZZ_SEED` | what begins with | 1 |
 
 #![expect(
@@ -136,7 +136,7 @@ fn tried(name: &str) {
     let found = TARGETS.iter().find(|(target, _)| *target == name);
     let (_, read) = found.unwrap_or_else(|| panic!("no target {name}"));
     let corpus = corpus(name);
-    let limit = Duration::from_secs(number("FUZZ_SECONDS", 20));
+    let limit = Duration::from_secs(number("FUZZ_SECONDS", 8));
     let mut changes = Changes(ChaCha8Rng::seed_from_u64(number("FUZZ_SEED", 1)));
     let (began, mut count, mut slowest) = (Instant::now(), 0_u64, Duration::ZERO);
     // As it is, once, and then changed.

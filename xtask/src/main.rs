@@ -19,6 +19,7 @@ mod process;
 mod replay;
 mod report;
 mod sim;
+mod suites;
 mod tally;
 mod test;
 mod tiers;

@@ -110,7 +110,8 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
+    /// Runs it and returns what it wrote to its standard output, however it ended.
+    pub(crate) fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
         let incoming = reader(&mut child)?;

@@ -12,29 +12,58 @@ struct Tally {
     ignored: u64,
 }
 
+/// Counts while the lines of a run come in.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    tally: Tally,
+    conformance: u64,
+    notes: Notes,
+}
+
+impl Counter {
+    /// One line of a test program; a skip is shown at once.
+    pub(crate) fn see(&mut self, line: &str) {
+        if let Some(found) = parse(line) {
+            self.tally.add(&found);
+        } else if let Some(note) = skip(line) {
+            println!("{note}");
+            self.notes.push(note);
+        } else if is_passed_conformance(line) {
+            self.conformance += 1;
+        }
+    }
+
+    /// Shows what was counted.
+    ///
+    /// # Errors
+    /// When not one test ran: a filter that fits nothing proves nothing.
+    pub(crate) fn finish(self, what: &str) -> Result<Notes> {
+        let Tally {
+            passed,
+            failed,
+            ignored,
+        } = self.tally;
+        println!("{what}: {passed} passed, {failed} failed, {ignored} ignored");
+        if passed == 0 {
+            return Err(Error::new(format!("{what}: no test ran")));
+        }
+        Ok(self.notes)
+    }
+
+    /// Tests of a port's suite that passed.
+    pub(crate) const fn conformance(&self) -> u64 {
+        self.conformance
+    }
+}
+
 /// Runs a `cargo test` whose arguments end behind `--`; shows its results line by line.
 ///
 /// # Errors
-/// When a test fails, and when not one test ran: a filter that fits nothing proves nothing.
+/// When a test fails, and when not one test ran.
 pub(crate) fn run(what: &str, tests: Process) -> Result<Notes> {
-    let mut tally = Tally::default();
-    let mut notes = Notes::new();
-    tests.sift(|line| {
-        if let Some(found) = parse(line) {
-            tally.add(&found);
-        } else if let Some(note) = skip(line) {
-            println!("{note}");
-            notes.push(note);
-        }
-    })?;
-    println!(
-        "{what}: {} passed, {} failed, {} ignored",
-        tally.passed, tally.failed, tally.ignored
-    );
-    if tally.passed == 0 {
-        return Err(Error::new(format!("{what}: no test ran")));
-    }
-    Ok(notes)
+    let mut counter = Counter::default();
+    tests.sift(|line| counter.see(line))?;
+    counter.finish(what)
 }
 
 impl Tally {
@@ -62,6 +91,14 @@ fn parse(line: &str) -> Option<Tally> {
         }
     }
     Some(tally)
+}
+
+/// `test cluster::conformance::suite ... ok`: that word in its name makes a test one of a port's suite.
+fn is_passed_conformance(line: &str) -> bool {
+    let name = line
+        .strip_prefix("test ")
+        .and_then(|line| line.strip_suffix(" ... ok"));
+    name.is_some_and(|name| name.contains("conformance"))
 }
 
 /// A line that says something was not tested, and why.
@@ -96,6 +133,15 @@ mod tests {
         assert_eq!(parse("running 12 tests"), None);
         assert_eq!(parse("test result"), None);
         assert_eq!(parse("test hash::is_stable ... ok"), None);
+    }
+
+    #[test]
+    fn a_test_of_a_suite_is_known_by_its_name() {
+        assert!(is_passed_conformance("test memory::conformance::suite ... ok"));
+        assert!(!is_passed_conformance(
+            "test memory::conformance::suite ... FAILED"
+        ));
+        assert!(!is_passed_conformance("test memory::suite ... ok"));
     }
 
     #[test]

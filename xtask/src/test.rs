@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::{Package, Workspace};
-use crate::{conformance, docs, sim, tally, tiers, verify};
+use crate::{docs, sim, suites, tally, tiers, verify};
 
 /// Histories of the small simulation.
 const SEEDS: sim::Args = sim::Args {
@@ -33,7 +33,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     verify::stages(workspace, &mut report);
     if report.stage(Kind::Build, "build of tests, programs", || build(workspace)) {
         report.stage(Kind::Run, "tests", || tests(workspace));
-        report.stage(Kind::Run, "conformance", || conformance::suites(workspace));
         report.stage(Kind::Run, "examples", || examples(workspace));
         report.stage(Kind::Run, "dev --once", || dev_once(workspace));
         // Each piece of documentation code is compiled as it is run.
@@ -62,18 +61,12 @@ fn build(workspace: &Workspace) -> Result<Notes> {
 }
 
 fn tests(workspace: &Workspace) -> Result<Notes> {
-    let targets = [
-        "--lib",
-        "--bins",
-        "--tests",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ];
-    let tests = workspace
-        .cargo(&["test", "--locked", "--workspace", "--all-features"])
-        .args(targets);
-    tally::run("tests", tests)
+    let cargo = ["test", "--locked", "--workspace", "--all-features"];
+    suites::run(
+        workspace,
+        "tests",
+        &[&cargo[..], &["--lib", "--bins", "--tests"]].concat(),
+    )
 }
 
 fn exploration(workspace: &Workspace) -> Result<Notes> {

@@ -366,6 +366,7 @@ impl World for DeploymentWorld {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
 fn every_interleaving_of_a_deployment() {
     for origin in [Origin::Won, Origin::Found] {
         let stats = explore("deployment", DeploymentWorld::start(2, origin));

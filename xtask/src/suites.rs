@@ -1,0 +1,144 @@
+//! Test programs side by side. Many of them wait most of their time, and cargo runs one after the other.
+
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::process::Process;
+use crate::report::Notes;
+use crate::tally::Counter;
+use crate::workspace::Workspace;
+
+/// Programs at once; each runs as many tests at once as there are cores.
+const AT_ONCE: usize = 2;
+
+/// A test program, ready to run.
+#[derive(Debug, PartialEq, Eq)]
+struct Suite {
+    program: PathBuf,
+    /// The folder of its package, where cargo would run it.
+    folder: PathBuf,
+}
+
+/// Builds what `cargo test` with these arguments would run, and runs it.
+///
+/// # Errors
+/// When a test fails, when not one ran, and when none of a port's suite did.
+pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
+    let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
+    let mut suites = Vec::new();
+    for line in workspace.cargo(&build).quiet().lines()? {
+        suites.extend(read(&line));
+    }
+    // What is large needs most time, and what is begun last should be short.
+    suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
+    let mut counter = Counter::default();
+    let failed = side_by_side(suites, &mut counter);
+    let conformance = counter.conformance();
+    let notes = counter.finish(what)?;
+    println!("conformance: {conformance} passed");
+    Error::from_findings("test programs that failed", &failed)?;
+    if conformance == 0 {
+        return Err(Error::new("no test of a port's suite ran"));
+    }
+    Ok(notes)
+}
+
+/// Runs all of them, the last first; returns those that failed, whose whole output is shown.
+fn side_by_side(suites: Vec<Suite>, counter: &mut Counter) -> Vec<String> {
+    let waiting = Mutex::new(suites);
+    let (done, ended) = channel();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            let (waiting, done) = (&waiting, done.clone());
+            scope.spawn(move || {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                while let Some(suite) = next() {
+                    let ran = Process::new(&suite.program, &suite.folder)
+                        .args(["--show-output"])
+                        .collect(|_| {});
+                    if done.send(ran).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut failed = Vec::new();
+        for ran in ended {
+            let (lines, outcome) = ran.unwrap_or_else(|error| (Vec::new(), Err(error)));
+            lines.iter().for_each(|line| counter.see(line));
+            if let Err(error) = outcome {
+                lines.iter().for_each(|line| println!("{line}"));
+                failed.push(error.to_string());
+            }
+        }
+        failed
+    })
+}
+
+/// The test program that a message of cargo tells of.
+fn read(line: &str) -> Option<Suite> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    if !message["profile"]["test"].as_bool()? {
+        return None;
+    }
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    Some(Suite {
+        program: message["executable"].as_str()?.into(),
+        folder: manifest.parent()?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, name: &str) -> Suite {
+        let program = std::env::temp_dir().join(format!("xtask-suite-{name}-{}", std::process::id()));
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&program, mode).unwrap();
+        Suite {
+            program,
+            folder: "/".into(),
+        }
+    }
+
+    #[test]
+    fn test_programs_are_found_among_the_messages() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/core/Cargo.toml","profile":{"test":true},"executable":"/w/target/engine-1"}"#;
+        let suite = Suite {
+            program: "/w/target/engine-1".into(),
+            folder: "/w/core".into(),
+        };
+        assert_eq!(read(line), Some(suite));
+        assert_eq!(read(&line.replace("true", "false")), None);
+        assert_eq!(read(&line.replace("\"/w/target/engine-1\"", "null")), None);
+        assert_eq!(read(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(read("Compiling"), None);
+    }
+
+    #[test]
+    fn all_are_counted_and_those_that_fail_are_named() {
+        let good = "echo 'test a::conformance ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        let bad = "echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored'; exit 101";
+        let suites = vec![shell(good, "good"), shell(bad, "bad"), shell(good, "again")];
+        let programs: Vec<PathBuf> = suites.iter().map(|suite| suite.program.clone()).collect();
+        let mut counter = Counter::default();
+        let failed = side_by_side(suites, &mut counter);
+        programs
+            .iter()
+            .for_each(|program| std::fs::remove_file(program).unwrap());
+        assert_eq!(counter.conformance(), 2);
+        assert!(
+            matches!(&failed[..], [one] if one.contains("suite-bad")),
+            "{failed:?}"
+        );
+        assert!(counter.finish("tests").is_ok());
+    }
+}
