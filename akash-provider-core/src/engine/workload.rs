@@ -22,7 +22,7 @@ use super::backoff;
 use super::cx::Cx;
 use super::effect::Call;
 use crate::cluster::{Deployment, Health, Teardown};
-use crate::error::Failure;
+use crate::error::{ErrorKind, Failure};
 use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
 };
@@ -142,6 +142,8 @@ pub struct Workload {
     chain: ChainLane,
     chain_attempts: u32,
     health: HealthClock,
+    /// Nothing of it runs, and the cluster says that what is wanted can never run.
+    refused: bool,
     ending: Option<Ending>,
     heard: Option<Heard>,
     closed_because: Option<CloseReason>,
@@ -173,6 +175,7 @@ impl Workload {
             chain: ChainLane::Idle,
             chain_attempts: 0,
             health: HealthClock::default(),
+            refused: false,
             ending: None,
             heard: None,
             closed_because: None,
@@ -337,6 +340,9 @@ impl Workload {
         let before = self.desired.as_ref().map(|d| &d.deployment.group);
         if before.is_some_and(|group| *group != deployment.group) {
             // How long the old one did not run says nothing of the new one.
+            if std::mem::take(&mut self.refused) {
+                self.health.see(cx.now.mono, Health::Unknown);
+            }
             self.health.restart(cx.now.mono);
             self.call_off(CloseReason::Unstable, out);
         }
@@ -385,6 +391,7 @@ impl Workload {
                     // Before, it could not run.
                     self.health.restart(cx.now.mono);
                 }
+                self.refused = false;
                 self.cluster = ClusterLane::Idle;
                 self.cluster_attempts = 0;
                 self.applied = generation;
@@ -403,6 +410,14 @@ impl Workload {
                     lease: self.lease.clone(),
                     message,
                 }));
+                let for_ever = failure.kind == ErrorKind::Invalid && !failure.transient;
+                if for_ever && self.applied == 0 && !self.refused {
+                    // It is tried on, and the time until it succeeds is known to be bad. Of an update that is refused
+                    // the version before runs on, and its health is what counts.
+                    self.refused = true;
+                    self.health.restart(cx.now.mono);
+                    self.health_seen(cx, Health::Bad, out);
+                }
                 self.cluster_failed(cx, failure);
             }
         }
@@ -438,6 +453,11 @@ impl Workload {
     }
 
     fn health_seen(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
+        // What a refused deploy left half done may run well; what was asked for does not.
+        let health = match health {
+            Health::Good if self.refused => Health::Bad,
+            other => other,
+        };
         let was_unknown = self.health.health() == Health::Unknown;
         if !self.health.see(cx.now.mono, health) {
             return;
@@ -475,7 +495,8 @@ impl Workload {
 
     /// The limit of known unhealthy time, where it applies.
     fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
-        let watch = self.ending.is_none() && self.heard.is_none() && self.applied > 0 && cx.may_write();
+        let deployed = self.applied > 0 || self.refused;
+        let watch = self.ending.is_none() && self.heard.is_none() && deployed && cx.may_write();
         cx.config.unhealthy_limit.filter(|_| watch)
     }
 

@@ -5,7 +5,7 @@ use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::{self, Sdl};
-use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 
@@ -385,4 +385,62 @@ fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
         assert_eq!(findings.len(), again, "{what}: {findings:?}");
         assert_eq!(world.count(is_deploy) - deploys, again, "{what}");
     }
+}
+
+/// A world whose cluster refuses every deploy for ever, with a lease that has its manifest.
+fn refusing() -> (World, LeaseId) {
+    let mut world = World::new();
+    world.permanent = true;
+    world.fail = Some(is_deploy);
+    let lease = world.running(1, &web());
+    (world, lease)
+}
+
+#[test]
+fn a_deploy_that_is_refused_for_ever_ends_its_lease_at_the_unhealthy_limit() {
+    let (mut world, lease) = refusing();
+    // The clock starts with the refusal, whatever the cluster said of the lease before.
+    world.wait(HOUR - 2 * MINUTE);
+    assert_eq!(world.closes(), []);
+    let status = world.status();
+    assert_eq!(status.leases[0].last_error.as_deref(), Some("away"));
+    assert!(status.leases[0].known_unhealthy_ms > 50 * 60_000);
+    world.wait(5 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
+    let (mut world, lease) = refusing();
+    world.wait(HOUR / 2);
+    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: changed.hash,
+    });
+    assert!(world.submit(1, &changed).is_ok());
+    world.wait(HOUR - 2 * MINUTE);
+    assert_eq!(world.closes(), [], "half an hour of the first does not count");
+    world.fail = None;
+    world.wait(MINUTE);
+    world.health(&lease, Health::Good);
+    world.wait(3 * HOUR);
+    assert_eq!((world.closes(), world.status().leases[0].known_unhealthy_ms), (vec![], 0));
+}
+
+#[test]
+fn an_update_that_is_refused_leaves_what_runs_alone() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Good);
+    world.permanent = true;
+    world.fail = Some(is_deploy);
+    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: changed.hash,
+    });
+    assert!(world.submit(1, &changed).is_ok());
+    world.wait(3 * HOUR);
+    assert_eq!(world.closes(), []);
 }

@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) hold: Option<Which>,
     /// Calls that fail and may succeed later.
     pub(crate) fail: Option<Which>,
+    /// Calls that fail will never succeed as they are.
+    pub(crate) permanent: bool,
     /// Calls to the cluster that are done and fail all the same.
     pub(crate) lie: Option<Which>,
     /// Single records are read from a node that is this far.
@@ -212,6 +214,7 @@ impl World {
             cluster: BTreeMap::new(),
             hold: None,
             fail: None,
+            permanent: false,
             lie: None,
             lagging: None,
             price: Ok(price(10)),
@@ -315,7 +318,11 @@ impl World {
 
     pub(crate) fn answer(&mut self, call: &Call) -> Completion {
         let fails = self.fail.is_some_and(|which| which(call));
-        let answer = || if fails { Err(failure(true)) } else { Ok(()) };
+        let mut its_failure = failure(!self.permanent);
+        if self.permanent {
+            its_failure.kind = ErrorKind::Invalid;
+        }
+        let answer = || if fails { Err(its_failure.clone()) } else { Ok(()) };
         match call {
             Call::FetchOrder(id) => Completion::Order(answer().map(|()| self.market.order(id).cloned())),
             Call::CountBids(id) => Completion::BidCount(answer().map(|()| counted_bids(&self.market, id))),
