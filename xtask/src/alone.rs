@@ -8,9 +8,20 @@ use crate::workspace::{Package, Workspace};
 /// Libraries whose binary chooses the version of the Kubernetes API; their own tests choose it for themselves.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Checks every member alone, then with no default features, then with each of its features.
+/// Folders of what nobody builds but this workspace. The commands are built alone whenever they run.
+const TOOLS: [&str; 2] = ["testbed", "xtask"];
+
+/// Checks every member that strangers build alone, then with no default features, then with each of its features.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    for member in workspace.members() {
+    let is_tool = |member: &&Package| {
+        let of = |folder: &&str| {
+            workspace
+                .members_under(folder)
+                .any(|tool| tool.name == member.name)
+        };
+        TOOLS.iter().any(of)
+    };
+    for member in workspace.members().filter(|member| !is_tool(member)) {
         for flags in variants(member) {
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             workspace

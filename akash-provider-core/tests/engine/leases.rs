@@ -425,7 +425,10 @@ fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
     world.wait(MINUTE);
     world.health(&lease, Health::Good);
     world.wait(3 * HOUR);
-    assert_eq!((world.closes(), world.status().leases[0].known_unhealthy_ms), (vec![], 0));
+    assert_eq!(
+        (world.closes(), world.status().leases[0].known_unhealthy_ms),
+        (vec![], 0)
+    );
 }
 
 #[test]
