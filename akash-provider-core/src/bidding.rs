@@ -16,7 +16,9 @@ pub use signed_by::{AUDITORS_MAX, auditors};
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
 
 use crate::config::Config;
-use crate::types::{Attribute, AuditedAttributes, Coin, DecCoin, GroupSpec, MarketParams, Order};
+use crate::types::{
+    Attribute, AuditedAttributes, Coin, DecCoin, EndpointKind, GroupSpec, MarketParams, Order,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -142,6 +144,12 @@ pub enum Decline {
         /// What was missing.
         message: String,
     },
+    /// Services are to be reached by hostname and the backend makes none lead anywhere.
+    #[error("the order wants {wanted} services behind hostnames and this provider's cluster serves none")]
+    NoHostnames {
+        /// Services wanted.
+        wanted: u32,
+    },
     /// Leased IPs are wanted and the backend has none.
     #[error("no leased IPs available: the order wants {wanted} and this provider leases none")]
     NoLeasedIps {
@@ -228,6 +236,7 @@ impl Decline {
             Self::OrderFull { .. } => "order_full",
             Self::Deposit { .. } => "deposit",
             Self::InsufficientCapacity { .. } => "insufficient_capacity",
+            Self::NoHostnames { .. } => "no_hostnames",
             Self::NoLeasedIps { .. } => "no_leased_ips",
             Self::LeasedIpsExhausted { .. } => "leased_ips_exhausted",
             Self::ExternalPortsExhausted { .. } => "external_ports_exhausted",
@@ -295,6 +304,7 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
     }
     Capabilities::of(facts.attributes).check(&group.resources)?;
     check_volumes(group, config.max_volumes_per_unit)?;
+    check_hostnames(group, config)?;
     signed_by::check(&requirements.signed_by, &requirements.attributes, facts.audited)?;
     limits::check_group(group).map_err(|e| Decline::InvalidGroup {
         problem: e.to_string(),
@@ -303,6 +313,16 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
     facts
         .params
         .map_or(Ok(()), |params| check_deposit(params, config))
+}
+
+/// A service that nobody can reach is no use to its tenant.
+fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
+    let endpoints = group.resources.iter().flat_map(|unit| &unit.resources.endpoints);
+    let behind_hostnames = endpoints.filter(|endpoint| endpoint.kind == EndpointKind::SharedHttp);
+    match u32::try_from(behind_hostnames.count()).unwrap_or(u32::MAX) {
+        wanted if wanted > 0 && !config.hostnames => Err(Decline::NoHostnames { wanted }),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a price is worth a bid: the tenant's denomination, above zero and not above `maximum`, which may

@@ -39,6 +39,9 @@ pub struct Config {
     pub external_ports: u32,
     /// The backend can lease IPs (its facet is there).
     pub leased_ips: bool,
+    /// The backend makes hostnames lead to services (its facet is there). Without it every order with a service
+    /// behind the shared HTTP ingress is declined.
+    pub hostnames: bool,
     /// Give every ingress service an automatic hostname under this domain
     /// (`deployment-ingress-static-hosts` with `deployment-ingress-domain`).
     pub static_hosts_domain: Option<String>,
@@ -114,6 +117,7 @@ impl Config {
             overcommit_storage_percent: 0,
             external_ports: 2768,
             leased_ips: false,
+            hostnames: true,
             static_hosts_domain: None,
             blocked_hostnames: Vec::new(),
             unhealthy_limit: Some(24 * 60 * MINUTE),

@@ -84,6 +84,7 @@ impl Decline {
             | Self::TooManyAuditors { .. }
             | Self::ReclamationRange { .. }
             | Self::OrderFull { .. }
+            | Self::NoHostnames { .. }
             | Self::NoLeasedIps { .. }
             | Self::LeasedIpsExhausted { .. }
             | Self::ExternalPortsExhausted { .. }

@@ -1,7 +1,7 @@
 use super::fixtures::{group, order, unit};
 use super::*;
 use crate::types::price::Dec;
-use crate::types::{Coin, Storage};
+use crate::types::{Coin, Endpoint, Storage};
 use std::sync::Arc;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -63,6 +63,25 @@ fn placement_attributes_must_be_ours() {
         ),
         Ok(())
     );
+}
+
+#[test]
+fn services_behind_hostnames_need_a_cluster_that_serves_them() {
+    let mut config = config();
+    config.hostnames = false;
+    let mut group = group();
+    let endpoint = |kind| Endpoint {
+        kind,
+        sequence_number: 0,
+    };
+    group.resources[0].resources.endpoints = vec![endpoint(EndpointKind::RandomPort)];
+    assert_eq!(should_bid(&order(group.clone()), &NOTHING, &config), Ok(()));
+    let http = endpoint(EndpointKind::SharedHttp);
+    group.resources[0].resources.endpoints.push(http);
+    let decline = should_bid(&order(group.clone()), &NOTHING, &config).unwrap_err();
+    assert_eq!(decline, Decline::NoHostnames { wanted: 1 });
+    config.hostnames = true;
+    assert_eq!(should_bid(&order(group), &NOTHING, &config), Ok(()));
 }
 
 #[test]

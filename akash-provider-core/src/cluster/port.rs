@@ -109,10 +109,12 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Version of the backend, free text.
     async fn version(&self) -> Result<String, Error>;
 
-    /// The hostname facet; `None` when the backend has none. Constant over its life.
+    /// The hostname facet; `None` when the backend has none, and then orders with services behind hostnames are
+    /// declined. Constant over its life.
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
 
-    /// The leased-IP facet; `None` when the backend has none. Constant over its life.
+    /// The leased-IP facet; `None` when the backend has none, and then orders that want addresses are declined.
+    /// Constant over its life.
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
 
     /// The shell facet; `None` when the backend has none. Constant over its life.

@@ -103,6 +103,7 @@ impl ProviderBuilder {
         let pricing = given(self.pricing, "the pricing strategy", "pricing")?;
         let inventory = given(self.inventory, "the inventory source", "inventory")?;
         config.leased_ips = cluster.leased_ips().is_some();
+        config.hostnames = cluster.hostnames().is_some();
         let brain = Engine::new(config.clone())?;
         let (desk, asks) = Desk::new();
         let (stage, progress) = Stage::new();

@@ -80,14 +80,16 @@ fn wrong_settings_are_named_with_their_mend() {
 }
 
 #[test]
-fn whether_ips_can_be_leased_is_the_clusters_word() {
+fn whether_ips_can_be_leased_and_hostnames_lead_is_the_clusters_word() {
     let (provider, _) = full().build().unwrap();
-    assert!(provider.parts.config.leased_ips);
+    let config = &provider.parts.config;
+    assert!(config.leased_ips && config.hostnames);
     let mut config = fakes::config();
     config.leased_ips = true;
     let plain = Arc::new(FakeCluster::default());
     let (provider, _) = full().config(config).cluster(plain).build().unwrap();
-    assert!(!provider.parts.config.leased_ips);
+    let config = &provider.parts.config;
+    assert!(!config.leased_ips && !config.hostnames);
 }
 
 #[test]
