@@ -14,10 +14,14 @@
 mod calls;
 #[path = "simulation/campaign.rs"]
 mod campaign;
+#[path = "simulation/capacity.rs"]
+mod capacity;
 #[path = "simulation/chain.rs"]
 mod chain;
 #[path = "simulation/faults.rs"]
 mod faults;
+#[path = "simulation/flavour.rs"]
+mod flavour;
 #[path = "simulation/history.rs"]
 mod history;
 #[path = "simulation/ids.rs"]

@@ -40,6 +40,9 @@ pub(crate) fn region() -> Attribute {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) cpu: u64,
+    /// Mebibytes of memory, and of the volume every replica has.
+    pub(crate) memory: u64,
+    pub(crate) disk: u64,
     pub(crate) count: u32,
     /// Most it pays per block.
     pub(crate) price: i64,
@@ -101,12 +104,12 @@ fn resources(shape: Shape) -> Resources {
             ..Cpu::default()
         },
         memory: Memory {
-            bytes: 128 * MI,
+            bytes: shape.memory * MI,
             ..Memory::default()
         },
         storage: vec![Storage {
             name: "default".to_owned(),
-            bytes: 512 * MI,
+            bytes: shape.disk * MI,
             ..Storage::default()
         }],
         gpu: gpu.unwrap_or_default(),

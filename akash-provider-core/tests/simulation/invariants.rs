@@ -1,5 +1,6 @@
 //! The rules, each under its name.
 
+use crate::capacity::Amounts;
 use crate::chain::Chain;
 use crate::ids::{NAMES, OURS};
 use crate::oracle::{Checked, Memory, Told, ensure};
@@ -219,15 +220,14 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
-/// What our bid has promised, in milli-CPU.
-fn promised(market: &Market, order: &OrderId) -> Option<u64> {
+/// What our bid has promised.
+fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
     let id = BidId {
         order: order.clone(),
         provider: OURS.clone(),
     };
     let bid = market.bid(&id)?;
-    let units = bid.resources_offer.iter();
-    Some(units.map(|u| u.resources.cpu.units * u64::from(u.count)).sum())
+    Some(Amounts::of(&bid.resources_offer))
 }
 
 impl Moment<'_> {
@@ -267,7 +267,7 @@ impl Moment<'_> {
         for reservation in reservations(self.status) {
             let once = seen.insert(&reservation.order);
             let promised = promised(&self.chain.market, &reservation.order);
-            let right = promised.is_none_or(|cpu| cpu == reservation.cpu || reservation.cpu == 0);
+            let right = promised.is_none_or(|p| p == Amounts::held(reservation) || reservation.cpu == 0);
             ensure("leases_counted_once", once && right, || {
                 format!("{reservation:?} was promised as {promised:?}")
             })?;
@@ -393,9 +393,12 @@ impl Rest<'_> {
             .open_bids()
             .map(|b| &b.id.order)
             .chain(live.iter().map(|l| &l.order));
-        let owed: BTreeMap<&OrderId, u64> =
-            owed.map(|o| (o, promised(self.market, o).unwrap_or(0))).collect();
-        let held: BTreeMap<&OrderId, u64> = reservations(self.status).map(|r| (&r.order, r.cpu)).collect();
+        let owed: BTreeMap<&OrderId, Amounts> = owed
+            .map(|o| (o, promised(self.market, o).unwrap_or_default()))
+            .collect();
+        let held: BTreeMap<&OrderId, Amounts> = reservations(self.status)
+            .map(|r| (&r.order, Amounts::held(r)))
+            .collect();
         ensure("leases_counted_once", owed == held, || {
             format!("owed {owed:?}, held {held:?}")
         })

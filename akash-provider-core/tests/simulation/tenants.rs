@@ -54,6 +54,14 @@ impl World {
         names
     }
 
+    /// As little as always, or up to `times` a large step.
+    fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
+        if self.spice.percent(self.flavour.bulky) {
+            return step * self.spice.between(1, times);
+        }
+        little
+    }
+
     fn wish(&mut self) {
         if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
             return;
@@ -63,6 +71,8 @@ impl World {
         let price = if self.random.percent(15) { 40_000 } else { 400 };
         let shapes: Vec<Shape> = (0..groups)
             .map(|_| Shape {
+                memory: self.spice_amount(128, 8_192, 5),
+                disk: self.spice_amount(512, 65_536, 5),
                 cpu: self.random.between(2, 15) * 100,
                 count: u32::try_from(self.random.between(1, 2)).unwrap(),
                 price: if self.random.percent(5) { 1 } else { price },

@@ -4,8 +4,10 @@
 //! Then faults end, and everything must settle. All choices come from one seed.
 
 use crate::calls::Pending;
+use crate::capacity::{Capacity, Cause};
 use crate::chain::Chain;
 use crate::faults::{self, Faults};
+use crate::flavour::Flavour;
 use crate::ids::{self, OURS, RIVAL, TENANTS};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
@@ -33,6 +35,9 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// Chance of what others do in the cluster.
     pub(crate) hands: Random,
+    /// Chance of what is special in this history.
+    pub(crate) spice: Random,
+    pub(crate) flavour: Flavour,
     pub(crate) faults: Faults,
     pub(crate) config: Config,
     pub(crate) chain: Chain,
@@ -96,10 +101,15 @@ impl World {
         }
         config.breaker_ceiling = u32::try_from(hands.between(1, 10)).unwrap();
         let faults = Faults::of_seed(&mut random).in_the_cluster(&mut hands);
+        let mut spice = Random::new(seed.rotate_left(32) ^ 0x5eed);
+        let flavour = Flavour::of_seed(&mut spice);
+        flavour.settings(&mut spice, &mut config);
         Self {
             engine: Engine::new(config.clone()).unwrap(),
             random,
             hands,
+            spice,
+            flavour,
             faults,
             config,
             chain: Chain::new(market()),
@@ -152,9 +162,11 @@ impl World {
             _ => Vec::new(),
         };
         let now = self.clocks();
+        let cause = Cause::of(&input);
         self.told.mono = self.told.mono.max(now.mono);
         self.told.input(&input, &leases);
         let effects = self.engine.step(now, input);
+        self.sold(cause, &effects)?;
         self.effects(effects)
     }
 
@@ -164,6 +176,7 @@ impl World {
         self.told.mono = self.told.mono.max(self.mono);
         let now = self.now();
         let effects = self.engine.handle_timeout(now);
+        self.sold(Cause::Other, &effects)?;
         self.effects(effects)?;
         let next = self.engine.next_deadline();
         ensure(
@@ -295,6 +308,7 @@ impl World {
         let placements =
             movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
         self.counted = self.hardware.usage(&self.rack);
+        self.told.sales.capacity = Some(Capacity::of(&nodes));
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),
@@ -374,6 +388,7 @@ impl World {
             sound: self.engine.recount_matches(),
         }
         .check()?;
+        self.told.sales.look(Cause::Other, &status)?;
         self.trace.count(&status);
         Ok(())
     }
