@@ -24,6 +24,8 @@ mod faults;
 mod flavour;
 #[path = "simulation/history.rs"]
 mod history;
+#[path = "simulation/hostile.rs"]
+mod hostile;
 #[path = "simulation/ids.rs"]
 mod ids;
 #[path = "simulation/invariants.rs"]

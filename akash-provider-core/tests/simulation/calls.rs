@@ -139,7 +139,12 @@ impl World {
         let view = self.chain.view(lag);
         let (random, faults) = (&mut self.random, &self.faults);
         match call {
-            Call::FetchOrder(id) => Completion::Order(Ok(view.market.order(id).cloned())),
+            Call::FetchOrder(id) if self.chain.unreadable.contains(id) => Completion::Order(Err(Failure {
+                kind: ErrorKind::Invalid,
+                transient: false,
+                message: "the record cannot be read".to_owned(),
+            })),
+            Call::FetchOrder(id) => Completion::Order(Ok(view.order(id))),
             Call::CountBids(id) => {
                 let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);
                 Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))

@@ -144,10 +144,7 @@ impl Cause {
             Input::Chain(ChainEvent::Resync(_))
             | Input::Completed(
                 _,
-                Completion::Snapshot(_)
-                | Completion::Workloads(_)
-                | Completion::Bid(_)
-                | Completion::Cluster(_),
+                Completion::Snapshot(Ok(_)) | Completion::Workloads(Ok(_)) | Completion::Bid(Ok(_)),
             ) => Self::Promises,
             _ => Self::Other,
         }

@@ -9,12 +9,15 @@ use akash_provider_core::Config;
 pub(crate) struct Flavour {
     /// Of a hundred groups, those that ask for much memory and storage.
     pub(crate) bulky: u64,
+    /// Of a hundred steps, those in which somebody does something without sense.
+    pub(crate) hostile: u64,
 }
 
 impl Flavour {
     pub(crate) fn of_seed(random: &mut Random) -> Self {
         Self {
             bulky: if random.percent(30) { 60 } else { 0 },
+            hostile: if random.percent(20) { 6 } else { 0 },
         }
     }
 

@@ -73,6 +73,9 @@ impl World {
         if self.hands.percent(self.faults.hands) {
             self.foreign_hand();
         }
+        if self.spice.percent(self.flavour.hostile) {
+            self.hostility();
+        }
         // What was damaged shows when nobody remembers it.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
             return self.crash();
@@ -407,6 +410,7 @@ impl World {
         for at in 0..self.wishes.len() {
             self.close_wish(at);
         }
+        self.close_strangers();
         self.block(seconds(6));
         self.settle()?;
         self.mono = self.mono.plus(seconds(301));

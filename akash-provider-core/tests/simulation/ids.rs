@@ -15,6 +15,7 @@ fn account(n: u8) -> Address {
 pub(crate) static OURS: LazyLock<Address> = LazyLock::new(|| account(7));
 pub(crate) static RIVAL: LazyLock<Address> = LazyLock::new(|| account(8));
 pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
+pub(crate) static STRANGER: LazyLock<Address> = LazyLock::new(|| account(10));
 pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
 
 /// Hostnames tenants ask for; few, so that they clash.
@@ -52,6 +53,22 @@ pub(crate) struct Shape {
     pub(crate) gpu: Option<(u64, &'static str)>,
     /// It wants an address of its own.
     pub(crate) address: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            cpu: 200,
+            memory: 128,
+            disk: 512,
+            count: 1,
+            price: 400,
+            ingress: false,
+            audited: false,
+            gpu: None,
+            address: false,
+        }
+    }
 }
 
 /// GPUs tenants ask for; most ask for none.

@@ -32,7 +32,10 @@ impl Deed<'_> {
         self.writes_carry_the_epoch()?;
         match self.call {
             Call::Teardown(lease) => self.teardown_only_with_evidence(lease),
-            Call::Broadcast(Msg::CreateBid { .. }) => self.never_two_bids_for_one_order(),
+            Call::Broadcast(Msg::CreateBid { .. }) => {
+                self.nonsense_is_not_bid_for()?;
+                self.never_two_bids_for_one_order()
+            }
             Call::Broadcast(Msg::CloseBid { id, reason }) => {
                 self.lost_bid_is_not_closed(id)?;
                 self.halted_chain_expires_nothing(id, *reason)?;

@@ -8,7 +8,7 @@ use crate::capacity::{Capacity, Cause};
 use crate::chain::Chain;
 use crate::faults::{self, Faults};
 use crate::flavour::Flavour;
-use crate::ids::{self, OURS, RIVAL, TENANTS};
+use crate::ids::{self, OURS, RIVAL, STRANGER, TENANTS};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::promises::Hardware;
@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
     pub(crate) wishes: Vec<Wish>,
+    /// Deployments of the stranger.
+    pub(crate) strangers: u64,
     pub(crate) requests: u64,
     pub(crate) told: Told,
     pub(crate) memory: Memory,
@@ -75,7 +77,7 @@ fn market() -> Market {
         denom: "uact".into(),
         amount: 1_000_000_000_000,
     };
-    for account in [&*OURS, &*RIVAL].into_iter().chain(TENANTS.iter()) {
+    for account in [&*OURS, &*RIVAL, &*STRANGER].into_iter().chain(TENANTS.iter()) {
         market.fund(account, &money);
     }
     for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
@@ -113,13 +115,14 @@ impl World {
             faults,
             config,
             chain: Chain::new(market()),
-            rack: Rack::default(),
+            rack: Rack::new(flavour.hostile > 0),
             life: 1,
             lives: 1,
             other: None,
             mono: Mono(1_000),
             pending: Vec::new(),
             wishes: Vec::new(),
+            strangers: 0,
             requests: 0,
             told: Told::new(),
             memory: Memory::default(),
