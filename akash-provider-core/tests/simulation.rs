@@ -32,6 +32,8 @@ mod ids;
 mod invariants;
 #[path = "simulation/oracle.rs"]
 mod oracle;
+#[path = "simulation/params.rs"]
+mod params;
 #[path = "simulation/promises.rs"]
 mod promises;
 #[path = "simulation/rack.rs"]

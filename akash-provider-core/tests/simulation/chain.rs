@@ -3,7 +3,9 @@
 use crate::ids::OURS;
 use akash_provider_core::engine::EffectId;
 use akash_provider_core::market::{Market, Rejection, TenantMsg};
-use akash_provider_core::types::{BlockTime, ChainEvent, Height, Msg, Order, OrderId, Snapshot, TxOutcome};
+use akash_provider_core::types::{
+    BlockTime, ChainEvent, Height, MarketParams, Msg, Order, OrderId, Snapshot, TxOutcome,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -147,6 +149,11 @@ impl Chain {
         let id = order.id.clone();
         Rc::make_mut(&mut self.forged).push(order);
         self.happened(vec![ChainEvent::OrderCreated { id }]);
+    }
+
+    pub(crate) fn set_params(&mut self, params: MarketParams) {
+        self.market.set_params(params);
+        self.dirty = true;
     }
 
     pub(crate) fn happened(&mut self, events: Vec<ChainEvent>) {

@@ -11,12 +11,15 @@ pub(crate) struct Flavour {
     pub(crate) bulky: u64,
     /// Of a hundred steps, those in which somebody does something without sense.
     pub(crate) hostile: u64,
+    /// Of a thousand steps, those in which parameters of the market change.
+    pub(crate) votes: u64,
 }
 
 impl Flavour {
     pub(crate) fn of_seed(random: &mut Random) -> Self {
         Self {
             bulky: if random.percent(30) { 60 } else { 0 },
+            votes: if random.percent(30) { 20 } else { 0 },
             hostile: if random.percent(20) { 6 } else { 0 },
         }
     }

@@ -76,6 +76,9 @@ impl World {
         if self.spice.percent(self.flavour.hostile) {
             self.hostility();
         }
+        if self.spice.below(1_000) < self.flavour.votes {
+            self.parameters_change();
+        }
         // What was damaged shows when nobody remembers it.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
             return self.crash();
@@ -261,6 +264,7 @@ impl World {
         self.faults = Faults::default();
         self.outage = false;
         self.rack.mend();
+        self.parameters_at_the_end();
         self.one_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;
@@ -361,6 +365,17 @@ impl World {
             format!("{findings:?}")
         })?;
         self.settle()?;
+        for _ in 0..3 {
+            // What could not be decided is asked again by and by.
+            if self.rest(|r| r.what_can_be_bid_is_bid()).is_ok() {
+                break;
+            }
+            self.block(seconds(60));
+            self.mono = self.mono.plus(seconds(60));
+            self.wake()?;
+            self.settle()?;
+        }
+        self.rest(|r| r.what_can_be_bid_is_bid())?;
         let continued = self.engine.status(self.now());
         let mut full = without_room(&continued);
         full.extend(self.rest(|r| r.due()));
