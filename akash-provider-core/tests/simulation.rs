@@ -30,6 +30,8 @@ mod hostile;
 mod ids;
 #[path = "simulation/invariants.rs"]
 mod invariants;
+#[path = "simulation/money.rs"]
+mod money;
 #[path = "simulation/oracle.rs"]
 mod oracle;
 #[path = "simulation/params.rs"]

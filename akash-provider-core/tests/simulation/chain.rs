@@ -4,7 +4,7 @@ use crate::ids::OURS;
 use akash_provider_core::engine::EffectId;
 use akash_provider_core::market::{Market, Rejection, TenantMsg};
 use akash_provider_core::types::{
-    BlockTime, ChainEvent, Height, MarketParams, Msg, Order, OrderId, Snapshot, TxOutcome,
+    Address, BlockTime, ChainEvent, Coin, Height, MarketParams, Msg, Order, OrderId, Snapshot, TxOutcome,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -149,6 +149,13 @@ impl Chain {
         let id = order.id.clone();
         Rc::make_mut(&mut self.forged).push(order);
         self.happened(vec![ChainEvent::OrderCreated { id }]);
+    }
+
+    pub(crate) fn fund(&mut self, account: &Address, coins: &[Coin]) {
+        for coin in coins {
+            self.market.fund(account, coin);
+        }
+        self.dirty = true;
     }
 
     pub(crate) fn set_params(&mut self, params: MarketParams) {

@@ -265,6 +265,7 @@ impl World {
         self.outage = false;
         self.rack.mend();
         self.parameters_at_the_end();
+        self.fill_wallet();
         self.one_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;

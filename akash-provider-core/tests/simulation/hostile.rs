@@ -2,14 +2,15 @@
 
 use crate::ids::{self, OURS, RIVAL, STRANGER, Shape};
 use crate::invariants::Deed;
+use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
 use akash_provider_core::bidding::UNITS_MAX;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidId, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin, DeploymentId, Endpoint,
-    EndpointKind, GroupId, GroupSpec, Msg, Order, OrderId, OrderState, Storage,
+    Attribute, BidId, BlockTime, ChainEvent, CloseReason, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind,
+    GroupId, GroupSpec, Msg, Order, OrderId, OrderState, Storage,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -220,10 +221,7 @@ impl World {
             id,
             groups: vec![large(self.spice.percent(3))],
             hash: [0; 32],
-            deposit: Coin {
-                denom: "uact".into(),
-                amount: 500_000,
-            },
+            deposit: coin("uact", 500_000),
             reclamation_min_window: None,
         };
         self.chain.tenant(msg).unwrap();

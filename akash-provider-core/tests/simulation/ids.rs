@@ -47,6 +47,7 @@ pub(crate) struct Shape {
     pub(crate) count: u32,
     /// Most it pays per block.
     pub(crate) price: i64,
+    pub(crate) denom: &'static str,
     pub(crate) ingress: bool,
     pub(crate) audited: bool,
     /// Devices of one replica: how many, and of what kind.
@@ -63,6 +64,7 @@ impl Default for Shape {
             disk: 512,
             count: 1,
             price: 400,
+            denom: "uact",
             ingress: false,
             audited: false,
             gpu: None,
@@ -157,7 +159,7 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
         resources: vec![ResourceUnit {
             resources: resources(shape),
             count: shape.count,
-            price: uact(shape.price),
+            price: DecCoin::new(&shape.denom.into(), Dec::from_int(shape.price)),
         }],
     }
 }

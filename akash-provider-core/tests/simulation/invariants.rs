@@ -34,6 +34,7 @@ impl Deed<'_> {
             Call::Teardown(lease) => self.teardown_only_with_evidence(lease),
             Call::Broadcast(Msg::CreateBid { .. }) => {
                 self.nonsense_is_not_bid_for()?;
+                self.bids_are_in_the_money_of_the_order()?;
                 self.never_two_bids_for_one_order()
             }
             Call::Broadcast(Msg::CloseBid { id, reason }) => {
@@ -340,6 +341,7 @@ impl Rest<'_> {
         self.addresses_follow_leases(&live)?;
         self.addresses_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
+        self.leases_without_money_end(&live)?;
         self.hostname_has_one_owner(&live)
     }
 

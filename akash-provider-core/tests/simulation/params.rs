@@ -2,22 +2,22 @@
 
 use crate::ids::OURS;
 use crate::invariants::Rest;
+use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
 use akash_provider_core::bidding;
 use akash_provider_core::market::{Market, network_params};
-use akash_provider_core::types::{BidId, BidState, Coin, Msg, Order, OrderState};
+use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Why an order that the chain takes a bid on has none: for want of room, money or a price, or because the provider
-/// wants it so.
-const OUR_OWN: [&str; 12] = [
+/// Why an order that the chain takes a bid on has none: for want of room or a price, or because the provider wants it
+/// so.
+const OUR_OWN: [&str; 11] = [
     "insufficient_capacity",
     "leased_ips_exhausted",
     "external_ports_exhausted",
     "price",
     "price_too_high",
-    "wallet",
     "not_for_us",
     "gpu",
     "invalid_group",
@@ -25,13 +25,6 @@ const OUR_OWN: [&str; 12] = [
     "too_many_volumes",
     "too_many_auditors",
 ];
-
-fn deposit(denom: &str, amount: u128) -> Coin {
-    Coin {
-        denom: denom.into(),
-        amount,
-    }
-}
 
 impl World {
     /// The network votes.
@@ -43,9 +36,9 @@ impl World {
                 let usual = network_params().bid_min_deposits;
                 let all = [
                     usual,
-                    vec![deposit("uact", 500_001)],
-                    vec![deposit("uakt", 500_000)],
-                    vec![deposit("uact", 1), deposit("uakt", 5_000_000)],
+                    vec![coin("uact", 500_001)],
+                    vec![coin("uakt", 500_000)],
+                    vec![coin("uact", 1), coin("uakt", 5_000_000)],
                     Vec::new(),
                 ];
                 params.bid_min_deposits = all[self.spice.index(all.len())].clone();

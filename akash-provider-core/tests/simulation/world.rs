@@ -8,7 +8,7 @@ use crate::capacity::{Capacity, Cause};
 use crate::chain::Chain;
 use crate::faults::{self, Faults};
 use crate::flavour::Flavour;
-use crate::ids::{self, OURS, RIVAL, STRANGER, TENANTS};
+use crate::ids::{self, OURS, RIVAL};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::promises::Hardware;
@@ -23,7 +23,7 @@ use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
 use akash_provider_core::market::{Market, MarketConfig};
-use akash_provider_core::types::{BlockTime, Coin, Event, LeaseId, Mono, Msg, Now, Provider};
+use akash_provider_core::types::{BlockTime, Event, LeaseId, Mono, Msg, Now, Provider};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,15 +71,9 @@ pub(crate) struct World {
     steps: u64,
 }
 
-fn market() -> Market {
+fn market(flavour: Flavour) -> Market {
     let mut market = Market::new(MarketConfig::new("simulated", BlockTime(1_700_000_000_000)));
-    let money = Coin {
-        denom: "uact".into(),
-        amount: 1_000_000_000_000,
-    };
-    for account in [&*OURS, &*RIVAL, &*STRANGER].into_iter().chain(TENANTS.iter()) {
-        market.fund(account, &money);
-    }
+    flavour.wallet.fund(&mut market);
     for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
         let provider = Provider {
             owner: owner.clone(),
@@ -114,7 +108,7 @@ impl World {
             flavour,
             faults,
             config,
-            chain: Chain::new(market()),
+            chain: Chain::new(market(flavour)),
             rack: Rack::new(flavour.hostile > 0),
             life: 1,
             lives: 1,
