@@ -14,18 +14,28 @@
 mod calls;
 #[path = "simulation/campaign.rs"]
 mod campaign;
+#[path = "simulation/capacity.rs"]
+mod capacity;
 #[path = "simulation/chain.rs"]
 mod chain;
 #[path = "simulation/faults.rs"]
 mod faults;
+#[path = "simulation/flavour.rs"]
+mod flavour;
 #[path = "simulation/history.rs"]
 mod history;
+#[path = "simulation/hostile.rs"]
+mod hostile;
 #[path = "simulation/ids.rs"]
 mod ids;
 #[path = "simulation/invariants.rs"]
 mod invariants;
+#[path = "simulation/money.rs"]
+mod money;
 #[path = "simulation/oracle.rs"]
 mod oracle;
+#[path = "simulation/params.rs"]
+mod params;
 #[path = "simulation/promises.rs"]
 mod promises;
 #[path = "simulation/rack.rs"]

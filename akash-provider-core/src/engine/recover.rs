@@ -333,7 +333,9 @@ impl Engine {
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
             let in_hand = self.cluster_known && self.has_manifest(lease);
-            if wanted && !in_hand && self.hostnames.holder(hostname).is_none() {
+            // The list may be older than the end of the lease, which then would hold its names for ever.
+            let is_known = self.has_lease(lease) || listed.contains_key(lease);
+            if wanted && is_known && !in_hand && self.hostnames.holder(hostname).is_none() {
                 self.hostnames.adopt(hostname, lease);
             }
         }

@@ -172,3 +172,22 @@ fn the_monotonic_clock_never_goes_back() {
     assert!(next > late, "{next:?} lies before {late:?}");
     assert_eq!(world.engine.handle_timeout(early(Mono(0))), []);
 }
+
+#[test]
+fn a_refusal_by_parameters_that_nobody_has_read_does_not_stand() {
+    let mut config = settings();
+    config.scan_interval = 100 * HOUR;
+    let mut world = World::with(config);
+    let before = world.market.params().clone();
+    let mut params = before.clone();
+    params.bid_min_deposits = vec![uact(1 << 40)];
+    world.market.set_params(params);
+    let order = world.order(1, &web());
+    assert_eq!((world.count(is_bid), world.pending()), (1, vec![]));
+    world.wait(5 * MINUTE);
+    assert!(world.count(is_bid) < 10, "it is not tried all the time");
+    // They are what they were, so that no scan would ever show a change.
+    world.market.set_params(before);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.pending(), [order]);
+}

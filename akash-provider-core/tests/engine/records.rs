@@ -1,8 +1,8 @@
 //! Records that are missing or cannot be read: no lease is ended for them, and what is put right goes on.
 
 use crate::world::*;
-use akash_provider_core::cluster::{Deployment, Remains, Unusable};
-use akash_provider_core::engine::{Leadership, Request, Status};
+use akash_provider_core::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
+use akash_provider_core::engine::{Completion, Input, Leadership, Request, Status, Workloads};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
 use std::collections::BTreeMap;
@@ -295,4 +295,29 @@ fn what_the_chain_shows_to_be_over_goes_also_in_the_first_minutes() {
     world.blocks(3, BLOCK);
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_list_from_before_the_end_of_a_lease_gives_it_no_names() {
+    let mut world = World::new();
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    world.hold = Some(is_list);
+    world.wait(11 * MINUTE);
+    let at = world.owed.iter().position(|(_, call)| is_list(call)).unwrap();
+    let (id, _) = world.owed.remove(at).unwrap();
+    world.tenant(TenantMsg::CloseLease { id: lease.clone() });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.count(is_teardown), 1);
+    assert_eq!(world.status().hostnames.len(), 0);
+    let listing = Listing {
+        unusable: vec![thing(&lease, Remains::Unrecorded)],
+        ..Listing::default()
+    };
+    let hostname = "a.example".to_owned();
+    let hostnames = Some(vec![DeclaredHostname { hostname, lease }]);
+    world.feed(Input::Completed(
+        id,
+        Completion::Workloads(Ok(Workloads { listing, hostnames })),
+    ));
+    assert_eq!(world.status().hostnames.len(), 0);
 }

@@ -2,7 +2,7 @@
 
 use crate::chain::{TX_LIFE, Tx, View};
 use crate::faults::{self, Faults};
-use crate::ids::{OURS, uact};
+use crate::ids::OURS;
 use crate::random::Random;
 use crate::world::World;
 use akash_provider_core::engine::{Call, Completion, EffectId};
@@ -52,7 +52,10 @@ fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
     })?;
     let share = maximum.amount.checked_mul_int(3);
     let share = share.and_then(|s| s.div_floor_int(Dec::from_int(4))).unwrap_or(0);
-    Ok(uact(i64::try_from(share).unwrap().max(5)))
+    Ok(DecCoin::new(
+        &maximum.denom,
+        Dec::from_int(i64::try_from(share).unwrap().max(5)),
+    ))
 }
 
 impl World {
@@ -139,7 +142,12 @@ impl World {
         let view = self.chain.view(lag);
         let (random, faults) = (&mut self.random, &self.faults);
         match call {
-            Call::FetchOrder(id) => Completion::Order(Ok(view.market.order(id).cloned())),
+            Call::FetchOrder(id) if self.chain.unreadable.contains(id) => Completion::Order(Err(Failure {
+                kind: ErrorKind::Invalid,
+                transient: false,
+                message: "the record cannot be read".to_owned(),
+            })),
+            Call::FetchOrder(id) => Completion::Order(Ok(view.order(id))),
             Call::CountBids(id) => {
                 let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);
                 Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))

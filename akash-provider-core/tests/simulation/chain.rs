@@ -3,8 +3,10 @@
 use crate::ids::OURS;
 use akash_provider_core::engine::EffectId;
 use akash_provider_core::market::{Market, Rejection, TenantMsg};
-use akash_provider_core::types::{BlockTime, ChainEvent, Height, Msg, Snapshot, TxOutcome};
-use std::collections::VecDeque;
+use akash_provider_core::types::{
+    Address, BlockTime, ChainEvent, Coin, Height, MarketParams, Msg, Order, OrderId, Snapshot, TxOutcome,
+};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,7 @@ pub(crate) struct View {
     pub(crate) market: Rc<Market>,
     /// Facts of the block, the block itself last.
     events: Rc<Vec<ChainEvent>>,
+    forged: Rc<Vec<Order>>,
 }
 
 impl View {
@@ -30,7 +33,13 @@ impl View {
         // A block without transactions shares the market of the one before.
         snapshot.height = self.height;
         snapshot.time = self.time;
+        snapshot.orders.extend(self.forged.iter().cloned());
         Arc::new(snapshot)
+    }
+
+    pub(crate) fn order(&self, id: &OrderId) -> Option<Order> {
+        let forged = self.forged.iter().find(|o| o.id == *id);
+        forged.or_else(|| self.market.order(id)).cloned()
     }
 }
 
@@ -83,6 +92,9 @@ pub(crate) struct Chain {
     landed: Vec<Landed>,
     elapsed: Duration,
     dirty: bool,
+    /// Orders that no market has let in, and ids of orders whose records cannot be read.
+    pub(crate) forged: Rc<Vec<Order>>,
+    pub(crate) unreadable: BTreeSet<OrderId>,
 }
 
 impl Chain {
@@ -96,6 +108,8 @@ impl Chain {
             landed: Vec::new(),
             elapsed: Duration::from_secs(6),
             dirty: true,
+            forged: Rc::default(),
+            unreadable: BTreeSet::new(),
         };
         chain.end_block(Duration::from_secs(6));
         chain
@@ -130,7 +144,26 @@ impl Chain {
         Ok(())
     }
 
-    fn happened(&mut self, events: Vec<ChainEvent>) {
+    /// An order that makes no sense is there from the next block on.
+    pub(crate) fn forge(&mut self, order: Order) {
+        let id = order.id.clone();
+        Rc::make_mut(&mut self.forged).push(order);
+        self.happened(vec![ChainEvent::OrderCreated { id }]);
+    }
+
+    pub(crate) fn fund(&mut self, account: &Address, coins: &[Coin]) {
+        for coin in coins {
+            self.market.fund(account, coin);
+        }
+        self.dirty = true;
+    }
+
+    pub(crate) fn set_params(&mut self, params: MarketParams) {
+        self.market.set_params(params);
+        self.dirty = true;
+    }
+
+    pub(crate) fn happened(&mut self, events: Vec<ChainEvent>) {
         self.dirty = true;
         self.block.extend(events);
     }
@@ -174,6 +207,7 @@ impl Chain {
             time: self.market.time(),
             market,
             events: Rc::new(events),
+            forged: Rc::clone(&self.forged),
         };
         self.stream.hear(&view);
         self.views.push_back(view);

@@ -73,6 +73,12 @@ impl World {
         if self.hands.percent(self.faults.hands) {
             self.foreign_hand();
         }
+        if self.spice.percent(self.flavour.hostile) {
+            self.hostility();
+        }
+        if self.spice.below(1_000) < self.flavour.votes {
+            self.parameters_change();
+        }
         // What was damaged shows when nobody remembers it.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
             return self.crash();
@@ -258,6 +264,8 @@ impl World {
         self.faults = Faults::default();
         self.outage = false;
         self.rack.mend();
+        self.parameters_at_the_end();
+        self.fill_wallet();
         self.one_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;
@@ -358,6 +366,17 @@ impl World {
             format!("{findings:?}")
         })?;
         self.settle()?;
+        for _ in 0..3 {
+            // What could not be decided is asked again by and by.
+            if self.rest(|r| r.what_can_be_bid_is_bid()).is_ok() {
+                break;
+            }
+            self.block(seconds(60));
+            self.mono = self.mono.plus(seconds(60));
+            self.wake()?;
+            self.settle()?;
+        }
+        self.rest(|r| r.what_can_be_bid_is_bid())?;
         let continued = self.engine.status(self.now());
         let mut full = without_room(&continued);
         full.extend(self.rest(|r| r.due()));
@@ -407,6 +426,7 @@ impl World {
         for at in 0..self.wishes.len() {
             self.close_wish(at);
         }
+        self.close_strangers();
         self.block(seconds(6));
         self.settle()?;
         self.mono = self.mono.plus(seconds(301));

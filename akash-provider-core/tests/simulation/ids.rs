@@ -15,6 +15,7 @@ fn account(n: u8) -> Address {
 pub(crate) static OURS: LazyLock<Address> = LazyLock::new(|| account(7));
 pub(crate) static RIVAL: LazyLock<Address> = LazyLock::new(|| account(8));
 pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
+pub(crate) static STRANGER: LazyLock<Address> = LazyLock::new(|| account(10));
 pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
 
 /// Hostnames tenants ask for; few, so that they clash.
@@ -40,15 +41,36 @@ pub(crate) fn region() -> Attribute {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) cpu: u64,
+    /// Mebibytes of memory, and of the volume every replica has.
+    pub(crate) memory: u64,
+    pub(crate) disk: u64,
     pub(crate) count: u32,
     /// Most it pays per block.
     pub(crate) price: i64,
+    pub(crate) denom: &'static str,
     pub(crate) ingress: bool,
     pub(crate) audited: bool,
     /// Devices of one replica: how many, and of what kind.
     pub(crate) gpu: Option<(u64, &'static str)>,
     /// It wants an address of its own.
     pub(crate) address: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            cpu: 200,
+            memory: 128,
+            disk: 512,
+            count: 1,
+            price: 400,
+            denom: "uact",
+            ingress: false,
+            audited: false,
+            gpu: None,
+            address: false,
+        }
+    }
 }
 
 /// GPUs tenants ask for; most ask for none.
@@ -101,12 +123,12 @@ fn resources(shape: Shape) -> Resources {
             ..Cpu::default()
         },
         memory: Memory {
-            bytes: 128 * MI,
+            bytes: shape.memory * MI,
             ..Memory::default()
         },
         storage: vec![Storage {
             name: "default".to_owned(),
-            bytes: 512 * MI,
+            bytes: shape.disk * MI,
             ..Storage::default()
         }],
         gpu: gpu.unwrap_or_default(),
@@ -137,7 +159,7 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
         resources: vec![ResourceUnit {
             resources: resources(shape),
             count: shape.count,
-            price: uact(shape.price),
+            price: DecCoin::new(&shape.denom.into(), Dec::from_int(shape.price)),
         }],
     }
 }

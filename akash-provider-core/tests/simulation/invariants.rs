@@ -1,5 +1,6 @@
 //! The rules, each under its name.
 
+use crate::capacity::Amounts;
 use crate::chain::Chain;
 use crate::ids::{NAMES, OURS};
 use crate::oracle::{Checked, Memory, Told, ensure};
@@ -31,7 +32,11 @@ impl Deed<'_> {
         self.writes_carry_the_epoch()?;
         match self.call {
             Call::Teardown(lease) => self.teardown_only_with_evidence(lease),
-            Call::Broadcast(Msg::CreateBid { .. }) => self.never_two_bids_for_one_order(),
+            Call::Broadcast(Msg::CreateBid { .. }) => {
+                self.nonsense_is_not_bid_for()?;
+                self.bids_are_in_the_money_of_the_order()?;
+                self.never_two_bids_for_one_order()
+            }
             Call::Broadcast(Msg::CloseBid { id, reason }) => {
                 self.lost_bid_is_not_closed(id)?;
                 self.halted_chain_expires_nothing(id, *reason)?;
@@ -219,15 +224,14 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
-/// What our bid has promised, in milli-CPU.
-fn promised(market: &Market, order: &OrderId) -> Option<u64> {
+/// What our bid has promised.
+fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
     let id = BidId {
         order: order.clone(),
         provider: OURS.clone(),
     };
     let bid = market.bid(&id)?;
-    let units = bid.resources_offer.iter();
-    Some(units.map(|u| u.resources.cpu.units * u64::from(u.count)).sum())
+    Some(Amounts::of(&bid.resources_offer))
 }
 
 impl Moment<'_> {
@@ -267,7 +271,7 @@ impl Moment<'_> {
         for reservation in reservations(self.status) {
             let once = seen.insert(&reservation.order);
             let promised = promised(&self.chain.market, &reservation.order);
-            let right = promised.is_none_or(|cpu| cpu == reservation.cpu || reservation.cpu == 0);
+            let right = promised.is_none_or(|p| p == Amounts::held(reservation) || reservation.cpu == 0);
             ensure("leases_counted_once", once && right, || {
                 format!("{reservation:?} was promised as {promised:?}")
             })?;
@@ -337,6 +341,7 @@ impl Rest<'_> {
         self.addresses_follow_leases(&live)?;
         self.addresses_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
+        self.leases_without_money_end(&live)?;
         self.hostname_has_one_owner(&live)
     }
 
@@ -393,9 +398,12 @@ impl Rest<'_> {
             .open_bids()
             .map(|b| &b.id.order)
             .chain(live.iter().map(|l| &l.order));
-        let owed: BTreeMap<&OrderId, u64> =
-            owed.map(|o| (o, promised(self.market, o).unwrap_or(0))).collect();
-        let held: BTreeMap<&OrderId, u64> = reservations(self.status).map(|r| (&r.order, r.cpu)).collect();
+        let owed: BTreeMap<&OrderId, Amounts> = owed
+            .map(|o| (o, promised(self.market, o).unwrap_or_default()))
+            .collect();
+        let held: BTreeMap<&OrderId, Amounts> = reservations(self.status)
+            .map(|r| (&r.order, Amounts::held(r)))
+            .collect();
         ensure("leases_counted_once", owed == held, || {
             format!("owed {owed:?}, held {held:?}")
         })

@@ -1,6 +1,7 @@
 //! What an engine was told and has asked for: enough to say whether it may do what it does.
 
 use crate::calls::SHORT;
+use crate::capacity::Sales;
 use crate::ids::OURS;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{
@@ -97,6 +98,8 @@ pub(crate) struct Told {
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests without an answer.
     pub(crate) requests: BTreeSet<RequestId>,
+    /// What it holds of the capacity it was told of.
+    pub(crate) sales: Sales,
     /// Inputs that came a second time, which it counts as unexpected.
     pub(crate) repeated: u64,
 }
@@ -124,6 +127,7 @@ impl Told {
             deployed: BTreeSet::new(),
             calls: BTreeMap::new(),
             requests: BTreeSet::new(),
+            sales: Sales::default(),
             repeated: 0,
         }
     }

@@ -1,11 +1,12 @@
 //! The cluster: what was recorded, what runs, who has which hostname, and how well it does.
 
+use crate::ids::{RIVAL, STRANGER};
 use akash_provider_core::cluster::{
     DeclaredHostname, Deployment, Health, Listing, Remains, Teardown, Unusable,
 };
 use akash_provider_core::engine::Workloads;
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -50,9 +51,18 @@ pub(crate) struct Rack {
     /// Sharing keys of leased addresses.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
     place: Place,
+    /// There are things of others in it, of which some cannot be read.
+    foreign: bool,
 }
 
 impl Rack {
+    pub(crate) fn new(foreign: bool) -> Self {
+        Self {
+            foreign,
+            ..Self::default()
+        }
+    }
+
     /// An older epoch writes nothing any more.
     pub(crate) fn record(&mut self, deployment: &Arc<Deployment>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
@@ -117,6 +127,45 @@ impl Rack {
         Teardown::Done
     }
 
+    /// Things in the cluster that are nobody's business here.
+    fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
+        let order = OrderId {
+            group: GroupId {
+                deployment: DeploymentId {
+                    owner: STRANGER.clone(),
+                    dseq: 0,
+                },
+                gseq: 0,
+            },
+            oseq: u32::MAX,
+        };
+        let lease = LeaseId {
+            order,
+            provider: RIVAL.clone(),
+        };
+        if let Some(run) = self.runs.values().next() {
+            let mut theirs = Deployment::clone(&run.deployment);
+            theirs.lease = lease.clone();
+            listing.deployments.push(theirs);
+        }
+        for (whose, name) in [
+            (Some(lease.clone()), lease.namespace()),
+            (None, "\u{0}/..".repeat(99)),
+        ] {
+            listing.unusable.push(Unusable {
+                lease: whose,
+                name,
+                remains: Remains::Unreadable,
+                problem: "it cannot be read".to_owned(),
+            });
+        }
+        listing.incomplete.push(lease.clone());
+        DeclaredHostname {
+            hostname: "\u{0}".to_owned(),
+            lease,
+        }
+    }
+
     /// What the provider sees; `left_out` says of each lease whether the list lacks it.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
@@ -154,9 +203,13 @@ impl Rack {
                 });
             }
         }
+        let mut hostnames: Vec<_> = names.map(declared).collect();
+        if self.foreign {
+            hostnames.push(self.foreign_things(&mut listing));
+        }
         Workloads {
             listing,
-            hostnames: Some(names.map(declared).collect()),
+            hostnames: Some(hostnames),
             ips: None,
         }
     }

@@ -2,12 +2,13 @@
 
 use crate::ids::{self, AUDITOR, NAMES, OURS, RIVAL, Shape};
 use crate::invariants;
+use crate::money::coin;
 use crate::oracle::Checked;
 use crate::world::World;
 use akash_provider_core::engine::{Input, Request, RequestId};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    BidId, BidState, CloseReason, Coin, DeploymentId, GroupId, GroupState, LeaseId, Msg,
+    BidId, BidState, CloseReason, Dec, DecCoin, DeploymentId, GroupId, GroupState, LeaseId, Msg,
 };
 
 /// A deployment as its tenant knows it.
@@ -54,6 +55,14 @@ impl World {
         names
     }
 
+    /// As little as always, or up to `times` a large step.
+    fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
+        if self.spice.percent(self.flavour.bulky) {
+            return step * self.spice.between(1, times);
+        }
+        little
+    }
+
     fn wish(&mut self) {
         if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
             return;
@@ -63,6 +72,9 @@ impl World {
         let price = if self.random.percent(15) { 40_000 } else { 400 };
         let shapes: Vec<Shape> = (0..groups)
             .map(|_| Shape {
+                denom: self.denom(),
+                memory: self.spice_amount(128, 8_192, 5),
+                disk: self.spice_amount(512, 65_536, 5),
                 cpu: self.random.between(2, 15) * 100,
                 count: u32::try_from(self.random.between(1, 2)).unwrap(),
                 price: if self.random.percent(5) { 1 } else { price },
@@ -75,10 +87,13 @@ impl World {
         let names = shapes.iter().map(|_| self.names()).collect();
         let id = ids::deployment_id(self.random.index(3), self.wishes.len() as u64 + 1);
         let specs = shapes.iter().enumerate().map(|(i, s)| ids::spec(i, *s)).collect();
-        let deposit = Coin {
-            denom: "uact".into(),
-            amount: 500_000,
+        // Mostly it pays for the first group, at times for neither.
+        let denom = if self.spice.percent(80) {
+            shapes[0].denom
+        } else {
+            self.denom()
         };
+        let deposit = coin(denom, 500_000);
         let created = self.chain.tenant(TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: specs,
@@ -218,10 +233,7 @@ impl World {
     fn pay_in(&mut self) {
         let Some(at) = self.some_wish() else { return };
         let deployment = self.wishes[at].id.clone();
-        let coin = Coin {
-            denom: "uact".into(),
-            amount: 500_000,
-        };
+        let coin = coin(self.denom(), 500_000);
         drop(self.chain.tenant(TenantMsg::Deposit { deployment, coin }));
     }
 
@@ -241,7 +253,7 @@ impl World {
         } else {
             Msg::CreateBid {
                 id,
-                price: ids::uact(1),
+                price: DecCoin::new(&order.spec.resources[0].price.denom, Dec::from_int(1)),
                 deposit: self.config.bid_deposit.clone(),
                 resources_offer: Vec::new(),
                 reclamation_window: None,

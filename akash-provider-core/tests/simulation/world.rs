@@ -4,9 +4,11 @@
 //! Then faults end, and everything must settle. All choices come from one seed.
 
 use crate::calls::Pending;
+use crate::capacity::{Capacity, Cause};
 use crate::chain::Chain;
 use crate::faults::{self, Faults};
-use crate::ids::{self, OURS, RIVAL, TENANTS};
+use crate::flavour::Flavour;
+use crate::ids::{self, OURS, RIVAL};
 use crate::invariants::{self, Deed};
 use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::promises::Hardware;
@@ -21,7 +23,7 @@ use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
 use akash_provider_core::market::{Market, MarketConfig};
-use akash_provider_core::types::{BlockTime, Coin, Event, LeaseId, Mono, Msg, Now, Provider};
+use akash_provider_core::types::{BlockTime, Event, LeaseId, Mono, Msg, Now, Provider};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +35,9 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// Chance of what others do in the cluster.
     pub(crate) hands: Random,
+    /// Chance of what is special in this history.
+    pub(crate) spice: Random,
+    pub(crate) flavour: Flavour,
     pub(crate) faults: Faults,
     pub(crate) config: Config,
     pub(crate) chain: Chain,
@@ -47,6 +52,8 @@ pub(crate) struct World {
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
     pub(crate) wishes: Vec<Wish>,
+    /// Deployments of the stranger.
+    pub(crate) strangers: u64,
     pub(crate) requests: u64,
     pub(crate) told: Told,
     pub(crate) memory: Memory,
@@ -64,15 +71,9 @@ pub(crate) struct World {
     steps: u64,
 }
 
-fn market() -> Market {
+fn market(flavour: Flavour) -> Market {
     let mut market = Market::new(MarketConfig::new("simulated", BlockTime(1_700_000_000_000)));
-    let money = Coin {
-        denom: "uact".into(),
-        amount: 1_000_000_000_000,
-    };
-    for account in [&*OURS, &*RIVAL].into_iter().chain(TENANTS.iter()) {
-        market.fund(account, &money);
-    }
+    flavour.wallet.fund(&mut market);
     for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
         let provider = Provider {
             owner: owner.clone(),
@@ -96,20 +97,26 @@ impl World {
         }
         config.breaker_ceiling = u32::try_from(hands.between(1, 10)).unwrap();
         let faults = Faults::of_seed(&mut random).in_the_cluster(&mut hands);
+        let mut spice = Random::new(seed.rotate_left(32) ^ 0x5eed);
+        let flavour = Flavour::of_seed(&mut spice);
+        flavour.settings(&mut spice, &mut config);
         Self {
             engine: Engine::new(config.clone()).unwrap(),
             random,
             hands,
+            spice,
+            flavour,
             faults,
             config,
-            chain: Chain::new(market()),
-            rack: Rack::default(),
+            chain: Chain::new(market(flavour)),
+            rack: Rack::new(flavour.hostile > 0),
             life: 1,
             lives: 1,
             other: None,
             mono: Mono(1_000),
             pending: Vec::new(),
             wishes: Vec::new(),
+            strangers: 0,
             requests: 0,
             told: Told::new(),
             memory: Memory::default(),
@@ -152,9 +159,11 @@ impl World {
             _ => Vec::new(),
         };
         let now = self.clocks();
+        let cause = Cause::of(&input);
         self.told.mono = self.told.mono.max(now.mono);
         self.told.input(&input, &leases);
         let effects = self.engine.step(now, input);
+        self.sold(cause, &effects)?;
         self.effects(effects)
     }
 
@@ -164,6 +173,7 @@ impl World {
         self.told.mono = self.told.mono.max(self.mono);
         let now = self.now();
         let effects = self.engine.handle_timeout(now);
+        self.sold(Cause::Other, &effects)?;
         self.effects(effects)?;
         let next = self.engine.next_deadline();
         ensure(
@@ -295,6 +305,7 @@ impl World {
         let placements =
             movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
         self.counted = self.hardware.usage(&self.rack);
+        self.told.sales.capacity = Some(Capacity::of(&nodes));
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),
@@ -374,6 +385,7 @@ impl World {
             sound: self.engine.recount_matches(),
         }
         .check()?;
+        self.told.sales.look(Cause::Other, &status)?;
         self.trace.count(&status);
         Ok(())
     }

@@ -318,10 +318,10 @@ impl Order {
         }
         let decline = if error == TxError::InsufficientFunds {
             Decline::Wallet { message }
-        } else if self.facts == cx.facts {
+        } else if self.facts == cx.facts && !is_by_parameters(error) {
             Decline::Refused { message }
         } else {
-            // What was judged is no longer what the chain says of us, so the refusal may not stand.
+            // What was judged is no longer what the chain says of us or of itself, so the refusal may not stand.
             Decline::Unknown { message }
         };
         self.decline(decline, out)
@@ -627,4 +627,10 @@ impl Order {
         out.push(Action::Unexpected);
         self
     }
+}
+
+/// The chain refuses by parameters what was right by those that are known: they have changed, and may be what they
+/// were before anybody reads them.
+const fn is_by_parameters(error: TxError) -> bool {
+    matches!(error, TxError::Deposit | TxError::Reclamation)
 }

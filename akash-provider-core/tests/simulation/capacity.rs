@@ -1,0 +1,256 @@
+//! What can be divided: processors, memory and storage; and that no more of it is sold than there is.
+//!
+//! Where a replica is only the engine knows, so that what is sold is not only a matter of sums: what finds no room
+//! on a node that shrank, or that pods have filled, is missing there, and the others have room to sell. What is
+//! missing in all (what is held and free together, above what there is) grows when capacity shrinks, pods move or
+//! a promise from before comes to light; never with a new reservation.
+
+use crate::oracle::{Checked, ensure};
+use crate::world::World;
+use akash_provider_core::Config;
+use akash_provider_core::engine::status::ReservationStatus;
+use akash_provider_core::engine::{Call, Completion, Effect, Input, Status};
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec, Quantity};
+use akash_provider_core::inventory::{Metrics, NodeMetrics};
+use akash_provider_core::pricing::PriceRequest;
+use akash_provider_core::types::{ChainEvent, OrderId, ResourceUnit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Classes of persistent storage there can be.
+pub(crate) const CLASSES: [&str; 2] = ["beta2", "beta3"];
+const KINDS: usize = 3 + CLASSES.len();
+
+/// Milli-CPU, bytes of memory, bytes of a node's own storage, bytes by class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Amounts([i64; KINDS]);
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+impl Amounts {
+    fn plus(self, other: Self) -> Self {
+        let mut sum = self.0;
+        for (sum, more) in sum.iter_mut().zip(other.0) {
+            *sum = sum.saturating_add(more);
+        }
+        Self(sum)
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self.plus(Self(other.0.map(i64::saturating_neg)))
+    }
+
+    fn at_least_none(self) -> Self {
+        Self(self.0.map(|amount| amount.max(0)))
+    }
+
+    fn is_within(self, limit: Self) -> bool {
+        self.0.iter().zip(limit.0).all(|(amount, limit)| *amount <= limit)
+    }
+
+    fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter().fold(Self::default(), Self::plus)
+    }
+
+    /// What some units take.
+    pub(crate) fn of(units: &[ResourceUnit]) -> Self {
+        let of_unit = |unit: &ResourceUnit| {
+            let resources = &unit.resources;
+            let mut each = [0; KINDS];
+            each[0] = signed(resources.cpu.units);
+            each[1] = signed(resources.memory.bytes);
+            for volume in &resources.storage {
+                let class = volume.class().filter(|_| volume.is_persistent());
+                let at = class.and_then(|c| CLASSES.iter().position(|known| *known == c));
+                let at = at.map_or(if volume.is_ram() { 1 } else { 2 }, |at| 3 + at);
+                each[at] += signed(volume.bytes);
+            }
+            Self(each.map(|amount| amount.saturating_mul(i64::from(unit.count))))
+        };
+        Self::sum(units.iter().map(of_unit))
+    }
+
+    pub(crate) fn held(reservation: &ReservationStatus) -> Self {
+        let class = |name: &str| signed(reservation.storage.get(name).copied().unwrap_or(0));
+        let mut amounts = [0; KINDS];
+        amounts[0] = signed(reservation.cpu);
+        amounts[1] = signed(reservation.memory).saturating_add(class("ram"));
+        amounts[2] = signed(reservation.storage_ephemeral);
+        for (amount, name) in amounts[3..].iter_mut().zip(CLASSES) {
+            *amount = class(name);
+        }
+        Self(amounts)
+    }
+
+    fn of_node(node: &NodeMetrics) -> Self {
+        let mut free = [0; KINDS];
+        free[0] = signed(node.cpu.available);
+        free[1] = signed(node.memory.available);
+        free[2] = signed(node.storage_ephemeral.available);
+        Self(free)
+    }
+
+    fn free(metrics: &Metrics) -> Self {
+        let mut free = Self::sum(metrics.nodes.iter().map(Self::of_node));
+        for (free, name) in free.0[3..].iter_mut().zip(CLASSES) {
+            *free = metrics.storage.get(name).map_or(0, |pair| signed(pair.available));
+        }
+        free
+    }
+}
+
+/// The capacity an engine was told of last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Capacity {
+    /// By name.
+    nodes: BTreeMap<String, Amounts>,
+    total: Amounts,
+}
+
+impl Capacity {
+    pub(crate) fn of(cluster: &ClusterSpec) -> Self {
+        let rest = |q: &Quantity| (q.allocatable - q.allocated).max(0);
+        let node = |spec: &NodeSpec| {
+            let mut each = [0; KINDS];
+            each[0] = rest(&spec.cpu);
+            each[1] = rest(&spec.memory);
+            each[2] = rest(&spec.ephemeral);
+            (spec.name.clone(), Amounts(each))
+        };
+        let nodes: BTreeMap<_, _> = cluster.nodes.iter().map(node).collect();
+        let mut total = Amounts::sum(nodes.values().copied());
+        for (total, name) in total.0[3..].iter_mut().zip(CLASSES) {
+            *total = cluster.storage.get(name).map_or(0, rest);
+        }
+        Self { nodes, total }
+    }
+}
+
+/// Why a look at the ledger is worth while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Capacity was told.
+    Capacity,
+    /// Promises from before may have come to light.
+    Promises,
+    Other,
+}
+
+impl Cause {
+    pub(crate) fn of(input: &Input) -> Self {
+        match input {
+            Input::Inventory(_) => Self::Capacity,
+            Input::Chain(ChainEvent::Resync(_))
+            | Input::Completed(
+                _,
+                Completion::Snapshot(Ok(_)) | Completion::Workloads(Ok(_)) | Completion::Bid(Ok(_)),
+            ) => Self::Promises,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What an engine holds, as it was seen last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sales {
+    pub(crate) capacity: Option<Capacity>,
+    held: BTreeMap<OrderId, Amounts>,
+    /// What is held and free together, above what there is.
+    missing: Amounts,
+}
+
+impl Sales {
+    pub(crate) fn look(&mut self, cause: Cause, status: &Status) -> Checked {
+        let inventory = &status.inventory;
+        let Some(capacity) = self.capacity.as_ref().filter(|_| status.inventory_known) else {
+            return Ok(());
+        };
+        for node in &inventory.available.nodes {
+            let free = Amounts::of_node(node);
+            let there = capacity.nodes.get(&node.name).copied().unwrap_or_default();
+            ensure("what_is_free_is_there", free.is_within(there), || {
+                format!("{}: {free:?} of {there:?}", node.name)
+            })?;
+        }
+        let all = inventory.active.iter().chain(&inventory.pending);
+        // Which GPUs a bid promises may come to light too, and they may be elsewhere.
+        let moved = all.clone().filter(|r| r.gpu > 0 && cause == Cause::Promises);
+        let moved: BTreeSet<&OrderId> = moved.map(|r| &r.order).collect();
+        let held: BTreeMap<OrderId, Amounts> = all.map(|r| (r.order.clone(), Amounts::held(r))).collect();
+        let free = Amounts::free(&inventory.available);
+        let total = Amounts::sum(held.values().copied());
+        let missing = free.plus(total).minus(capacity.total);
+        let pricing = status.orders.iter().filter(|o| o.phase == "pricing");
+        let fresh: Vec<&OrderId> = pricing
+            .map(|o| &o.order)
+            .filter(|o| !self.held.contains_key(o))
+            .collect();
+        let not_fresh = held.iter().filter(|(order, _)| !fresh.contains(order));
+        let limit = match cause {
+            Cause::Capacity => Amounts::sum(not_fresh.map(|(_, amounts)| *amounts)),
+            Cause::Promises | Cause::Other => {
+                let came = not_fresh.map(|(order, amounts)| {
+                    let before = self.held.get(order).filter(|_| !moved.contains(order));
+                    before.map_or(*amounts, |before| amounts.minus(*before).at_least_none())
+                });
+                self.missing.plus(Amounts::sum(came))
+            }
+        };
+        let judged = cause != Cause::Promises || !fresh.is_empty();
+        ensure("nothing_is_oversold", !judged || missing.is_within(limit), || {
+            format!(
+                "{total:?} held and {free:?} free of {:?}: {missing:?} are missing, {limit:?} may be; new {fresh:?}",
+                capacity.total
+            )
+        })?;
+        (self.held, self.missing) = (held, missing);
+        Ok(())
+    }
+}
+
+/// What is to be reserved of an amount, by the words of the setting: sold so many percent more often than there is.
+fn committed(value: u64, percent: u32) -> u64 {
+    let part = u128::from(value) * 1_000 / u128::from(100 + percent);
+    let rounded = u64::try_from((part + 5) / 10).unwrap_or(u64::MAX);
+    rounded.max(u64::from(value > 0))
+}
+
+/// Every unit is reserved with what it asks for, less what is sold more than once.
+fn reserved_is_what_is_asked_for(config: &Config, request: &PriceRequest) -> Checked {
+    let mut asked = request.group.resources.clone();
+    for resources in asked.iter_mut().map(|u| &mut u.resources) {
+        resources.cpu.units = committed(resources.cpu.units, config.overcommit_cpu_percent);
+        resources.memory.bytes = committed(resources.memory.bytes, config.overcommit_memory_percent);
+        for volume in &mut resources.storage {
+            volume.bytes = committed(volume.bytes, config.overcommit_storage_percent);
+        }
+    }
+    let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
+    let (asked, reserved) = (Amounts::of(&asked), Amounts::of(reserved));
+    ensure("reserved_is_what_is_asked_for", asked == reserved, || {
+        format!("{asked:?} to be reserved, {reserved:?} are")
+    })
+}
+
+impl World {
+    /// What is reserved after a step, where the step may have changed that.
+    pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
+        let mut asked = false;
+        for effect in effects {
+            match effect {
+                Effect::Call(_, Call::CalculatePrice(request)) => {
+                    asked = true;
+                    reserved_is_what_is_asked_for(&self.config, request)?;
+                }
+                Effect::Call(_, Call::CountBids(_)) => asked = true,
+                _ => {}
+            }
+        }
+        if cause == Cause::Other && !asked {
+            return Ok(());
+        }
+        let status = self.engine.status(self.now());
+        self.told.sales.look(cause, &status)
+    }
+}

@@ -1,0 +1,107 @@
+//! Parameters of the market that change in the middle of a history, and orders that are bid for once they allow it.
+
+use crate::ids::OURS;
+use crate::invariants::Rest;
+use crate::money::coin;
+use crate::oracle::{Checked, ensure};
+use crate::world::World;
+use akash_provider_core::bidding;
+use akash_provider_core::market::{Market, network_params};
+use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
+use std::time::Duration;
+
+/// Why an order that the chain takes a bid on has none: for want of room or a price, or because the provider wants it
+/// so.
+const OUR_OWN: [&str; 11] = [
+    "insufficient_capacity",
+    "leased_ips_exhausted",
+    "external_ports_exhausted",
+    "price",
+    "price_too_high",
+    "not_for_us",
+    "gpu",
+    "invalid_group",
+    "too_large",
+    "too_many_volumes",
+    "too_many_auditors",
+];
+
+impl World {
+    /// The network votes.
+    pub(crate) fn parameters_change(&mut self) {
+        let mut params = self.chain.market.params().clone();
+        let hours = |h: u64| Duration::from_secs(h * 3600);
+        match self.spice.below(4) {
+            0 => {
+                let usual = network_params().bid_min_deposits;
+                let all = [
+                    usual,
+                    vec![coin("uact", 500_001)],
+                    vec![coin("uakt", 500_000)],
+                    vec![coin("uact", 1), coin("uakt", 5_000_000)],
+                    Vec::new(),
+                ];
+                params.bid_min_deposits = all[self.spice.index(all.len())].clone();
+            }
+            1 => params.order_max_bids = [20, 0, 1, u32::MAX][self.spice.index(4)],
+            2 => {
+                let (min, max) = [(1, 720), (2, 720), (0, 0), (720, 1)][self.spice.index(4)];
+                params.min_reclamation_window = hours(min);
+                params.max_reclamation_window = hours(max);
+            }
+            _ => params = network_params(),
+        }
+        self.trace.line(|| format!("{params:?}"));
+        self.chain.set_params(params);
+    }
+
+    /// In some histories the last vote stands, in others it is taken back.
+    pub(crate) fn parameters_at_the_end(&mut self) {
+        if self.flavour.votes > 0 && self.spice.percent(60) {
+            self.chain.set_params(network_params());
+        }
+    }
+}
+
+impl Rest<'_> {
+    /// An order on which the chain would take our bid has one, or we have a reason of our own.
+    pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
+        let mut market: Option<Market> = None;
+        for order in self.market.orders().filter(|o| o.state == OrderState::Open) {
+            let id = BidId {
+                order: order.id.clone(),
+                provider: OURS.clone(),
+            };
+            let in_hand = self.status.orders.iter().any(|o| o.order == order.id);
+            if in_hand || self.market.bid(&id).is_some() {
+                continue;
+            }
+            let mut declines = self.status.recent_declines.iter().rev();
+            let decline = declines.find(|d| d.order == order.id);
+            if decline.is_some_and(|d| OUR_OWN.contains(&d.reason.as_str())) {
+                continue;
+            }
+            let market = market.get_or_insert_with(|| self.market.clone());
+            let taken = self.is_taken(market, id, order);
+            ensure("what_can_be_bid_is_bid", !taken, || {
+                format!("{}: {decline:?}", order.id)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_taken(&self, market: &mut Market, id: BidId, order: &Order) -> bool {
+        let deposit = bidding::deposit(self.config, Some(self.market.params()));
+        let (Some(price), Some(deposit)) = (order.spec.max_price(), deposit) else {
+            return false;
+        };
+        let bid = Msg::CreateBid {
+            id: id.clone(),
+            price,
+            deposit: deposit.clone(),
+            resources_offer: Vec::new(),
+            reclamation_window: self.config.reclamation_window,
+        };
+        market.execute(&bid).is_ok() && market.bid(&id).is_some_and(|b| b.state == BidState::Open)
+    }
+}
