@@ -28,8 +28,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use words::{short, summed};
 
-/// Screenings at once, those whose answer is being written included.
-const AT_ONCE: usize = 4;
 /// Prices calculated at once for whoever asks: each may be a program that runs.
 const PRICES_AT_ONCE: usize = 2;
 
@@ -50,10 +48,11 @@ pub(super) struct Desk {
     known: Known,
 }
 
-impl Default for Desk {
-    fn default() -> Self {
+impl Desk {
+    /// For so many screenings at once.
+    pub(super) fn new(at_once: usize) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            turns: Arc::new(Semaphore::new(at_once)),
             prices: Semaphore::new(PRICES_AT_ONCE),
             known: Known::default(),
         }

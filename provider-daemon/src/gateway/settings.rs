@@ -69,6 +69,13 @@ pub struct Limits {
     pub requests_per_network: u32,
     /// Groups screened for one network in a minute.
     pub screenings_per_network: u32,
+    /// Groups screened at once, those whose answer is being written included.
+    pub screenings: usize,
+    /// Questions of one network to the chain in a minute that were in vain, for there is no such account or
+    /// certificate: consoles bring many tenants from one address, and few of them are unknown.
+    pub unknown_per_network: u32,
+    /// Streams of the gRPC status at once: indexers keep one each.
+    pub status_streams: usize,
     /// Streams of the gRPC status of one network at once: an indexer keeps one.
     pub status_streams_per_network: usize,
     /// A handshake takes three trips; this is for the slowest network.
@@ -116,6 +123,9 @@ impl Default for Limits {
             requests_per_network: 3000,
             screenings_per_network: 60,
             status_streams_per_network: 32,
+            screenings: 4,
+            unknown_per_network: 60,
+            status_streams: 1024,
             handshake: 10 * SECOND,
             idle: 60 * SECOND,
             head_bytes: 64 * 1024,
