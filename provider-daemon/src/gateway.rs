@@ -27,6 +27,7 @@
 
 pub mod auth;
 mod budget;
+mod calls;
 pub mod descriptors;
 #[cfg(test)]
 mod fixtures;
