@@ -275,6 +275,13 @@ impl Engine {
         }
     }
 
+    /// No tenant gets the name under which our record sends tenants to us. Without a record the last one counts.
+    pub(super) fn block_own_host(&mut self) {
+        if let Some(host) = self.facts.host() {
+            self.hostnames.set_own(host);
+        }
+    }
+
     fn holds_name(&self, lease: &LeaseId, name: &str) -> bool {
         let holder = self.hostnames.holder(name);
         holder.is_some_and(|h| h.order.group == lease.order.group)
