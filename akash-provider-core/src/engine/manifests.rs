@@ -16,6 +16,7 @@ impl Engine {
     /// The machine of a deployment is there.
     pub(super) fn deployment_slot(&mut self, id: &DeploymentId) {
         if !self.deployments.contains_key(id) {
+            self.changes += 1;
             self.deployments.insert(id.clone(), Slot::new(Machine::new(id)));
         }
     }
@@ -30,6 +31,7 @@ impl Engine {
         let Some(machine) = slot.machine.take() else {
             return;
         };
+        self.changes += 1;
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let done = *machine.phase() == Phase::Done;
