@@ -10,6 +10,7 @@
 use crate::endpoint::{BadEndpoint, shown_address};
 use crate::endpoints::Endpoints;
 use crate::events::{HeightStore, MemoryHeights, SeenTx, Settings, Witness};
+use crate::gas::{MemorySpent, SpentStore};
 use crate::limits::Limits;
 use crate::private_key::PrivateKey;
 use crate::reader::{Reader, ReaderStatus};
@@ -46,6 +47,8 @@ pub struct ClientSettings {
     pub key: Option<PrivateKey>,
     /// Keeps the last height over a restart.
     pub heights: Arc<dyn HeightStore>,
+    /// Keeps what was paid in the last hour over a restart.
+    pub spent: Arc<dyn SpentStore>,
     /// How transactions are sent. Its chain id is replaced by the one above.
     pub planner: PlannerConfig,
     /// What one answer may take.
@@ -66,7 +69,7 @@ impl fmt::Debug for ClientSettings {
 }
 
 impl ClientSettings {
-    /// The usual settings, with no key and a height that is not kept.
+    /// The usual settings, with no key, and nothing kept over a restart.
     pub fn new(nodes: Vec<String>, chain_id: impl Into<String>) -> Self {
         let chain_id = chain_id.into();
         Self {
@@ -76,6 +79,7 @@ impl ClientSettings {
             roots: Roots::System,
             key: None,
             heights: Arc::new(MemoryHeights::default()),
+            spent: Arc::new(MemorySpent::default()),
             limits: Limits::default(),
             follower: Settings::default(),
         }
@@ -157,7 +161,7 @@ impl AkashClient {
             chain_id: settings.chain_id.clone(),
             ..settings.planner
         };
-        let (writer, task) = TxWriter::new(Arc::new(reader.clone()), key, planner, stop);
+        let (writer, task) = TxWriter::new(Arc::new(reader.clone()), key, planner, settings.spent, stop);
         let witness = ToWriter {
             writer: writer.clone(),
             chain_id: settings.chain_id,

@@ -5,10 +5,12 @@
 //! close or a withdrawal uses depends on what it meets (118k or 252k for a close), so each is estimated anew.
 
 mod ceilings;
+mod spent;
 
 use crate::signer::Price;
 use akash_provider_core::types::{Address, Coin, Dec, DecCoin, Denom, Height, Msg};
-pub use ceilings::{Ceilings, Most, Scope, Spent, TooMuch};
+pub use ceilings::{Ceilings, Most, Scope, TooMuch};
+pub use spent::{MemorySpent, Minute, Spent, SpentStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ pub struct Config {
     /// (`deployment-ingress-static-hosts` with `deployment-ingress-domain`).
     pub static_hosts_domain: Option<String>,
     /// Hostnames nobody gets; an entry with a leading dot blocks the domain and everything below it
-    /// (`deployment-blocked-hostnames`).
+    /// (`deployment-blocked-hostnames`). The host of our record on the chain is blocked besides.
     pub blocked_hostnames: Vec<String>,
     /// Known unhealthy time after which a lease is given up; `None` never. Unknown does not count.
     pub unhealthy_limit: Option<Duration>,

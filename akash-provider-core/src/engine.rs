@@ -153,6 +153,7 @@ pub struct Engine {
     writes_in_flight: u64,
     next_effect: u64,
     unexpected: u64,
+    changes: u64,
     out: Vec<Effect>,
 }
 
@@ -194,6 +195,7 @@ impl Engine {
             writes_in_flight: 0,
             next_effect: 0,
             unexpected: 0,
+            changes: 0,
             out: Vec::new(),
             config: Arc::new(config),
         })
@@ -202,6 +204,7 @@ impl Engine {
     /// Takes one input and says what is to be done.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.take_time(now);
+        self.count_input(&input);
         match input {
             Input::Chain(event) => self.chain_event(event),
             Input::Cluster(change) => self.cluster_changed(change),
@@ -277,6 +280,9 @@ impl Engine {
     }
 
     fn take_time(&mut self, now: Now) {
+        if self.breaker.opens_within(self.now.mono, now.mono) {
+            self.changes += 1;
+        }
         self.now.mono = self.now.mono.max(now.mono);
         self.now.block_time = self.now.block_time.max(now.block_time);
     }

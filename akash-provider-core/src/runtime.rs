@@ -20,6 +20,7 @@ pub(crate) mod brain;
 mod execute;
 pub(crate) mod lifecycle;
 mod observe;
+mod shown;
 mod streams;
 
 use crate::bus::Bus;
@@ -34,6 +35,7 @@ use execute::Executor;
 pub(crate) use execute::Ports;
 use lifecycle::{Lifecycle, Stage};
 use observe::Observer;
+use shown::Shown;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use streams::Feeds;
@@ -59,7 +61,7 @@ pub(crate) struct Parts<B> {
     pub(crate) desk: Desk,
     pub(crate) stage: Stage,
     /// Where the last status is left for handles.
-    pub(crate) last_status: Arc<OnceLock<Status>>,
+    pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
 }
 
 /// Runs until stopped; see [`Provider::run_until`](crate::provider::Provider::run_until).
@@ -89,7 +91,8 @@ struct Shell<B> {
     feeds: Feeds,
     desk: Desk,
     stage: Stage,
-    last_status: Arc<OnceLock<Status>>,
+    last_status: Arc<OnceLock<Arc<Status>>>,
+    shown: Shown,
     started: Instant,
     block_time: BlockTime,
     /// The newest picture was of our chain; blocks of another one tell no time.
@@ -116,6 +119,7 @@ impl<B: Brain> Shell<B> {
             desk: parts.desk,
             stage: parts.stage,
             last_status: parts.last_status,
+            shown: Shown::default(),
             started: Instant::now(),
             block_time: BlockTime::default(),
             chain_is_ours: false,
@@ -281,7 +285,9 @@ impl<B: Brain> Shell<B> {
                 Effect::Reply(id, response) => self.desk.answer(id, response),
             }
         }
-        self.observer.touch(self.mono());
+        if self.shown.may_differ(&self.brain) {
+            self.observer.touch(self.mono());
+        }
     }
 
     fn pass_deadlines(&mut self) {
@@ -350,12 +356,12 @@ impl<B: Brain> Shell<B> {
                 tracing::warn!(effect = id.0, call = execute::name(call), "left");
             }
         }
-        let mut status = self.status();
+        let mut status = (*self.status()).clone();
         status.lifecycle = Lifecycle::Done.name().into();
         let now = self.mono();
         self.observer.statuses(&status, now, now);
         // Before the desk closes: whoever is turned away there takes this one.
-        let _ = self.last_status.set(status);
+        let _ = self.last_status.set(Arc::new(status));
         self.desk.close();
         tokio::select! {
             biased;
@@ -365,10 +371,9 @@ impl<B: Brain> Shell<B> {
         self.stage.enter(Lifecycle::Done);
     }
 
-    fn status(&self) -> Status {
-        let mut status = self.brain.status(self.now());
-        status.lifecycle = self.stage.lifecycle().name().into();
-        status
+    fn status(&mut self) -> Arc<Status> {
+        let (now, lifecycle) = (self.now(), self.stage.lifecycle().name());
+        self.shown.status(&self.brain, now, lifecycle)
     }
 
     /// When to wake although nothing happens.

@@ -5,6 +5,7 @@ pub mod devnet;
 pub mod environment;
 pub mod keys;
 pub mod kubernetes;
+pub mod limits;
 pub mod operator;
 pub mod pricing;
 pub mod query;

@@ -27,6 +27,7 @@
 
 pub mod auth;
 mod budget;
+mod calls;
 pub mod descriptors;
 #[cfg(test)]
 mod fixtures;
@@ -72,9 +73,6 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// Streams of the status at once: indexers keep one each.
-const STATUS_STREAMS: usize = 1024;
 
 /// What the gateway works with.
 #[derive(Debug, Clone)]
@@ -223,7 +221,7 @@ impl Gateway {
             Arc::clone(&ports.chain),
             ports.memory,
             settings.token_lifetime_max,
-            settings.limits.recheck,
+            &settings.limits,
             settings.clock.clone(),
         );
         let about = About {
@@ -243,9 +241,9 @@ impl Gateway {
             chain: ports.chain,
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
-            desk: screening::Desk::default(),
+            desk: screening::Desk::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),
-            status_streams: Arc::new(Semaphore::new(STATUS_STREAMS)),
+            status_streams: Arc::new(Semaphore::new(settings.limits.status_streams)),
         };
         Ok(Self {
             app: Arc::new(app),

@@ -83,7 +83,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     let state = state(home, &printer)?;
     let heights = state.heights(&config.chain_id);
-    settings.heights = heights.with_context(|| format!("reading {}", state.path().display()))?;
+    let spent = state.spent(&config.chain_id, key.address());
+    let reading = || format!("reading {}", state.path().display());
+    (settings.heights, settings.spent) = (heights.with_context(reading)?, spent.with_context(reading)?);
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let desks = Desks::default();

@@ -3,6 +3,7 @@
 //! | room | what it keeps | lost, it costs |
 //! |---|---|---|
 //! | [`heights`] | the last block that was told, for each chain | nothing: the present is told anew |
+//! | [`spent`] | what an account paid in the last hour | its ceiling counts from nothing |
 //! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |
 //!
 //! Each kind of record has a room of its own: its table, its key and value, and the trait of the port it serves. All
@@ -11,7 +12,9 @@
 //! begun, and the log says where the old one lies; a file that cannot be opened for another reason (no permission,
 //! another process has it) ends the start with an error instead.
 
+mod desk;
 pub mod heights;
+pub mod spent;
 pub mod tenants;
 
 use redb::{Database, ReadableDatabase, TableDefinition};

@@ -14,6 +14,8 @@ mod breaker;
 mod certificates;
 #[path = "run/chart.rs"]
 mod chart;
+#[path = "run/descriptors.rs"]
+mod descriptors;
 #[path = "run/door.rs"]
 mod door;
 #[path = "common/environment.rs"]

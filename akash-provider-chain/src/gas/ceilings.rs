@@ -9,8 +9,8 @@
 //! message may be four times its usual gas at the highest price that is paid at all.
 
 use crate::signer::Price;
-use akash_provider_core::types::{Dec, Mono, Msg};
-use std::collections::{BTreeMap, VecDeque};
+use akash_provider_core::types::{Dec, Msg};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,8 +28,6 @@ const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 const HOUR_GAS: u64 = 800_000_000;
 /// Gas whose fee at the highest price is that of an hour: all of it at the usual price, a twentieth of the highest.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
-/// Minutes that are added up.
-const MINUTES: u64 = 60;
 
 /// What a ceiling is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +63,7 @@ impl Scope {
         Self::Hour,
     ];
 
-    const fn of(msg: &Msg) -> Self {
+    pub(super) const fn of(msg: &Msg) -> Self {
         match msg {
             Msg::CreateBid { .. } => Self::Bid,
             Msg::CloseBid { .. } => Self::Close,
@@ -145,10 +143,10 @@ pub struct Ceilings {
      use another node"
 )]
 pub struct TooMuch {
-    what: &'static str,
-    asked: u128,
-    most: u128,
-    scope: String,
+    pub(super) what: &'static str,
+    pub(super) asked: u128,
+    pub(super) most: u128,
+    pub(super) scope: String,
 }
 
 /// What `gas` costs at a price, up to the whole amount.
@@ -263,71 +261,10 @@ impl Ceilings {
     }
 }
 
-fn named(msgs: &[Msg]) -> String {
+pub(super) fn named(msgs: &[Msg]) -> String {
     match msgs {
         [one] => Scope::of(one).to_string(),
         _ => Scope::Transaction.to_string(),
-    }
-}
-
-/// What was paid in the last hour: gas and fees by the minute. What was sent counts, whether it landed or not. It is
-/// not kept over a restart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Spent {
-    minutes: VecDeque<(u64, Most)>,
-}
-
-impl Spent {
-    fn minute(now: Mono) -> u64 {
-        now.0 / 60_000
-    }
-
-    /// Adds a transaction.
-    pub fn add(&mut self, now: Mono, price: &Price) {
-        let minute = Self::minute(now);
-        while self.minutes.front().is_some_and(|(at, _)| at + MINUTES <= minute) {
-            self.minutes.pop_front();
-        }
-        if self.minutes.back().is_none_or(|(at, _)| *at != minute) {
-            self.minutes.push_back((minute, Most { gas: 0, fee: 0 }));
-        }
-        if let Some((_, sum)) = self.minutes.back_mut() {
-            sum.gas = sum.gas.saturating_add(price.gas_limit);
-            sum.fee = sum.fee.saturating_add(price.fee.amount);
-        }
-    }
-
-    /// Whether one more would be too much for the hour. Bids leave a quarter for what ends leases and collects.
-    ///
-    /// # Errors
-    /// When it would.
-    pub fn judge(&self, now: Mono, ceilings: &Ceilings, msgs: &[Msg], price: &Price) -> Result<(), TooMuch> {
-        let Most { mut gas, mut fee } = ceilings.of(Scope::Hour);
-        if msgs.iter().any(|msg| Scope::of(msg) == Scope::Bid) {
-            (gas, fee) = (gas - gas / 4, fee - fee / 4);
-        }
-        let minute = Self::minute(now);
-        let recent = || {
-            self.minutes
-                .iter()
-                .filter(|(at, _)| at + MINUTES > minute)
-                .map(|(_, m)| m)
-        };
-        let all_gas = recent().fold(price.gas_limit, |sum, m| sum.saturating_add(m.gas));
-        let all_fees = recent().fold(price.fee.amount, |sum, m| sum.saturating_add(m.fee));
-        let too_much = |what, asked, most| TooMuch {
-            what,
-            asked,
-            most,
-            scope: format!("an hour ({})", named(msgs)),
-        };
-        if all_gas > gas {
-            return Err(too_much("with it the gas of", all_gas.into(), gas.into()));
-        }
-        if all_fees > fee {
-            return Err(too_much("with it the fees of", all_fees, fee));
-        }
-        Ok(())
     }
 }
 
@@ -367,35 +304,6 @@ mod tests {
         // No price and no gas makes a fee so large that it passes for a small one.
         let fee = config.price(u64::MAX, Dec::from_scaled(i128::MAX)).fee.amount;
         assert!(ceilings.judge_fee(&one, fee).is_err(), "{fee}");
-    }
-
-    #[test]
-    fn an_hour_is_the_last_sixty_minutes() {
-        let mut ceilings = GasConfig::default().ceilings;
-        ceilings.change(Scope::Hour, |most| most.fee = 1000);
-        let price = |amount| Price {
-            fee: akash_provider_core::types::Coin {
-                denom: "uakt".into(),
-                amount,
-            },
-            gas_limit: 1,
-            granter: None,
-        };
-        let at = |minute: u64| Mono(minute * 60_000);
-        let mut spent = Spent::default();
-        let one = [close(1)];
-        for minute in 0..200 {
-            spent.add(at(minute), &price(10));
-        }
-        assert!(spent.minutes.len() <= 60, "{}", spent.minutes.len());
-        assert!(spent.judge(at(199), &ceilings, &one, &price(400)).is_ok());
-        let why = spent.judge(at(199), &ceilings, &one, &price(401)).unwrap_err();
-        assert!(
-            why.to_string()
-                .contains("1001 is above the ceiling of 1000 for an hour"),
-            "{why}"
-        );
-        assert!(spent.judge(at(229), &ceilings, &one, &price(700)).is_ok());
     }
 
     #[test]

@@ -297,6 +297,19 @@ impl Planner {
         }
     }
 
+    /// The same, where this was paid in the last hour already.
+    #[must_use]
+    pub fn with_spent(mut self, spent: Spent) -> Self {
+        self.spent = spent;
+        self
+    }
+
+    /// What was paid in the last hour.
+    #[must_use]
+    pub const fn spent(&self) -> &Spent {
+        &self.spent
+    }
+
     /// Takes an input; what is to be done now.
     pub fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
         self.now = self.now.max(now);

@@ -3,7 +3,7 @@
 use super::api::{Included, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
-use crate::gas::Ceilings;
+use crate::gas::{Ceilings, Spent, SpentStore};
 use crate::lock::lock;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -73,16 +73,18 @@ impl Drop for Waiting<'_> {
 
 impl TxWriter {
     /// A writer for one key, and its task: run it until it ends. It ends when `stop` is cancelled or every writer is
-    /// dropped; what may have been sent is then unknown, the rest was not sent.
+    /// dropped; what may have been sent is then unknown, the rest was not sent. What `spent` knows of the last hour
+    /// counts towards its ceilings.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
         key: PrivateKey,
         config: PlannerConfig,
+        spent: Arc<dyn SpentStore>,
         stop: CancellationToken,
     ) -> (Self, BoxFuture<'static, ()>) {
         let (inbox, notes) = mpsc::channel(INBOX);
-        let task = Task::new(api, key, config);
+        let task = Task::new(api, key, config, spent);
         let writer = Self {
             inbox,
             tickets: Arc::default(),
@@ -153,6 +155,9 @@ struct Task {
     chain_id: Arc<str>,
     ceilings: Ceilings,
     planner: Planner,
+    spent: Arc<dyn SpentStore>,
+    /// What is paid could not be kept, and that was said.
+    is_unkept: bool,
     began: Instant,
     replies: BTreeMap<Ticket, oneshot::Sender<Answer>>,
     /// Transactions that may be in a block.
@@ -161,20 +166,27 @@ struct Task {
 }
 
 impl Task {
-    fn new(api: Arc<dyn TxApi>, key: PrivateKey, config: PlannerConfig) -> Self {
+    fn new(api: Arc<dyn TxApi>, key: PrivateKey, config: PlannerConfig, spent: Arc<dyn SpentStore>) -> Self {
         let mut salt = [0; 4];
         if let Err(error) = getrandom::fill(&mut salt) {
             // Two processes with one key might then, rarely, choose the same nonce; the chain refuses the second
             // and it is sent again with another.
             tracing::warn!(%error, "no randomness from the system for the writer's nonces");
         }
+        let kept = spent.load().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was paid in the last hour is not known: its ceiling counts from now on");
+            Vec::new()
+        });
+        let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
         Self {
             status: Arc::default(),
             api,
             key: Arc::new(key),
             chain_id: config.chain_id.as_str().into(),
-            ceilings: config.gas.ceilings.clone(),
-            planner: Planner::new(config, u32::from_le_bytes(salt)),
+            ceilings: config.gas.ceilings,
+            planner: planner.with_spent(Spent::before(today(), kept)),
+            spent,
+            is_unkept: false,
             began: Instant::now(),
             replies: BTreeMap::new(),
             hashes: HashMap::new(),
@@ -237,7 +249,11 @@ impl Task {
 
     fn step(&mut self, input: Input) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        for action in self.planner.step(Mono(now), input) {
+        let actions = self.planner.step(Mono(now), input);
+        if actions.iter().any(|action| matches!(action, Action::Send(..))) {
+            self.keep_spent(Mono(now));
+        }
+        for action in actions {
             self.act(action);
         }
         // Before a slow node there may always be something under way.
@@ -246,6 +262,17 @@ impl Task {
             self.hashes.retain(|_, id| planner.is_under_way(*id));
         }
         *lock(&self.status) = self.planner.status();
+    }
+
+    /// Before anything is sent. One warning is enough for a disk that is full.
+    fn keep_spent(&mut self, now: Mono) {
+        let kept = self.spent.store(self.planner.spent().kept(now, today()));
+        if let Err(error) = &kept
+            && !self.is_unkept
+        {
+            tracing::warn!(%error, "what is paid is not kept: after a restart the hour's ceiling counts anew");
+        }
+        self.is_unkept = kept.is_err();
     }
 
     fn act(&mut self, action: Action) {
@@ -298,6 +325,12 @@ impl Task {
         let messages = draft.msgs.iter().map(to_any).collect();
         sign(&account, messages, draft.ordering, &draft.price)
     }
+}
+
+/// Minutes since 1970. The planner's own clock goes on where this one is set.
+fn today() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() / 60
 }
 
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {

@@ -83,6 +83,12 @@ impl Breaker {
         self.opens.is_none_or(|at| now < at)
     }
 
+    /// True when the first minutes end after `before` and not after `now`.
+    #[must_use]
+    pub fn opens_within(&self, before: Mono, now: Mono) -> bool {
+        self.opens.is_some_and(|at| before < at && at <= now)
+    }
+
     /// Chain and cluster are known: the first minutes count from here.
     pub fn start(&mut self, config: &Config, now: Mono) {
         self.opens.get_or_insert_with(|| now.plus(config.breaker_warmup));

@@ -86,6 +86,12 @@ impl Facts {
         self.provider.as_ref().map_or(&[], |p| &p.attributes)
     }
 
+    /// Where tenants reach us, as registered.
+    #[must_use]
+    pub(super) fn host(&self) -> Option<&str> {
+        self.provider.as_ref()?.host()
+    }
+
     /// True when we are registered.
     #[must_use]
     pub(super) const fn is_registered(&self) -> bool {

@@ -44,6 +44,8 @@ pub struct Hostnames {
     /// Whole names, and domains without their leading dot.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
+    /// The name by which tenants reach the provider, as the chain has it.
+    own: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
@@ -62,6 +64,12 @@ impl Hostnames {
             }
         }
         ledger
+    }
+
+    /// The name by which tenants reach the provider: nobody gets it, for who had it could pass for the provider. It
+    /// takes the place of the one before; who holds it already keeps it.
+    pub fn set_own(&mut self, hostname: &str) {
+        self.own = Some(hostname.to_lowercase());
     }
 
     /// Forgets who holds what; what is blocked stays so.
@@ -182,7 +190,8 @@ impl Hostnames {
         let name = hostname.to_lowercase();
         let first = Some(name.as_str());
         let mut domains = std::iter::successors(first, |n| n.split_once('.').map(|(_, rest)| rest));
-        self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d))
+        let is_own = self.own.as_ref() == Some(&name);
+        is_own || self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d))
     }
 
     fn check_not_blocked(&self, name: &str) -> Result<(), HostnameError> {

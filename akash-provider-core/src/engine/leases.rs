@@ -104,6 +104,7 @@ impl Engine {
             self.scan.soon();
         }
         self.reservations.mark_active(&id.order);
+        self.changes += 1;
         let before = self.workloads.remove(id);
         let machine = Workload::leased(id, new.price, new.reclamation.clone());
         self.workloads.insert(id.clone(), Slot::new(machine));
@@ -192,6 +193,7 @@ impl Engine {
         let Some(machine) = slot.machine.take() else {
             return;
         };
+        self.changes += 1;
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let new = (machine.mono_deadline(&cx), machine.block_deadline());
@@ -256,6 +258,7 @@ impl Engine {
     /// The first minutes after the start are over: whoever asked meanwhile asks again.
     pub(super) fn drive_breaker(&mut self) {
         for id in self.breaker.take_due(self.now.mono) {
+            self.changes += 1;
             self.ask_breaker(&id);
         }
     }
@@ -270,6 +273,7 @@ impl Engine {
     }
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
+        self.changes += 1;
         if let Some(mut slot) = self.workloads.remove(id) {
             self.timers
                 .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));

@@ -16,6 +16,7 @@ impl Engine {
     /// The machine of a deployment is there.
     pub(super) fn deployment_slot(&mut self, id: &DeploymentId) {
         if !self.deployments.contains_key(id) {
+            self.changes += 1;
             self.deployments.insert(id.clone(), Slot::new(Machine::new(id)));
         }
     }
@@ -30,6 +31,7 @@ impl Engine {
         let Some(machine) = slot.machine.take() else {
             return;
         };
+        self.changes += 1;
         let mut actions = Vec::new();
         let machine = machine.transition(&cx, input, &mut actions);
         let done = *machine.phase() == Phase::Done;
@@ -265,6 +267,13 @@ impl Engine {
             return;
         }
         self.withheld.add(name, lease);
+    }
+
+    /// No tenant gets the name under which our record sends tenants to us. Without a record the last one counts.
+    pub(super) fn block_own_host(&mut self) {
+        if let Some(host) = self.facts.host() {
+            self.hostnames.set_own(host);
+        }
     }
 
     fn holds_name(&self, lease: &LeaseId, name: &str) -> bool {

@@ -179,6 +179,7 @@ impl Engine {
 
     /// A machine with its first actions.
     pub(super) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
+        self.changes += 1;
         self.orders.ended.remove(id);
         self.orders.retries.picked_up(id);
         self.order_of_group.insert(id.group.clone(), id.clone());
@@ -201,6 +202,7 @@ impl Engine {
         let Some(machine) = slot.machine.take() else {
             return;
         };
+        self.changes += 1;
         let mut actions = Vec::new();
         let had_bid = machine.may_have_bid();
         let machine = machine.transition(&cx, input, &mut actions);

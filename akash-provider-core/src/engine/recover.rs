@@ -71,6 +71,7 @@ impl Engine {
     pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
         self.snapshot_height = snapshot.height;
         self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
+        self.block_own_host();
         let taken = bidding::deposit(&self.config, Some(&snapshot.params));
         self.deposit = taken.map_or(0, |taken| {
             let deposits = self.config.bid_deposits();

@@ -1,13 +1,47 @@
 //! The engine's status: read from the machines, kept nowhere.
 
 use super::breaker::Breaker;
-use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, OrderStatus, Status};
+use super::input::Input;
+use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, OrderStatus, Pulse, Status};
 use super::workload::{ChainLane, Workload};
-use super::{Engine, Leadership, Lifecycle, sorted};
-use crate::types::{LeaseId, Now};
+use super::{Engine, Leadership, Lifecycle, Target, sorted};
+use crate::types::{ChainEvent, LeaseId, Now};
 use std::sync::Arc;
 
 impl Engine {
+    /// Counts what changes a status, so that none has to be made to find out that it would be the same. What may have
+    /// changed it counts too; what [`Pulse`] has, and the time of what is unhealthy, does not.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// What an input changes by itself. Of the chain most is about others, and a look at the money shows nowhere: what
+    /// follows from those is counted where a machine takes it.
+    pub(super) fn count_input(&mut self, input: &Input) {
+        let is_quiet = match input {
+            Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
+            Input::Completed(id, _) => matches!(self.pending.get(id), Some((Target::Escrow(_), _))),
+            Input::Cluster(_)
+            | Input::Inventory(_)
+            | Input::Request(..)
+            | Input::Leadership(_)
+            | Input::Shutdown => false,
+        };
+        self.changes += u64::from(!is_quiet);
+    }
+
+    /// What changes with every block and every call.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse {
+            height: self.height,
+            block_time: self.now.block_time,
+            calls_in_flight: self.pending.len() as u64,
+            unexpected_inputs: self.unexpected,
+        }
+    }
+
     /// A plain snapshot of everything.
     #[must_use]
     pub fn status(&self, now: Now) -> Status {

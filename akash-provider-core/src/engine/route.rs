@@ -171,6 +171,7 @@ impl Engine {
             }
             (Target::Provider, Completion::Provider(result)) => {
                 self.facts.provider_read(result);
+                self.block_own_host();
                 self.orders.forget_declines();
             }
             (Target::Audit(auditor), Completion::Audit(result)) => {

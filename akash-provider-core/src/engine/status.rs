@@ -47,6 +47,46 @@ pub struct Status {
     pub unexpected_inputs: u64,
 }
 
+/// What of a [`Status`] changes with every block and every call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pulse {
+    /// Height up to which the chain is processed.
+    pub height: Height,
+    /// Time of that block.
+    pub block_time: BlockTime,
+    /// Calls under way.
+    pub calls_in_flight: u64,
+    /// Inputs that no machine expected, since the start.
+    pub unexpected_inputs: u64,
+}
+
+impl Status {
+    /// The part of it that changes all the time.
+    #[must_use]
+    pub const fn pulse(&self) -> Pulse {
+        Pulse {
+            height: self.height,
+            block_time: self.block_time,
+            calls_in_flight: self.calls_in_flight,
+            unexpected_inputs: self.unexpected_inputs,
+        }
+    }
+
+    /// Replaces that part.
+    pub const fn set_pulse(&mut self, pulse: Pulse) {
+        self.height = pulse.height;
+        self.block_time = pulse.block_time;
+        self.calls_in_flight = pulse.calls_in_flight;
+        self.unexpected_inputs = pulse.unexpected_inputs;
+    }
+
+    /// True while it would be another one a moment later: unhealthy time is counted.
+    #[must_use]
+    pub fn ages(&self) -> bool {
+        self.leases.iter().any(|lease| lease.health == Health::Bad)
+    }
+}
+
 /// An order in hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OrderStatus {

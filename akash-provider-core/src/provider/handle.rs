@@ -26,7 +26,7 @@ use tokio::time::timeout;
 pub struct ProviderHandle {
     asks: mpsc::Sender<Ask>,
     progress: watch::Receiver<Progress>,
-    last_status: Arc<OnceLock<Status>>,
+    last_status: Arc<OnceLock<Arc<Status>>>,
     limit: Duration,
 }
 
@@ -34,7 +34,7 @@ impl ProviderHandle {
     pub(crate) const fn new(
         asks: mpsc::Sender<Ask>,
         progress: watch::Receiver<Progress>,
-        last_status: Arc<OnceLock<Status>>,
+        last_status: Arc<OnceLock<Arc<Status>>>,
         limit: Duration,
     ) -> Self {
         Self {
@@ -112,16 +112,20 @@ impl ProviderHandle {
     }
 
     /// A plain snapshot of everything. Once the provider has stopped, the last one.
-    pub async fn status(&self) -> Status {
-        self.known_status().await.unwrap_or_else(|| Status {
+    ///
+    /// While nothing happens but blocks and looks at money it is the same for everybody who asks, and costs nothing; of
+    /// leases that are unhealthy it says for how long to within a second.
+    pub async fn status(&self) -> Arc<Status> {
+        let unknown = || Status {
             lifecycle: self.lifecycle().name().into(),
             ..Status::default()
-        })
+        };
+        self.known_status().await.unwrap_or_else(|| Arc::new(unknown()))
     }
 
     /// The same, and `None` instead of an empty one where the provider does not answer and has not stopped: what it
     /// would say is not known then.
-    pub async fn known_status(&self) -> Option<Status> {
+    pub async fn known_status(&self) -> Option<Arc<Status>> {
         match self.ask("status", Ask::Status).await {
             Ok(status) => Some(status),
             Err(_) => self.last_status.get().cloned(),

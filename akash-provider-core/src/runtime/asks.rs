@@ -4,6 +4,7 @@ use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId,
 use crate::runtime::brain::Explainer;
 use crate::types::{GroupId, LeaseId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Asks on their way to the loop: it takes them within milliseconds, so this many are a burst, not a load.
@@ -16,7 +17,7 @@ const WAITING: usize = 1024;
 pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
-    Status(oneshot::Sender<Status>),
+    Status(oneshot::Sender<Arc<Status>>),
     Explainer(oneshot::Sender<Option<Explainer>>),
     HasLease(LeaseId, oneshot::Sender<bool>),
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),

@@ -1,5 +1,6 @@
 //! What the loop drives.
 
+use crate::engine::status::Pulse;
 use crate::engine::{Effect, Engine, Input, Status};
 use crate::inventory::Explanation;
 use crate::types::{GroupId, GroupSpec, LeaseId, Mono, Now};
@@ -31,6 +32,9 @@ pub(crate) trait Brain: Send {
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
     fn is_idle(&self) -> bool;
     fn status(&self, now: Now) -> Status;
+    /// Counts what may have changed the status, but for its pulse.
+    fn changes(&self) -> u64;
+    fn pulse(&self) -> Pulse;
     fn explainer(&self) -> Option<Explainer>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
@@ -51,6 +55,12 @@ impl Brain for Engine {
     }
     fn status(&self, now: Now) -> Status {
         Self::status(self, now)
+    }
+    fn changes(&self) -> u64 {
+        Self::changes(self)
+    }
+    fn pulse(&self) -> Pulse {
+        Self::pulse(self)
     }
     fn explainer(&self) -> Option<Explainer> {
         Self::explainer(self).map(Explainer::new)

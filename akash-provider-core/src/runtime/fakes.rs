@@ -12,6 +12,7 @@ use crate::cluster::{
     Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions,
     ServiceStatus, Shell, Teardown,
 };
+use crate::engine::status::Pulse;
 use crate::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,
     Metrics,
@@ -211,6 +212,12 @@ pub(crate) struct Memory {
     pub(crate) inputs: Vec<(Now, Input)>,
     pub(crate) timeouts: Vec<Now>,
     pub(crate) busy: bool,
+    /// What every status is made from.
+    pub(crate) status: Status,
+    /// Statuses that were made.
+    pub(crate) statuses: usize,
+    /// Inputs that were no blocks.
+    pub(crate) news: u64,
     pub(crate) deadline: Option<Mono>,
     /// The next group is judged until something comes here.
     pub(crate) judging: Option<std::sync::mpsc::Receiver<()>>,
@@ -225,6 +232,7 @@ impl Brain for ScriptedBrain {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let effects = (self.reaction)(now, &input);
         let mut memory = self.memory.lock().unwrap();
+        memory.news += u64::from(!matches!(input, Input::Chain(ChainEvent::Block { .. })));
         if memory.inputs.len() < 100_000 {
             memory.inputs.push((now, input));
         }
@@ -241,10 +249,20 @@ impl Brain for ScriptedBrain {
         !self.memory.lock().unwrap().busy
     }
     fn status(&self, _: Now) -> Status {
-        let inputs = self.memory.lock().unwrap().inputs.len();
-        Status {
-            unexpected_inputs: inputs as u64,
-            ..Status::default()
+        let pulse = self.pulse();
+        let mut memory = self.memory.lock().unwrap();
+        memory.statuses += 1;
+        let mut status = memory.status.clone();
+        status.set_pulse(pulse);
+        status
+    }
+    fn changes(&self) -> u64 {
+        self.memory.lock().unwrap().news
+    }
+    fn pulse(&self) -> Pulse {
+        Pulse {
+            unexpected_inputs: self.memory.lock().unwrap().inputs.len() as u64,
+            ..Pulse::default()
         }
     }
     fn explainer(&self) -> Option<Explainer> {

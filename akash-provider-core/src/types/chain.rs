@@ -259,6 +259,39 @@ pub struct Provider {
     pub info: ProviderInfo,
 }
 
+impl Provider {
+    /// The host of [`host_uri`](Self::host_uri), as it is written there, without its port; `None` where there is none.
+    ///
+    /// ```
+    /// # use akash_provider_core::types::{Address, Provider};
+    /// let record = |uri: &str| Provider {
+    ///     owner: Address::from_bytes(&[7; 20]).unwrap(), host_uri: uri.to_owned(), attributes: vec![], info: Default::default(),
+    /// };
+    /// for (uri, host) in [
+    ///     ("https://Provider.example:8443/path", Some("Provider.example")),
+    ///     ("https://provider.example.", Some("provider.example")),
+    ///     ("https://me:word@provider.example?a=@b:1", Some("provider.example")),
+    ///     ("https://[2001:db8::1]:8443", Some("2001:db8::1")),
+    ///     ("https://:8443", None),
+    ///     ("provider.example", None),
+    /// ] {
+    ///     assert_eq!(record(uri).host(), host);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        let (_, rest) = self.host_uri.split_once("://")?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let place = authority.rsplit('@').next()?;
+        let host = match place.strip_prefix('[') {
+            Some(address) => address.split(']').next()?,
+            None => place.split(':').next()?,
+        };
+        let host = host.trim_end_matches('.');
+        (!host.is_empty()).then_some(host)
+    }
+}
+
 /// How the people behind a provider are reached; each may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ProviderInfo {

@@ -4,7 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request, Response};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{CloseReason, Event, LeaseState};
+use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
 use std::sync::Arc;
 
 fn kind(response: Response) -> Option<RefusalKind> {
@@ -338,4 +338,38 @@ fn two_manifests_at_once_are_answered_one_after_the_other() {
         kind(world.replies[&second].clone()),
         Some(RefusalKind::VersionMismatch)
     );
+}
+
+/// Who had it could pass for us.
+#[test]
+fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
+    let mut world = World::new();
+    let mut dseq = 0;
+    let mut asks = |world: &mut World, host: &str| {
+        dseq += 1;
+        let sdl = sdl_of("web", "nginx:1", &[host], &["east"]);
+        world.lease(dseq, &sdl);
+        kind(world.submit(dseq, &sdl))
+    };
+    assert_eq!(asks(&mut world, "provider.example"), Some(RefusalKind::Hostname));
+    assert_eq!(
+        asks(&mut world, "app.provider.example"),
+        None,
+        "only the name itself"
+    );
+    assert_eq!(asks(&mut world, "held.example"), None);
+    let lease = lease_id(3);
+    for host in ["held.example", "new.example"] {
+        let mut record = world.market.provider(&us()).unwrap().clone();
+        record.host_uri = format!("https://{}:8443", host.to_uppercase());
+        world.outside(&Msg::UpdateProvider(record));
+        world.blocks(1, BLOCK);
+    }
+    assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
+    assert_eq!(asks(&mut world, "provider.example"), None, "it is no longer ours");
+    // Who had a name before we did keeps it.
+    assert_eq!(world.status().hostnames["held.example"], lease);
+    // Also after a start, where it comes with the first picture.
+    world.restart();
+    assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
 }

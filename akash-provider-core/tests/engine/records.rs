@@ -317,7 +317,11 @@ fn a_list_from_before_the_end_of_a_lease_gives_it_no_names() {
     let hostnames = Some(vec![DeclaredHostname { hostname, lease }]);
     world.feed(Input::Completed(
         id,
-        Completion::Workloads(Ok(Workloads { listing, hostnames })),
+        Completion::Workloads(Ok(Workloads {
+            listing,
+            hostnames,
+            ips: None,
+        })),
     ));
     assert_eq!(world.status().hostnames.len(), 0);
 }

@@ -87,6 +87,7 @@ fn web_group() -> GroupSpec {
 
 fn held_to_the_budget(what: &str, spec: GroupSpec) -> String {
     let mut world = World::new();
+    world.looks = false;
     let cost = cost_of(&mut world, spec);
     println!("{what}: {cost:?}");
     assert!(cost.allocations <= ORDER_ALLOCATIONS, "{what}: {cost:?}");
@@ -119,6 +120,7 @@ fn an_order_that_names_as_many_auditors_as_it_may_costs_little() {
     assert_eq!(held_to_the_budget("32 auditors", spec), "signed_by");
     // What is too long to be an address is not asked for.
     let mut world = World::new();
+    world.looks = false;
     let mut spec = web_group();
     spec.requirements.signed_by.all_of = vec!["x".repeat(TX)];
     let cost = cost_of(&mut world, spec);
@@ -129,6 +131,7 @@ fn an_order_that_names_as_many_auditors_as_it_may_costs_little() {
 #[test]
 fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
     let mut world = World::new();
+    world.looks = false;
     world.hold = Some(|c| matches!(c, Call::FetchAudit(_)));
     let mut sdl = web();
     sdl.groups[0].requirements.signed_by.all_of = (0..32).map(made_up).collect();
@@ -203,6 +206,7 @@ fn with_names(count: usize) -> Sdl {
 #[test]
 fn a_manifest_with_thirty_thousand_hostnames_costs_a_little_for_each() {
     let mut world = World::new();
+    world.looks = false;
     let sdl = with_names(NAMES);
     let lease = world.lease(1, &sdl);
     let mut cost = Cost::default();

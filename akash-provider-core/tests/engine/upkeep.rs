@@ -3,7 +3,7 @@
 use crate::world::*;
 use akash_provider_core::cluster::{Health, HostnameDeclaration};
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
-use akash_provider_core::types::{Event, Msg, TxError, TxOutcome};
+use akash_provider_core::types::{ChainEvent, Event, Msg, TxError, TxOutcome};
 use std::sync::Arc;
 
 #[test]
@@ -185,4 +185,32 @@ fn closes_that_are_long_ago_do_not_trip_the_breaker() {
         (world.closes().len(), world.status().breaker.tripped),
         (12, false)
     );
+}
+
+/// Blocks, looks at the money and what others do show nowhere: a status is made anew for none of them.
+#[test]
+fn what_shows_nowhere_is_no_change() {
+    const LEASES: u64 = 1000;
+    let mut world = World::new();
+    world.looks = false;
+    for dseq in 1..=LEASES {
+        world.running(dseq, &web());
+    }
+    let looks = |world: &World| world.count(|call| matches!(call, Call::FetchDeployment(_)));
+    let (before, mut changed) = (looks(&world), 0);
+    for block in 0..600 {
+        let changes = world.engine.changes();
+        world.tell(vec![ChainEvent::DeploymentCreated {
+            id: deployment_id(LEASES + block + 1),
+        }]);
+        world.blocks(1, BLOCK);
+        changed += u32::from(world.engine.changes() != changes);
+    }
+    let looks = looks(&world) - before;
+    assert!(looks >= 5 * 1000, "{looks} looks in an hour");
+    // A full scan is every ten minutes.
+    assert!(changed <= 12, "{changed} of 600 blocks");
+    let changes = world.engine.changes();
+    world.health(&lease_id(1), Health::Bad);
+    assert_ne!(world.engine.changes(), changes);
 }

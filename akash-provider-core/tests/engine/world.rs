@@ -6,6 +6,7 @@ use akash_provider_core::Config;
 use akash_provider_core::cluster::{
     ClusterChange, DeclaredHostname, Deployment, Health, IpDeclaration, Listing, Teardown, Unusable,
 };
+use akash_provider_core::engine::status::Pulse;
 use akash_provider_core::engine::{
     Call, Completion, Effect, EffectId, Engine, Input, Leadership, Request, RequestId, Response, Status,
     Workloads,
@@ -73,6 +74,20 @@ pub(crate) struct World {
     /// The next transactions, so many, do not land and nobody knows.
     pub(crate) lost_txs: u32,
     asked: u64,
+    /// Some of the steps are looked at from outside.
+    pub(crate) looks: bool,
+    steps: u64,
+}
+
+/// A status without what is in its pulse, and without the time that goes by itself.
+fn lasting(mut status: Status) -> Status {
+    status.set_pulse(Pulse::default());
+    let bad = status
+        .leases
+        .iter_mut()
+        .filter(|lease| lease.health == Health::Bad);
+    bad.for_each(|lease| lease.known_unhealthy_ms = 0);
+    status
 }
 
 pub(crate) fn us() -> Address {
@@ -226,6 +241,8 @@ impl World {
             incomplete: Vec::new(),
             lost_txs: 0,
             asked: 0,
+            looks: true,
+            steps: 0,
         }
     }
 
@@ -281,8 +298,25 @@ impl World {
             mono: self.mono,
             ..Now::default()
         };
+        let before = self.shown();
         let effects = self.engine.step(now, input);
+        self.compare(before);
         self.take(effects);
+    }
+
+    /// A status without what changes all the time, and what has been counted of its changes; `None` where nobody
+    /// looks, because that costs time.
+    fn shown(&self) -> Option<(u64, Status)> {
+        let is_looked_at = self.looks && self.steps.is_multiple_of(13);
+        is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
+    }
+
+    /// What changes a status is counted.
+    fn compare(&mut self, before: Option<(u64, Status)>) {
+        if let (Some((changes, before)), Some((now, after))) = (before, self.shown()) {
+            assert!(changes != now || before == after, "{before:#?}\n{after:#?}");
+        }
+        self.steps += 1;
     }
 
     fn take(&mut self, effects: Vec<Effect>) {
@@ -468,7 +502,9 @@ impl World {
             mono: self.mono,
             ..Now::default()
         };
+        let before = self.shown();
         let effects = self.engine.handle_timeout(now);
+        self.compare(before);
         self.take(effects);
         self.settle();
     }

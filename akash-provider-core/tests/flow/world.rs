@@ -238,7 +238,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Lets blocks pass until the status shows what is waited for.
-    pub(crate) async fn until(&self, what: &str, seen: impl Fn(&Status) -> bool) -> Status {
+    pub(crate) async fn until(&self, what: &str, seen: impl Fn(&Status) -> bool) -> Arc<Status> {
         for _ in 0..PATIENCE {
             self.pass(1).await;
             let status = self.handle.status().await;

@@ -18,7 +18,9 @@ use crate::replay::Trace;
 use crate::seats::Seat;
 use crate::tenants::Wish;
 use akash_provider_core::Config;
-use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
+use akash_provider_core::cluster::Health;
+use akash_provider_core::engine::status::Pulse;
+use akash_provider_core::engine::{Effect, Engine, Input, Leadership, Status};
 use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
@@ -162,9 +164,35 @@ impl World {
         let cause = Cause::of(&input);
         self.told.mono = self.told.mono.max(now.mono);
         self.told.input(&input, &leases);
+        let before = self.looked_at();
         let effects = self.engine.step(now, input);
         self.sold(cause, &effects)?;
+        self.changes_are_counted(before)?;
         self.effects(effects)
+    }
+
+    /// Now and then, a status without what changes all the time, and what was counted of its changes.
+    fn looked_at(&self) -> Option<(u64, Status)> {
+        self.steps.is_multiple_of(11).then(|| {
+            let mut status = self.engine.status(self.now());
+            status.set_pulse(Pulse::default());
+            for lease in &mut status.leases {
+                if lease.health == Health::Bad {
+                    lease.known_unhealthy_ms = 0;
+                }
+            }
+            (self.engine.changes(), status)
+        })
+    }
+
+    fn changes_are_counted(&self, before: Option<(u64, Status)>) -> Checked {
+        let (Some((changes, before)), Some((now, after))) = (before, self.looked_at()) else {
+            return Ok(());
+        };
+        let holds = changes != now || before == after;
+        ensure("what_changes_a_status_is_counted", holds, || {
+            format!("{before:?}\n{after:?}")
+        })
     }
 
     /// Lets the engine's deadlines pass.
@@ -172,8 +200,10 @@ impl World {
         self.trace.line(|| format!("{} wake", self.mono.0));
         self.told.mono = self.told.mono.max(self.mono);
         let now = self.now();
+        let before = self.looked_at();
         let effects = self.engine.handle_timeout(now);
         self.sold(Cause::Other, &effects)?;
+        self.changes_are_counted(before)?;
         self.effects(effects)?;
         let next = self.engine.next_deadline();
         ensure(

@@ -172,7 +172,7 @@ impl Play {
     ///
     /// # Errors
     /// What the provider ended with.
-    pub async fn stop(self) -> Result<Status, Failed> {
+    pub async fn stop(self) -> Result<Arc<Status>, Failed> {
         self.shutdown.cancel();
         self.running.await??;
         println!("the provider has stopped");
@@ -180,7 +180,7 @@ impl Play {
     }
 
     /// Lets blocks pass until the status, or what the closure looks at, shows what is waited for.
-    async fn until<T>(&self, what: &str, seen: impl AsyncFn(Status) -> Option<T>) -> Result<T, Failed> {
+    async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..PATIENCE {
             self.chain.advance(BLOCK);
             tokio::time::sleep(PAUSE).await;

@@ -1,5 +1,6 @@
 //! Flags of `run`, named as in today's provider where it has them.
 
+use super::limits::LimitArgs;
 use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
 use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
@@ -129,6 +130,9 @@ pub struct GatewayArgs {
     /// renew it before it ends. Without this it is made with `tx cert`.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub certificate_domain: Vec<String>,
+    /// What strangers may take.
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// An address to listen at, or none.

@@ -305,7 +305,7 @@ fn watch_status(
                 () = background.cancelled() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            sender.send_replace(Arc::new(handle.status().await));
+            sender.send_replace(handle.status().await);
         }
     };
     (tokio::spawn(asking), status)

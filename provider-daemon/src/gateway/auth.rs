@@ -21,6 +21,7 @@ pub use access::{Access, DeploymentGrant, Identity, Scope, Scopes, Services, Tar
 pub use certificates::ClientCertificate;
 pub(crate) use tenure::Tenure;
 
+use super::settings::Limits;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::Address;
@@ -168,21 +169,21 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// For a provider, asking this chain. A token valid for longer than `lifetime_max` is refused; a certificate is
-    /// compared with the chain again after `recheck`.
+    /// compared with the chain again after `recheck` of the limits.
     #[must_use]
     pub fn new(
         provider: Address,
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
         lifetime_max: Option<Duration>,
-        recheck: Duration,
+        limits: &Limits,
         clock: Clock,
     ) -> Self {
-        let lookups = Arc::new(Lookups::default());
+        let lookups = Arc::new(Lookups::new(limits.unknown_per_network));
         Self {
             provider,
             issuers: Issuers::new(Arc::clone(&chain), Arc::clone(&memory), Arc::clone(&lookups)),
-            certificates: Certificates::new(chain, memory, Arc::clone(&lookups), recheck),
+            certificates: Certificates::new(chain, memory, Arc::clone(&lookups), limits.recheck),
             lookups,
             tokens: Cache::builder()
                 .max_capacity(TOKENS_MAX)

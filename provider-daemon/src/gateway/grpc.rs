@@ -7,6 +7,7 @@ mod screening;
 mod status;
 
 use super::App;
+use super::calls::Timely;
 use super::listen::Peer;
 use super::wire::Held;
 use akash_provider_chain::proto::DESCRIPTORS;
@@ -153,9 +154,11 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
 }
 
-/// Everything here is for anybody, and each network has so much of it; but for its health, as over REST.
+/// Everything here is for anybody, and each network has so much of it; but for its health, as over REST. No request
+/// takes long to come.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
+    let request = request.map(|body| Body::new(Timely::new(body, app.limits.body)));
     if is_health || app.budgets.requests.take(Peer::ip(peer_of(&request).as_ref())) {
         return next.run(request).await;
     }

@@ -7,6 +7,7 @@
 //! A slow or silent client holds its own connection and nothing else, and not even that when places are scarce.
 
 use super::auth::{Authenticator, ClientCertificate, Tenure};
+use super::calls::Calls;
 use super::settings::Limits;
 use super::strangers::{Stranger, Strangers};
 use super::tls::Tls;
@@ -19,6 +20,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::Acceptor;
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -185,10 +187,15 @@ impl Door {
         // Tokens are shown with each request; a certificate is shown once, for the connection.
         let tenure =
             certificate.map(|c| Tenure::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
+        let calls = Calls::default();
+        let counting = calls.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
-            let mut router = router.clone();
-            async move { router.call(request.map(Body::new)).await }
+            let (mut router, call) = (router.clone(), counting.begin());
+            async move {
+                let answer = router.call(request.map(Body::new)).await;
+                answer.map(|answer| answer.map(|body| call.through(body)))
+            }
         });
         match self.protocol {
             Protocol::Http1 => {
@@ -198,36 +205,41 @@ impl Door {
                     .max_buf_size(self.limits.head_bytes)
                     .serve_connection(TokioIo::new(wire), service)
                     .with_upgrades();
-                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                // Its idle time is that of the next head.
+                self.until_over(connection, tenure, pending(), |c| c.graceful_shutdown())
                     .await
             }
             Protocol::Http2 => {
                 let connection = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
-                    .keep_alive_interval(self.limits.idle)
+                    .keep_alive_interval(self.limits.ping)
+                    .keep_alive_timeout(self.limits.pong)
                     .max_concurrent_streams(CALLS_MAX)
                     .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
                     .serve_connection(TokioIo::new(wire.greeted_within(self.limits.handshake)), service);
-                self.until_over(connection, tenure, |c| c.graceful_shutdown())
+                let idle = calls.idle_for(self.limits.idle);
+                self.until_over(connection, tenure, idle, |c| c.graceful_shutdown())
                     .await
             }
         }
     }
 
-    /// Serves a connection to its end; from the shutdown on only what is under way, and when its certificate
-    /// holds no more that too not for long.
+    /// Serves a connection to its end; from the shutdown on only what is under way, and when it is idle or its
+    /// certificate holds no more that too not for long.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
         tenure: Option<Tenure>,
+        idle: impl Future<Output = ()>,
         end: impl FnOnce(Pin<&mut C>),
     ) -> io::Result<()> {
         let over = async {
             match tenure {
                 Some(tenure) => tenure.over().await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
         };
+        let cut = |words| move |_| io::Error::new(io::ErrorKind::TimedOut, words);
         let mut connection = pin!(connection);
         let served = tokio::select! {
             biased;
@@ -239,7 +251,13 @@ impl Door {
             over = over => {
                 tracing::info!("a connection is ended: {}", over.message());
                 end(connection.as_mut());
-                let cut = |_| io::Error::new(io::ErrorKind::TimedOut, over.message());
+                let cut = cut(over.message());
+                timeout(self.limits.grace, connection).await.map_err(cut)?
+            }
+            () = idle => {
+                tracing::debug!("an idle connection is ended");
+                end(connection.as_mut());
+                let cut = cut("an idle connection was cut");
                 timeout(self.limits.grace, connection).await.map_err(cut)?
             }
         };

@@ -18,18 +18,18 @@ use super::auth::LookupFault;
 use super::listen::Peer;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Facts};
+use akash_provider_core::engine::hostnames::Hostnames;
 use akash_provider_core::error::Error;
 use akash_provider_core::pricing::{PRICE_PRECISION, PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, ResourceUnit,
+    AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, Provider,
+    ResourceUnit,
 };
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use words::{short, summed};
 
-/// Screenings at once, those whose answer is being written included.
-const AT_ONCE: usize = 4;
 /// Prices calculated at once for whoever asks: each may be a program that runs.
 const PRICES_AT_ONCE: usize = 2;
 
@@ -50,10 +50,11 @@ pub(super) struct Desk {
     known: Known,
 }
 
-impl Default for Desk {
-    fn default() -> Self {
+impl Desk {
+    /// For so many screenings at once.
+    pub(super) fn new(at_once: usize) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            turns: Arc::new(Semaphore::new(at_once)),
             prices: Semaphore::new(PRICES_AT_ONCE),
             known: Known::default(),
         }
@@ -142,7 +143,7 @@ pub(super) async fn screen(
     let group = Arc::new(group);
     let (mut reasons, offers) = judge(app, screening, peer, &group).await?;
     if !hostnames.is_empty() {
-        reasons.extend(taken(app, screening, hostnames).await);
+        reasons.extend(taken(app, screening, hostnames).await?);
     }
     let mut screened = Screened::no(reasons);
     if screened.reasons.is_empty() {
@@ -223,15 +224,17 @@ fn order(group: &Arc<GroupSpec>, screening: &Screening) -> Order {
 }
 
 /// Hostnames that somebody has, or that nobody gets.
-async fn taken(app: &App, screening: &Screening, names: &[String]) -> Vec<String> {
+async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, Unscreened> {
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
-    let blocked = akash_provider_core::engine::hostnames::Hostnames::new(&screening.config.blocked_hostnames);
+    let mut blocked = Hostnames::new(&screening.config.blocked_hostnames);
+    let record = app.desk.known.record(app, &screening.config.provider).await?;
+    if let Some(host) = record.provider.as_ref().and_then(Provider::host) {
+        blocked.set_own(host);
+    }
     let names = names.iter().map(|n| n.to_ascii_lowercase());
-    names
-        .filter(|n| held.contains_key(n) || blocked.is_blocked(n))
-        .map(|n| format!("hostname not allowed: {n:?}"))
-        .collect()
+    let taken = names.filter(|n| held.contains_key(n) || blocked.is_blocked(n));
+    Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
 /// The price, or why there is none. Those who ask wait for each other here, and never for the provider's own bids.

@@ -69,11 +69,19 @@ pub struct Limits {
     pub requests_per_network: u32,
     /// Groups screened for one network in a minute.
     pub screenings_per_network: u32,
+    /// Groups screened at once, those whose answer is being written included.
+    pub screenings: usize,
+    /// Questions of one network to the chain in a minute that were in vain, for there is no such account or
+    /// certificate: consoles bring many tenants from one address, and few of them are unknown.
+    pub unknown_per_network: u32,
+    /// Streams of the gRPC status at once: indexers keep one each.
+    pub status_streams: usize,
     /// Streams of the gRPC status of one network at once: an indexer keeps one.
     pub status_streams_per_network: usize,
     /// A handshake takes three trips; this is for the slowest network.
     pub handshake: Duration,
-    /// The head of a request, counted from the end of the one before: an idle connection is closed after it.
+    /// The head of a request, counted from the end of the one before: an idle connection is closed after it. One of
+    /// HTTP/2 is idle while no call is under way on it.
     pub idle: Duration,
     /// Bytes of a request's head.
     pub head_bytes: usize,
@@ -89,7 +97,7 @@ pub struct Limits {
     pub write: Duration,
     /// Streams (logs, events, shells) of one tenant at once.
     pub streams_per_tenant: usize,
-    /// Time between pings; clients give up after 15 s without one.
+    /// Time between pings, on websockets and on HTTP/2; clients give up after 15 s without one.
     pub ping: Duration,
     /// How long an answer to a ping may take.
     pub pong: Duration,
@@ -115,6 +123,9 @@ impl Default for Limits {
             strangers_per_network: 256,
             requests_per_network: 3000,
             screenings_per_network: 60,
+            screenings: 4,
+            unknown_per_network: 60,
+            status_streams: 1024,
             status_streams_per_network: 32,
             handshake: 10 * SECOND,
             idle: 60 * SECOND,

@@ -5,6 +5,7 @@ mod anybody;
 pub(crate) mod clients;
 mod grpc;
 mod hostile;
+mod idle;
 mod others;
 mod outside;
 mod recorded;

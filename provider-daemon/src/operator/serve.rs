@@ -178,7 +178,7 @@ impl Desk {
             return refused(refusal.message);
         }
         tracing::warn!("an operator has released the circuit breaker");
-        let before = before.unwrap_or_default().breaker;
+        let before = before.map(|status| status.breaker.clone()).unwrap_or_default();
         Answer::Released {
             was_tripped: before.tripped || before.records_missing.is_some(),
             waited: before.waiting.iter().map(ToString::to_string).collect(),

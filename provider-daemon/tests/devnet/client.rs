@@ -1,6 +1,7 @@
 //! A client that speaks gRPC alone, but for blocks, which gRPC does not carry.
 
 use akash_provider_chain::endpoints::Endpoints;
+use akash_provider_chain::gas::MemorySpent;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::TxWriter;
 use akash_provider_chain::tx::planner::PlannerConfig;
@@ -51,7 +52,8 @@ impl WireClient {
             poll: Duration::from_millis(30),
             ..PlannerConfig::new(chain_id)
         };
-        let (writer, task) = TxWriter::new(Arc::new(queries.clone()), key, config, stop.clone());
+        let spent = Arc::new(MemorySpent::default());
+        let (writer, task) = TxWriter::new(Arc::new(queries.clone()), key, config, spent, stop.clone());
         tokio::spawn(task);
         Self {
             events: reader(events, chain_id),

@@ -98,6 +98,29 @@ fn bids_stay_over_every_kind_of_end() {
     assert_eq!(stage.live_leases(), 1);
 }
 
+/// Whoever makes a provider die again and again does not make it pay more in an hour.
+#[test]
+fn what_an_hour_may_cost_holds_over_a_kill() {
+    let mut stage = Stage::new("hour", true);
+    stage.start_node(FAST);
+    // Room for one bid: three quarters of it are for bids, of which each is between 113,000 and 225,000.
+    let hour = ["--gas-ceiling=hour=300000"];
+    let mut first = stage.provider("first", &hour);
+    first.says("ready: bidding");
+    stage.bid(&stage.order(1), &first);
+    first.says("bid placed");
+    first.kill();
+    let second = stage.provider("second", &hour);
+    second.says("bid adopted");
+    let id = stage.order(2);
+    until(
+        "what it waits for",
+        || second.told(),
+        || second.told().contains("225000 for an hour (bid)"),
+    );
+    assert!(stage.bids(&id).is_empty(), "{}", second.told());
+}
+
 #[test]
 fn a_provider_that_registers_later_bids_then() {
     let mut stage = Stage::new("later", false);

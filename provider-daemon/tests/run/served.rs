@@ -25,7 +25,11 @@ impl Served {
     /// Starts it with these flags besides, and sees the lease run. Without a block time a block is made whenever
     /// something is waited for.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
-        let mut stage = Stage::new(name, true);
+        Self::on(Stage::new(name, true), block_time, more)
+    }
+
+    /// The same on a stage that is there.
+    pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
         let (tenant, _) = tenant(&stage);
         stage
             .chain

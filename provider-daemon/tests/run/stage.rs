@@ -47,7 +47,12 @@ pub(crate) struct Stage {
     devnet: Option<Devnet>,
     at: SocketAddr,
     folder: PathBuf,
+    /// Files that a program may have open; `None` for as many as the system allows.
+    files: Option<u32>,
 }
+
+/// Limits what the program after it may have open, softly and for good, and becomes it.
+const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
     /// A chain on which the provider has money, and is registered when that is wanted. Its node is down.
@@ -91,7 +96,14 @@ impl Stage {
             devnet: None,
             at,
             folder,
+            files: None,
         }
+    }
+
+    /// Its programs may have so many files open and no more.
+    pub(crate) fn with_files(mut self, files: u32) -> Self {
+        self.files = Some(files);
+        self
     }
 
     /// The node comes up; `None` makes blocks only when told to.
@@ -171,7 +183,15 @@ impl Stage {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_provider-daemon");
+        let mut command = match self.files {
+            None => Command::new(PROGRAM),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", LIMITED, "sh", &files.to_string(), PROGRAM]);
+                shell
+            }
+        };
         without_settings(&mut command);
         command
             .args(words)
@@ -309,6 +329,11 @@ impl Running {
             || self.told(),
             || self.output().contains(word),
         );
+    }
+
+    /// What the system says of it.
+    pub(crate) fn about(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -284,7 +284,8 @@ impl Stage {
         let mut leases = Vec::new();
         for (gseq, provider) in (1..).zip(providers) {
             until("a bid", || {
-                let declined = self.runtime.block_on(provider.handle.status()).recent_declines;
+                let status = self.runtime.block_on(provider.handle.status());
+                let declined = &status.recent_declines;
                 let ours = declined.iter().find(|d| *d.order.deployment() == id);
                 assert!(ours.is_none(), "{ours:?}");
                 bid(gseq, provider).is_some()

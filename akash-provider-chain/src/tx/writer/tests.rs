@@ -1,6 +1,7 @@
 //! The writer as a port, over a node in memory, on a clock that stands still unless everybody waits.
 
 use super::*;
+use crate::gas::{MemorySpent, Minute, Scope};
 use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
 use crate::tx::standing::{Standing, standing};
@@ -79,7 +80,8 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
-    let (writer, task) = TxWriter::new(api.clone(), key(), PlannerConfig::new(CHAIN), stop.clone());
+    let (config, spent) = (PlannerConfig::new(CHAIN), Arc::new(MemorySpent::default()));
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
     (writer, api, stop, tokio::spawn(task))
 }
 
@@ -154,7 +156,12 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
     const UNDER_WAY: usize = 64;
     let stop = CancellationToken::new();
     let api = node(Duration::from_millis(1_500), &stop);
-    let mut task = Task::new(api.clone(), key(), PlannerConfig::new(CHAIN));
+    let mut task = Task::new(
+        api.clone(),
+        key(),
+        PlannerConfig::new(CHAIN),
+        Arc::new(MemorySpent::default()),
+    );
     let (inbox, mut notes) = mpsc::channel(INBOX);
     let mut answers = FuturesUnordered::new();
     let (mut calls, mut committed, mut most_hashes) = (0, 0, 0);
@@ -191,5 +198,68 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
         most_hashes > UNDER_WAY && most_hashes <= HASHES_MIN.max(4 * UNDER_WAY),
         "{most_hashes} hashes"
     );
+    stop.cancel();
+}
+
+/// Nothing can be read and nothing written.
+#[derive(Debug)]
+struct NoDisk;
+
+impl SpentStore for NoDisk {
+    fn load(&self) -> Result<Vec<Minute>, Error> {
+        Err(Error::new(ErrorKind::Unavailable, "load", "no disk"))
+    }
+    fn store(&self, _minutes: Vec<Minute>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unavailable, "store", "no disk"))
+    }
+}
+
+/// Bids with a writer of their own, until each has ended or half a minute is over; how many landed, and what the
+/// writer's trouble is then.
+async fn bids(
+    api: &Arc<Api>,
+    spent: Arc<dyn SpentStore>,
+    dseqs: std::ops::Range<u64>,
+) -> (usize, Option<String>) {
+    let stop = CancellationToken::new();
+    let mut config = PlannerConfig::new(CHAIN);
+    // A bid costs 3,750 here, and three quarters are for bids: four of them.
+    config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
+    let running = tokio::spawn(task);
+    let bids: Vec<Msg> = dseqs.map(|d| bid(api, d)).collect();
+    let calls = bids.into_iter().map(|bid| {
+        let writer = writer.clone();
+        tokio::spawn(async move { writer.broadcast_msgs(vec![bid]).await })
+    });
+    let calls: Vec<_> = calls.collect();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let landed = calls.iter().filter(|call| call.is_finished()).count();
+    let trouble = writer.status().trouble;
+    stop.cancel();
+    running.await.unwrap();
+    (landed, trouble)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ceiling_of_an_hour_holds_over_a_restart() {
+    let stop = CancellationToken::new();
+    let api = node(Duration::ZERO, &stop);
+    let spent = Arc::new(MemorySpent::default());
+    assert_eq!(bids(&api, spent.clone(), 1..4).await, (3, None));
+    let (landed, trouble) = bids(&api, spent.clone(), 4..7).await;
+    let trouble = trouble.unwrap();
+    assert_eq!(landed, 1, "{trouble}");
+    assert!(trouble.contains("15000 for an hour (bid)"), "{trouble}");
+    // An hour later all of it is there again.
+    let old = spent.load().unwrap().into_iter();
+    let old = old.map(|minute| Minute {
+        at: minute.at - 60,
+        ..minute
+    });
+    spent.store(old.collect()).unwrap();
+    assert_eq!(bids(&api, spent, 7..11).await, (4, None));
+    // A disk that does nothing stops nothing.
+    assert_eq!(bids(&api, Arc::new(NoDisk), 11..14).await, (3, None));
     stop.cancel();
 }

@@ -17,30 +17,20 @@ use tokio::time::timeout;
 const AT_ONCE: usize = 16;
 /// How long a question waits for its turn and its answer, together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Questions in vain of one network in a minute; consoles bring many tenants from one address, and few of them are
-/// unknown.
-const UNKNOWN_MAX: u32 = 60;
 
 /// The gate before the chain.
 #[derive(Debug)]
 pub(super) struct Lookups {
     turns: Semaphore,
     unknown: Budget,
-    patience: Duration,
-}
-
-impl Default for Lookups {
-    fn default() -> Self {
-        Self::with_patience(PATIENCE)
-    }
 }
 
 impl Lookups {
-    pub(super) fn with_patience(patience: Duration) -> Self {
+    /// With so many questions in vain of one network in a minute.
+    pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             turns: Semaphore::new(AT_ONCE),
-            unknown: Budget::new(UNKNOWN_MAX),
-            patience,
+            unknown: Budget::new(unknown_per_network),
         }
     }
 
@@ -63,7 +53,7 @@ impl Lookups {
             let _turn = self.turns.acquire().await;
             question.await
         };
-        match timeout(self.patience, asking).await {
+        match timeout(PATIENCE, asking).await {
             Ok(Ok(Some(answer))) => Ok(Some(answer)),
             Ok(Ok(None)) => {
                 self.in_vain(peer);
@@ -74,10 +64,7 @@ impl Lookups {
                 Err(LookupFault::Outage)
             }
             Err(_) => {
-                tracing::warn!(
-                    "the chain did not answer about a tenant within {:?}",
-                    self.patience
-                );
+                tracing::warn!("the chain did not answer about a tenant within {PATIENCE:?}");
                 Err(LookupFault::Outage)
             }
         }
@@ -89,6 +76,8 @@ mod tests {
     use super::*;
     use akash_provider_core::error::ErrorKind;
 
+    const UNKNOWN_MAX: u32 = 7;
+
     fn peer(last: u16) -> IpAddr {
         IpAddr::from([0x2001, 0xdb8, 0, last, 1, 2, 3, last])
     }
@@ -99,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_keeps_naming_nobody_is_not_asked_for_any_more_and_others_are() {
-        let lookups = Lookups::default();
+        let lookups = Lookups::new(UNKNOWN_MAX);
         for _ in 0..UNKNOWN_MAX {
             assert_eq!(lookups.ask(peer(1), nobody()).await, Ok(None));
         }
@@ -112,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_outage_counts_against_nobody_and_is_bounded() {
-        let lookups = Lookups::default();
+        let lookups = Lookups::new(UNKNOWN_MAX);
         for _ in 0..UNKNOWN_MAX + 1 {
             let down = async { Err::<Option<()>, _>(Error::new(ErrorKind::Unavailable, "ask", "down")) };
             assert_eq!(lookups.ask(peer(1), down).await, Err(LookupFault::Outage));

@@ -23,7 +23,7 @@ fn a_bearer_is_two_words() {
 async fn an_account_without_a_key_is_nobody_and_does_not_stay_so() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
     let memory = Arc::new(memory::Volatile::default());
-    let lookups = Arc::new(Lookups::default());
+    let lookups = Arc::new(Lookups::new(60));
     let issuers = Issuers::new(Arc::new(chain.clone()), memory.clone(), lookups);
     let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
     let coin = akash_provider_core::types::Coin {
@@ -48,7 +48,7 @@ async fn a_question_in_vain_is_not_put_again_at_once() {
     let certificates = Certificates::new(
         Arc::new(chain.clone()),
         memory,
-        Arc::new(Lookups::default()),
+        Arc::new(Lookups::new(60)),
         Duration::from_secs(30),
     );
     let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();

@@ -32,8 +32,9 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
     let services = permit(identity, SCOPE, Target::Deployment(deployment.dseq))?;
     // It changes every lease of the deployment, so a grant for one of them alone is not enough for the others.
     if identity.is_granular() {
-        let leases = app.handle.status().await.leases;
-        let mut of_it = leases
+        let status = app.handle.status().await;
+        let mut of_it = status
+            .leases
             .iter()
             .map(|l| &l.lease)
             .filter(|l| *l.deployment() == deployment);

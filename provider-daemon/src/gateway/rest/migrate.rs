@@ -146,7 +146,8 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
             Some(_) => {}
         }
     }
-    let holders = app.handle.status().await.hostnames;
+    let status = app.handle.status().await;
+    let holders = &status.hostnames;
     for name in &names {
         let holder = holders.get(&name.to_ascii_lowercase());
         let from = holder.filter(|from| **from != to.lease && from.owner() == &identity.owner);

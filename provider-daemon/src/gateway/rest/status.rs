@@ -183,7 +183,7 @@ fn body(status: &Status, about: &About) -> Bytes {
 /// A status and its body.
 #[derive(Debug)]
 pub(in crate::gateway) struct Shown {
-    pub(in crate::gateway) status: Status,
+    pub(in crate::gateway) status: Arc<Status>,
     pub(in crate::gateway) body: Bytes,
 }
 

@@ -278,6 +278,9 @@ async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
     let status = world.handle.status().await;
     assert_eq!((status.orders.len(), status.leases.len()), (0, 1));
     assert!(status.inventory.pending.is_empty());
+    // The host of the provider's record is nobody's.
+    let own = screen(&world, SDL, &["LocalHost"]).await;
+    assert_eq!(own.reasons, ["hostname not allowed: \"localhost\""]);
     let nonsense = unary(&world, "BidScreening", vec![0xff; 20]).await;
     assert_ne!(nonsense.1, "0");
     world.stop().await;

@@ -43,8 +43,8 @@ async fn another_tenants_own_credentials_reach_nothing_of_a_tenant() {
     }
     let after = world.handle.status().await;
     assert_eq!(
-        (before.hostnames, before.leases.len()),
-        (after.hostnames, after.leases.len())
+        (&before.hostnames, before.leases.len()),
+        (&after.hostnames, after.leases.len())
     );
     world.stop().await;
 }

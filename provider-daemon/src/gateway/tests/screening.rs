@@ -2,19 +2,21 @@
 
 use super::clients::{Client, Reply};
 use super::grpc;
-use super::world::{SDL, World, hardware};
+use super::world::{SDL, World, hardware, until};
 use akash_provider_chain::convert::wire_group_spec;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
 use akash_provider_core::error::Error;
-use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{
+    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, Metrics,
+};
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::sdl;
-use akash_provider_core::types::{Attribute, DecCoin, GroupSpec};
+use akash_provider_core::types::{Attribute, DecCoin, GroupSpec, ResourceUnit};
 use prost::Message;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -58,6 +60,127 @@ fn thousand_nodes() -> InventoryUpdate {
         inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes((0..1000).map(node)))),
         ..hardware()
     }
+}
+
+/// A gate that somebody opens.
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    /// Those that came to it.
+    came: AtomicUsize,
+    /// Those that went through.
+    went: AtomicUsize,
+}
+
+impl Gate {
+    fn pass(&self) {
+        self.came.fetch_add(1, Ordering::SeqCst);
+        let is_open = self.is_open.lock().unwrap();
+        let waiting = self
+            .opened
+            .wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open);
+        // Whoever held up the test by waiting holds it up once.
+        *waiting.unwrap().0 = true;
+        self.went.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+/// Capacity that says why something does not fit only where its gate is open.
+#[derive(Debug)]
+struct Gated {
+    inner: Box<dyn Inventory>,
+    gate: Arc<Gate>,
+}
+
+impl Inventory for Gated {
+    fn adjust(
+        &mut self,
+        units: &[ResourceUnit],
+        options: AdjustOptions,
+    ) -> Result<Allocation, InsufficientCapacity> {
+        self.inner.adjust(units, options)
+    }
+
+    fn restore(&mut self, allocation: &Allocation) {
+        self.inner.restore(allocation);
+    }
+
+    fn release(&mut self, allocation: &Allocation) {
+        self.inner.release(allocation);
+    }
+
+    fn explain(&self, units: &[ResourceUnit]) -> Explanation {
+        self.gate.pass();
+        self.inner.explain(units)
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.inner.metrics()
+    }
+
+    fn dup(&self) -> Box<dyn Inventory> {
+        Box::new(Self {
+            inner: self.inner.dup(),
+            gate: Arc::clone(&self.gate),
+        })
+    }
+}
+
+/// Everybody who may be screened at once is, with the largest group on a thousand nodes, and none of them comes to an
+/// end: whoever asks the provider for something else is answered, from its loop and not from what was at hand.
+#[tokio::test]
+async fn the_status_waits_for_no_screening() {
+    const AT_ONCE: usize = 64;
+    let (gate, nodes) = (Arc::new(Gate::default()), thousand_nodes());
+    let gated = Gated {
+        inner: nodes.inventory.dup(),
+        gate: Arc::clone(&gate),
+    };
+    let capacity = InventoryUpdate {
+        inventory: Arc::new(gated),
+        ..nodes
+    };
+    let world = World::with_all(Vec::new(), capacity, |s| {
+        s.limits.screenings = AT_ONCE;
+        s.limits.screenings_per_network = 1000;
+    })
+    .await;
+    let key = world.known(1);
+    let body = serde_json::to_string(&large(20)).unwrap();
+    let client = world.client();
+    let asking = (0..AT_ONCE).map(|_| {
+        let (client, body) = (client.clone(), body.clone());
+        tokio::spawn(async move { client.send("GET", "/validate", &body).await })
+    });
+    let asking: Vec<_> = asking.collect();
+    until("all of them are judged", || async {
+        gate.came.load(Ordering::SeqCst) == AT_ONCE
+    })
+    .await;
+    let (_, code) = screen(&world, &group()).await;
+    assert_eq!(code, "8", "there is no turn left");
+    let status = timeout(PATIENCE, world.client().get("/status")).await;
+    assert_eq!(status.expect("an answer").status, 200);
+    // The whole way of a lease, from the order to what runs, and its status.
+    timeout(PATIENCE, world.running(key.address(), 7, SDL))
+        .await
+        .expect("a lease");
+    let status = timeout(PATIENCE, world.client().get("/status")).await;
+    assert_eq!(status.expect("an answer").json()["cluster"]["leases"], 1);
+    assert_eq!(gate.went.load(Ordering::SeqCst), 0, "not one has ended");
+    gate.open();
+    for asked in asking {
+        let reply = timeout(PATIENCE, asked).await.expect("an answer").unwrap();
+        assert_eq!(reply.status, 422, "{}", reply.body);
+    }
+    assert_eq!(gate.went.load(Ordering::SeqCst), AT_ONCE);
+    world.stop().await;
 }
 
 async fn validate(world: &World, group: &GroupSpec) -> Reply {

@@ -318,8 +318,11 @@ impl World {
             })
         };
         until("a bid", || async {
-            let declined = self.handle.status().await.recent_declines;
-            let ours = declined.iter().find(|d| *d.order.deployment() == id);
+            let status = self.handle.status().await;
+            let ours = status
+                .recent_declines
+                .iter()
+                .find(|d| *d.order.deployment() == id);
             assert!(ours.is_none(), "{ours:?}");
             bid().is_some()
         })

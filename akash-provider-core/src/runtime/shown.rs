@@ -1,0 +1,167 @@
+//! The status at hand: made when something has changed and somebody wants to see it.
+//!
+//! Of a thousand leases it is a megabyte, and mostly nothing has changed since it was asked for last but the height. So
+//! everybody is given the same, and what changes all the time is written over in it.
+
+use super::brain::Brain;
+use crate::engine::Status;
+use crate::types::{Mono, Now};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How old it may be where it ages by itself.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
+/// What was shown last.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    status: Arc<Status>,
+    changes: u64,
+    at: Mono,
+    ages: bool,
+}
+
+impl Shown {
+    /// The status as it is.
+    pub(super) fn status(&mut self, brain: &impl Brain, now: Now, lifecycle: &str) -> Arc<Status> {
+        let changes = brain.changes();
+        let is_fresh = |last: &Last| {
+            let is_old = last.ages && now.mono.since(last.at) >= AGE_MAX;
+            last.changes == changes && last.status.lifecycle == lifecycle && !is_old
+        };
+        if let Some(last) = self.last.as_mut().filter(|last| is_fresh(last)) {
+            let pulse = brain.pulse();
+            if last.status.pulse() != pulse {
+                // A copy only where somebody still looks at it.
+                Arc::make_mut(&mut last.status).set_pulse(pulse);
+            }
+            return Arc::clone(&last.status);
+        }
+        let mut status = brain.status(now);
+        lifecycle.clone_into(&mut status.lifecycle);
+        let (ages, status) = (status.ages(), Arc::new(status));
+        self.last = Some(Last {
+            status: Arc::clone(&status),
+            changes,
+            at: now.mono,
+            ages,
+        });
+        status
+    }
+
+    /// True when it may be another one than the last.
+    pub(super) fn may_differ(&self, brain: &impl Brain) -> bool {
+        let last = self.last.as_ref();
+        last.is_none_or(|last| last.ages || last.changes != brain.changes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Health;
+    use crate::engine::status::LeaseInfo;
+    use crate::engine::{Input, Leadership};
+    use crate::runtime::fakes::{Memory, ScriptedBrain, lease};
+    use crate::types::{BlockTime, ChainEvent, DecCoin};
+    use std::sync::Mutex;
+
+    /// A brain with a thousand leases of this health.
+    fn brain(health: Health) -> ScriptedBrain {
+        let info = |number| LeaseInfo {
+            lease: lease(number),
+            price: DecCoin::new(&"uact".into(), "1".parse().unwrap()),
+            phase: "running".to_owned(),
+            health,
+            known_unhealthy_ms: 0,
+            generation: 1,
+            last_error: None,
+            ending: None,
+            waiting_for: None,
+            record_problem: None,
+        };
+        let status = Status {
+            leases: (0..1000).map(info).collect(),
+            ..Status::default()
+        };
+        let memory = Memory {
+            status,
+            ..Memory::default()
+        };
+        ScriptedBrain {
+            memory: Arc::new(Mutex::new(memory)),
+            reaction: Box::new(|_, _| Vec::new()),
+        }
+    }
+
+    fn at(milliseconds: u64) -> Now {
+        Now {
+            mono: Mono(milliseconds),
+            ..Now::default()
+        }
+    }
+
+    fn block(brain: &mut ScriptedBrain, height: u64) {
+        let time = BlockTime(0);
+        brain.step(at(0), Input::Chain(ChainEvent::Block { height, time }));
+    }
+
+    fn made(brain: &ScriptedBrain) -> usize {
+        brain.memory.lock().unwrap().statuses
+    }
+
+    #[test]
+    fn a_status_of_a_thousand_leases_is_made_once_while_nothing_changes() {
+        let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
+        let first = shown.status(&brain, at(0), "running");
+        // For an hour it is asked for twice a second, and a block comes every six.
+        let looking = allocation_counter::measure(|| {
+            for look in 0..7200 {
+                let status = shown.status(&brain, at(500 * look), "running");
+                assert!(Arc::ptr_eq(&status, &first));
+            }
+        });
+        assert_eq!((looking.count_total, made(&brain)), (0, 1));
+        drop(first);
+        for height in 1..=600 {
+            block(&mut brain, height);
+            assert!(!shown.may_differ(&brain));
+            let mut status = None;
+            let looking =
+                allocation_counter::measure(|| status = Some(shown.status(&brain, at(0), "running")));
+            assert_eq!(looking.count_total, 0, "block {height}");
+            assert_eq!(status.unwrap().unexpected_inputs, height);
+        }
+        assert_eq!(made(&brain), 1);
+    }
+
+    #[test]
+    fn what_has_changed_is_shown_and_what_somebody_looks_at_stays_as_it_is() {
+        let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
+        let before = shown.status(&brain, at(0), "running");
+        block(&mut brain, 1);
+        let after = shown.status(&brain, at(0), "running");
+        assert_eq!((before.unexpected_inputs, after.unexpected_inputs), (0, 1));
+        brain.memory.lock().unwrap().status.leases.pop();
+        brain.step(at(0), Input::Leadership(Leadership::Standby));
+        assert!(shown.may_differ(&brain));
+        assert_eq!(shown.status(&brain, at(0), "running").leases.len(), 999);
+        assert_eq!(shown.status(&brain, at(0), "shutdown").lifecycle, "shutdown");
+        assert_eq!((made(&brain), after.leases.len()), (3, 1000));
+    }
+
+    #[test]
+    fn where_unhealthy_time_is_counted_it_is_a_second_old_at_most() {
+        let (brain, mut shown) = (brain(Health::Bad), Shown::default());
+        for look in 0..20 {
+            shown.status(&brain, at(100 * look), "running");
+        }
+        assert_eq!(made(&brain), 2);
+        assert!(shown.may_differ(&brain));
+    }
+}

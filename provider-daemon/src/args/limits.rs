@@ -1,0 +1,131 @@
+//! How much of the gateway those may take who have not shown who they are. A network is an address of version 4, or 64
+//! bits of version 6.
+
+use crate::gateway::Limits;
+use clap::{Args, value_parser};
+
+/// What strangers may take.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Gateway: what strangers may take")]
+pub struct LimitArgs {
+    /// Connections at once on each port, those of tenants included, from 16 to 100000; fewer where the process may open
+    /// too few files.
+    #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
+    pub gateway_connections: u32,
+    /// Connections at once of one network that have not shown who they are, from 1 to 100000; the oldest makes room for
+    /// the next.
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub gateway_strangers: u32,
+    /// Requests a minute of one network without a token or certificate, from 1 to 1000000; then 429.
+    #[arg(long, value_name = "PER_MINUTE", default_value_t = 3_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub gateway_anonymous_requests: u32,
+    /// Accounts and certificates a minute of one network that the chain is asked about in vain, from 1 to 10000; then
+    /// 429.
+    #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub gateway_unknown_accounts: u32,
+    /// Groups screened a minute for one network, from 1 to 10000; then 429.
+    #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub gateway_screenings: u32,
+    /// Groups screened at once for all, from 1 to 64: each may take a core.
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
+    pub gateway_screenings_at_once: u32,
+    /// Streams of the gRPC status at once of one network, from 1 to 1024.
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = value_parser!(u32).range(1..=1024))]
+    pub gateway_status_streams: u32,
+}
+
+impl LimitArgs {
+    /// The gateway's limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);
+        Limits {
+            connections: count(self.gateway_connections),
+            strangers_per_network: count(self.gateway_strangers),
+            requests_per_network: self.gateway_anonymous_requests,
+            unknown_per_network: self.gateway_unknown_accounts,
+            screenings_per_network: self.gateway_screenings,
+            screenings: count(self.gateway_screenings_at_once),
+            status_streams_per_network: count(self.gateway_status_streams),
+            ..Limits::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    fn parsed(words: &[&str]) -> Result<Limits, clap::Error> {
+        let words = ["run"].iter().chain(words);
+        Flags::try_parse_from(words).map(|flags| flags.limits.limits())
+    }
+
+    /// Name, default and bounds of each.
+    const FLAGS: [(&str, u32, u32, u32); 7] = [
+        ("--gateway-connections", 12_000, 16, 100_000),
+        ("--gateway-strangers", 256, 1, 100_000),
+        ("--gateway-anonymous-requests", 3_000, 1, 1_000_000),
+        ("--gateway-unknown-accounts", 60, 1, 10_000),
+        ("--gateway-screenings", 60, 1, 10_000),
+        ("--gateway-screenings-at-once", 4, 1, 64),
+        ("--gateway-status-streams", 32, 1, 1024),
+    ];
+
+    #[test]
+    fn unset_they_are_the_usual_ones_and_each_sets_its_own() {
+        let usual = parsed(&[]).unwrap();
+        assert_eq!(usual, Limits::default());
+        let counts = |limits: &Limits| {
+            let count = |number: usize| u32::try_from(number).unwrap();
+            [
+                count(limits.connections),
+                count(limits.strangers_per_network),
+                limits.requests_per_network,
+                limits.unknown_per_network,
+                limits.screenings_per_network,
+                count(limits.screenings),
+                count(limits.status_streams_per_network),
+            ]
+        };
+        for (place, (flag, usually, ..)) in FLAGS.into_iter().enumerate() {
+            let mut wanted = counts(&usual);
+            assert_eq!(wanted[place], usually, "{flag}");
+            wanted[place] = 33;
+            let set = parsed(&[&format!("{flag}=33")]).unwrap();
+            assert_eq!(counts(&set), wanted, "{flag}");
+        }
+    }
+
+    #[test]
+    fn each_has_bounds_and_stands_in_the_guide_and_the_help_with_them() {
+        let guide = include_str!("../../../docs/gateway.md");
+        let command = Flags::command();
+        for (flag, usually, least, most) in FLAGS {
+            for good in [least, most] {
+                assert!(parsed(&[&format!("{flag}={good}")]).is_ok(), "{flag} {good}");
+            }
+            for bad in [least - 1, most + 1] {
+                let error = parsed(&[&format!("{flag}={bad}")]).unwrap_err().to_string();
+                assert!(error.contains(&format!("{least}..={most}")), "{error}");
+            }
+            let row = format!("| `{flag}` | {usually} | {least} to {most} |");
+            assert!(guide.contains(&row), "{row}");
+            let name = flag.trim_start_matches("--");
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name));
+            let help = arg.unwrap().get_help().unwrap().to_string();
+            assert!(help.contains(&format!("from {least} to {most}")), "{help}");
+        }
+        let all = command
+            .get_arguments()
+            .filter(|arg| arg.get_long() != Some("help"));
+        assert_eq!(all.count(), FLAGS.len());
+    }
+}

@@ -1,0 +1,161 @@
+//! What an account paid in the last hour, by the minute, so that the ceiling of an hour holds over a restart.
+//!
+//! It changes with every transaction, so it lies on a [desk](super::desk). What a crash loses is a second of fees.
+
+use super::desk::Desk;
+use super::{State, any};
+use akash_provider_chain::gas::{Minute, Most, SpentStore};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::Address;
+use redb::{Database, ReadableDatabase, TableDefinition};
+use std::sync::Arc;
+
+/// Chain id and account to rows of [`ROW`] bytes.
+const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
+/// Minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
+const ROW: usize = 32;
+/// Rows that are read; an hour has no more.
+const ROWS_MAX: usize = 64;
+
+/// Keeps what one account paid. When it is dropped, all of it is on disk.
+#[derive(Debug)]
+pub struct Payments {
+    desk: Desk<Vec<Minute>>,
+}
+
+impl State {
+    /// What an account paid on a chain in the last hour.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn spent(&self, chain_id: &str, account: &Address) -> std::io::Result<Arc<dyn SpentStore>> {
+        let key = format!("{chain_id} {account}");
+        let desk = Desk::new(Arc::clone(&self.database), key, "fees", write)?;
+        Ok(Arc::new(Payments { desk }))
+    }
+}
+
+fn write(database: &Database, key: &str, minutes: &Vec<Minute>) -> Result<(), redb::Error> {
+    let rows: Vec<u8> = minutes.iter().flat_map(row).collect();
+    let write = database.begin_write().map_err(any)?;
+    {
+        let mut spent = write.open_table(SPENT).map_err(any)?;
+        spent.insert(key, rows.as_slice()).map_err(any)?;
+    }
+    write.commit().map_err(any)
+}
+
+fn row(minute: &Minute) -> [u8; ROW] {
+    let mut row = [0; ROW];
+    row[..8].copy_from_slice(&minute.at.to_le_bytes());
+    row[8..16].copy_from_slice(&minute.paid.gas.to_le_bytes());
+    row[16..].copy_from_slice(&minute.paid.fee.to_le_bytes());
+    row
+}
+
+/// A minute that was kept; `None` where there is none in these bytes.
+fn minute(row: &[u8]) -> Option<Minute> {
+    let (at, rest) = row.split_first_chunk()?;
+    let (gas, rest) = rest.split_first_chunk()?;
+    Some(Minute {
+        at: u64::from_le_bytes(*at),
+        paid: Most {
+            gas: u64::from_le_bytes(*gas),
+            fee: u128::from_le_bytes(rest.try_into().ok()?),
+        },
+    })
+}
+
+fn read(database: &Database, key: &str) -> Result<Vec<u8>, redb::Error> {
+    let read = database.begin_read().map_err(any)?;
+    match read.open_table(SPENT) {
+        Ok(spent) => {
+            let rows = spent.get(key).map_err(any)?;
+            Ok(rows.map(|rows| rows.value().to_vec()).unwrap_or_default())
+        }
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+        Err(error) => Err(any(error)),
+    }
+}
+
+impl SpentStore for Payments {
+    fn load(&self) -> Result<Vec<Minute>, Error> {
+        const OPERATION: &str = "read what was paid in the last hour";
+        if let Some(minutes) = self.desk.newest() {
+            return Ok(minutes);
+        }
+        let rows = read(self.desk.database(), self.desk.key());
+        let rows = rows.map_err(|e| Error::new(ErrorKind::Unavailable, OPERATION, e.to_string()))?;
+        let minutes: Option<Vec<Minute>> = rows.chunks(ROW).map(minute).collect();
+        let minutes = minutes.filter(|minutes| minutes.len() <= ROWS_MAX);
+        minutes.ok_or_else(|| {
+            let message = format!("{} bytes are not what is written there", rows.len());
+            Error::new(ErrorKind::Invalid, OPERATION, message)
+        })
+    }
+
+    fn store(&self, minutes: Vec<Minute>) -> Result<(), Error> {
+        let kept = self.desk.put(|_| Some(minutes));
+        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "keep what is paid", why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minutes(number: u64) -> Vec<Minute> {
+        let minute = |at| Minute {
+            at,
+            paid: Most {
+                gas: u64::MAX - at,
+                fee: u128::MAX - u128::from(at),
+            },
+        };
+        (0..number).map(minute).collect()
+    }
+
+    #[test]
+    fn what_each_account_paid_is_there_after_a_restart() {
+        let home = tempfile::tempdir().unwrap();
+        let account = |number: u8| Address::from_bytes(&[number; 20]).unwrap();
+        {
+            let state = State::open(home.path()).unwrap().state;
+            let spent = state.spent("akashnet-2", &account(1)).unwrap();
+            assert_eq!(spent.load().unwrap(), []);
+            for number in 0..=61 {
+                spent.store(minutes(number)).unwrap();
+            }
+            assert_eq!(spent.load().unwrap(), minutes(61), "before it is on disk");
+        }
+        let state = State::open(home.path()).unwrap().state;
+        let kept = |chain, number| state.spent(chain, &account(number)).unwrap().load().unwrap();
+        assert_eq!(kept("akashnet-2", 1), minutes(61));
+        assert_eq!(kept("akashnet-2", 2), []);
+        assert_eq!(kept("testnet", 1), []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_is_written_over() {
+        let home = tempfile::tempdir().unwrap();
+        let state = State::open(home.path()).unwrap().state;
+        let account = Address::from_bytes(&[1; 20]).unwrap();
+        for garbage in [vec![7; 33], vec![7; 31], vec![7; 65 * ROW], vec![7; 1 << 20]] {
+            let write = state.database.begin_write().unwrap();
+            let key = format!("akashnet-2 {account}");
+            write
+                .open_table(SPENT)
+                .unwrap()
+                .insert(key.as_str(), garbage.as_slice())
+                .unwrap();
+            write.commit().unwrap();
+            let error = state.spent("akashnet-2", &account).unwrap().load().unwrap_err();
+            assert!(error.to_string().contains("bytes"), "{error}");
+            let spent = state.spent("akashnet-2", &account).unwrap();
+            spent.store(minutes(2)).unwrap();
+            drop(spent);
+            let spent = state.spent("akashnet-2", &account).unwrap();
+            assert_eq!(spent.load().unwrap(), minutes(2));
+        }
+    }
+}
