@@ -10,8 +10,9 @@ use crate::proto::cosmos::base::v1beta1::DecCoin as WireDecCoin;
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{BidDeposit, EscrowDetails, LeaseDetails};
 use akash_provider_core::types::{
-    Address, Bid, BidState, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group, GroupState,
-    Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, Provider, ResourceUnit,
+    Address, Bid, BidState, CloseReason, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group,
+    GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, Provider,
+    ResourceUnit,
 };
 
 /// 10^18, the scale of a decimal.
@@ -82,22 +83,24 @@ pub fn lease(lease: &Lease) -> mkt::v1::Lease {
         LeaseState::InsufficientFunds => State::InsufficientFunds,
         LeaseState::Closed => State::Closed,
     };
-    let reason = lease
-        .reason
-        .map_or(0, |r| i32::try_from(r.code()).unwrap_or_default());
     mkt::v1::Lease {
         id: Some(wire_lease(&lease.id)),
         state: state.into(),
         price: Some(wire_dec_coin(&lease.price)),
         created_at: height(lease.created_at),
         closed_on: height(lease.closed_on),
-        reason,
+        reason: reason_code(lease.reason),
         reclamation: lease.reclamation.as_ref().map(|terms| mkt::v1::Reclamation {
             window: Some(wire_duration(terms.window)),
             deadline: terms.deadline.map_or(0, |time| time.0 / 1000),
+            reason: reason_code(terms.reason),
             ..mkt::v1::Reclamation::default()
         }),
     }
+}
+
+fn reason_code(reason: Option<CloseReason>) -> i32 {
+    reason.map_or(0, |r| i32::try_from(r.code()).unwrap_or_default())
 }
 
 fn zero(denom: &str) -> WireDecCoin {

@@ -118,6 +118,7 @@ pub fn lease(lease: mkt::v1::Lease) -> Result<Lease, Malformed> {
         Ok(Reclamation {
             window: window.unwrap_or_default(),
             deadline: (r.deadline != 0).then(|| unix_seconds(r.deadline)),
+            reason: close_reason(r.reason),
         })
     };
     Ok(Lease {

@@ -442,3 +442,37 @@ fn what_cannot_be_is_refused_by_name() {
     };
     assert!(bad(&|b| b.reclamation_window = Some(window)).starts_with("reclamation_window"));
 }
+
+#[test]
+fn a_reclamation_keeps_its_reason() {
+    let reason = akash_provider_core::types::CloseReason::Decommission;
+    let mut wire = mkt::v1::Lease {
+        id: Some(mkt::v1::LeaseId {
+            owner: "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".to_owned(),
+            dseq: 1,
+            gseq: 1,
+            oseq: 1,
+            provider: "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".to_owned(),
+            bseq: 0,
+        }),
+        state: mkt::v1::lease::State::Reclaiming.into(),
+        price: Some(cosmos::base::v1beta1::DecCoin {
+            denom: "uact".to_owned(),
+            amount: "1".to_owned(),
+        }),
+        reclamation: Some(mkt::v1::Reclamation {
+            deadline: 1_700_000_000,
+            reason: i32::try_from(reason.code()).unwrap(),
+            ..mkt::v1::Reclamation::default()
+        }),
+        ..mkt::v1::Lease::default()
+    };
+    let terms = lease(wire.clone()).unwrap().reclamation.unwrap();
+    assert_eq!(terms.reason, Some(reason));
+    wire.reclamation.as_mut().unwrap().reason = 0;
+    assert_eq!(
+        lease(wire).unwrap().reclamation.unwrap().reason,
+        None,
+        "not started yet"
+    );
+}

@@ -36,6 +36,7 @@ impl Engine {
         let reclamation = window.map(|window| Reclamation {
             window,
             deadline: None,
+            reason: None,
         });
         let created = self.now.block_time;
         let new = NewLease {

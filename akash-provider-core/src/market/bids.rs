@@ -294,6 +294,7 @@ impl Market {
         };
         let deadline = cx.time.plus(terms.window);
         terms.deadline = Some(deadline);
+        terms.reason = Some(reason);
         lease.state = LeaseState::Reclaiming;
         book.reclaim = Some((cx.height, reason));
         cx.events.push(ChainEvent::LeaseReclaimStarted {

@@ -273,6 +273,7 @@ impl Market {
             let reclamation = bid.bid.reclamation_window.map(|window| Reclamation {
                 window,
                 deadline: None,
+                reason: None,
             });
             order.lease = Some(new_lease(id, &price, reclamation, cx.height));
             Index::add(&mut cx.index.leases, id);

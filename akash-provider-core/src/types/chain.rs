@@ -156,6 +156,9 @@ pub struct Reclamation {
     pub window: Duration,
     /// When the provider may close; set once reclamation has started.
     pub deadline: Option<BlockTime>,
+    /// Why it was started; `None` before, and where the record does not say.
+    #[serde(default)]
+    pub reason: Option<CloseReason>,
 }
 
 /// A lease.

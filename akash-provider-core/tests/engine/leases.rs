@@ -50,7 +50,7 @@ fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadli
     world.blocks(118, MINUTE);
     assert_eq!((world.count(is_reclaim), world.closes()), (0, vec![]));
     world.blocks(4, MINUTE);
-    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unspecified)]);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Decommission)]);
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&lease));
 }

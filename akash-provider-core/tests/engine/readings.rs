@@ -113,7 +113,7 @@ fn terms_that_only_a_snapshot_shows_are_carried_out() {
     world.blocks(118, MINUTE);
     assert_eq!(world.closes(), [], "the deadline has not come");
     world.blocks(4, MINUTE);
-    assert_eq!(world.closes(), [(lease, CloseReason::Unspecified)]);
+    assert_eq!(world.closes(), [(lease, CloseReason::Decommission)]);
 }
 
 fn answer_scan(world: &mut World, node: &Market) {

@@ -77,6 +77,7 @@ impl WorkloadWorld {
         let reclamation = terms.then_some(Reclamation {
             window: WINDOW,
             deadline: None,
+            reason: None,
         });
         Self {
             machine: Workload::leased(&bid_id(), &price(5), reclamation),
@@ -203,6 +204,7 @@ impl WorkloadWorld {
         let reclamation = self.terms.then_some(Reclamation {
             window: WINDOW,
             deadline: self.deadline,
+            reason: None,
         });
         let lease = Lease {
             id: bid_id(),

@@ -98,10 +98,12 @@ impl Workload {
     }
 
     pub(super) fn reclaiming(&mut self, deadline: BlockTime) {
-        let window = self.reclamation.as_ref().map(|r| r.window).unwrap_or_default();
+        let before = self.reclamation.take();
+        let recorded = before.as_ref().and_then(|r| r.reason);
         self.reclamation = Some(Reclamation {
-            window,
+            window: before.map(|r| r.window).unwrap_or_default(),
             deadline: Some(deadline),
+            reason: recorded.or(self.ending.map(|e| e.reason)),
         });
         if let ChainLane::AwaitEvent(_) = self.chain {
             self.chain = ChainLane::Idle;
@@ -129,11 +131,12 @@ impl Workload {
     }
 
     /// Only we can have announced an end, perhaps before a restart, and nobody else closes the lease at the
-    /// deadline. The record does not keep the reason.
+    /// deadline. It is closed for the reason that the record keeps.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.heard.is_none() && self.ending.is_none() {
-            self.end(CloseReason::Unspecified, true, out);
+            let reason = self.reclamation.as_ref().and_then(|r| r.reason);
+            self.end(reason.unwrap_or(CloseReason::Unspecified), true, out);
         }
     }
 
