@@ -1,5 +1,6 @@
 //! Accounts, groups and manifests of the world.
 
+use crate::capacity::CLASSES;
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::types::{
     Address, Attribute, Cpu, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind, Gpu, GroupSpec, Memory,
@@ -44,6 +45,8 @@ pub(crate) struct Shape {
     /// Mebibytes of memory, and of the volume every replica has.
     pub(crate) memory: u64,
     pub(crate) disk: u64,
+    /// A volume besides: its class, and gibibytes.
+    pub(crate) volume: Option<(&'static str, u64)>,
     pub(crate) count: u32,
     /// Most it pays per block.
     pub(crate) price: i64,
@@ -62,6 +65,7 @@ impl Default for Shape {
             cpu: 200,
             memory: 128,
             disk: 512,
+            volume: None,
             count: 1,
             price: 400,
             denom: "uact",
@@ -90,7 +94,34 @@ pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
 /// What both providers declare.
 pub(crate) fn attributes() -> Vec<Attribute> {
     let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
-    vec![region(), gpu("a100"), gpu("t4")]
+    let volumes = |(set, (class, persistent)): (usize, (&str, &str))| {
+        let of = |key: &str, value: &str| Attribute::new(format!("capabilities/storage/{set}/{key}"), value);
+        [of("class", class), of("persistent", persistent)]
+    };
+    let classes = CLASSES.map(|class| (class, "true")).into_iter();
+    let classes = classes.chain([(RAM, "false")]).enumerate();
+    let hardware = classes.flat_map(volumes).chain([gpu("a100"), gpu("t4")]);
+    [region()].into_iter().chain(hardware).collect()
+}
+
+/// A volume that lives in memory.
+pub(crate) const RAM: &str = "ram";
+
+fn volumes(shape: Shape) -> Vec<Storage> {
+    let own = Storage {
+        name: "default".to_owned(),
+        bytes: shape.disk * MI,
+        ..Storage::default()
+    };
+    let besides = shape.volume.map(|(class, gibibytes)| Storage {
+        name: "data".to_owned(),
+        bytes: gibibytes << 30,
+        attributes: vec![
+            Attribute::new("class", class),
+            Attribute::new("persistent", (class != RAM).to_string()),
+        ],
+    });
+    [own].into_iter().chain(besides).collect()
 }
 
 fn resources(shape: Shape) -> Resources {
@@ -126,11 +157,7 @@ fn resources(shape: Shape) -> Resources {
             bytes: shape.memory * MI,
             ..Memory::default()
         },
-        storage: vec![Storage {
-            name: "default".to_owned(),
-            bytes: shape.disk * MI,
-            ..Storage::default()
-        }],
+        storage: volumes(shape),
         gpu: gpu.unwrap_or_default(),
         endpoints: endpoints.into_iter().flatten().collect(),
     }

@@ -1,5 +1,6 @@
 //! Hardware that cannot be divided: GPUs and addresses; and what is promised of it.
 
+use crate::capacity::CLASSES;
 use crate::ids::{OURS, TENANTS};
 use crate::invariants::{Deed, Moment, Rest, reservations};
 use crate::oracle::{Checked, ensure};
@@ -7,7 +8,7 @@ use crate::rack::Rack;
 use crate::random::Random;
 use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
-use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
+use akash_provider_core::inventory::spec::{ClusterSpec, GpuSpec, NodeSpec, Quantity};
 use akash_provider_core::types::group::distinct_leased_ips;
 use akash_provider_core::types::{BidState, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +25,56 @@ pub(crate) struct Hardware {
     unwell: [u32; DEVICES.len()],
     /// Devices of each node that others use, of its first kind.
     foreign: [u32; DEVICES.len()],
+    /// Of each class.
+    lacking: [Lacking; CLASSES.len()],
 }
+
+/// What is missing of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Lacking {
+    #[default]
+    Nothing,
+    Gibibytes(i64),
+    /// There is no such class.
+    Everything,
+}
+
+/// Gibibytes of each class when all is well.
+const POOL: i64 = 40;
 
 impl Hardware {
     pub(crate) fn changes(&mut self, random: &mut Random) {
         let node = random.index(DEVICES.len());
         self.unwell[node] = u32::try_from(random.below(3)).unwrap();
         self.foreign[node] = u32::try_from(random.below(2)).unwrap();
+    }
+
+    /// Storage appears and vanishes.
+    pub(crate) fn storage_changes(&mut self, random: &mut Random) {
+        let class = random.index(CLASSES.len());
+        self.lacking[class] = match random.below(4) {
+            0 => Lacking::Nothing,
+            1 => Lacking::Everything,
+            _ => Lacking::Gibibytes(i64::try_from(random.between(1, 40)).unwrap()),
+        };
+    }
+
+    /// The pools of persistent storage, and which node mounts what.
+    pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
+        for (name, lacking) in CLASSES.iter().zip(self.lacking) {
+            let used = match lacking {
+                Lacking::Nothing => 0,
+                Lacking::Gibibytes(used) => used,
+                Lacking::Everything => continue,
+            };
+            let pool = Quantity::used(POOL << 30, used << 30);
+            cluster.storage.insert((*name).to_owned(), pool);
+        }
+        for (index, node) in cluster.nodes.iter_mut().enumerate() {
+            // The last one mounts only the first.
+            let mounts = CLASSES.iter().take(if index < 2 { 2 } else { 1 });
+            node.storage_classes = mounts.map(|class| (*class).to_owned()).collect();
+        }
     }
 
     /// The node with its devices.

@@ -297,7 +297,10 @@ impl World {
             node.cpu.allocated = i64::try_from(*used).unwrap();
             self.hardware.equip(index, node)
         };
-        let nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        let mut nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        if self.flavour.classes {
+            self.hardware.store(&mut nodes);
+        }
         let deployed = self.rack.runs.iter().filter(|(_, r)| r.deployed);
         let random = &mut self.random;
         // Where GPUs are is not for pods to say.
@@ -318,6 +321,9 @@ impl World {
         let node = self.random.index(self.foreign.len());
         self.foreign[node] = self.random.below(5) * 1_000;
         self.hardware.changes(&mut self.random);
+        if self.flavour.classes {
+            self.hardware.storage_changes(&mut self.spice);
+        }
         self.inventory()
     }
 
@@ -353,6 +359,11 @@ impl World {
             for _ in 0..self.rack.runs.len() {
                 self.foreign_hand();
             }
+        }
+        // The operator may sell more, or less, than before.
+        if self.faults.disasters > 0 && self.other.is_none() && self.spice.percent(self.flavour.bulky / 3) {
+            self.config.overcommit_storage_percent = [0, 50, 100][self.spice.index(3)];
+            self.config.overcommit_memory_percent = [0, 50][self.spice.index(2)];
         }
         self.pending.clear();
         self.lives += 1;
