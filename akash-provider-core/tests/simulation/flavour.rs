@@ -14,6 +14,8 @@ pub(crate) struct Flavour {
     pub(crate) hostile: u64,
     /// There is persistent storage, and whoever wants it.
     pub(crate) classes: bool,
+    /// External ports are few, and wanted.
+    pub(crate) ports: bool,
     /// What accounts have, and in which denominations.
     pub(crate) wallet: Wallet,
     /// Of a thousand steps, those in which parameters of the market change.
@@ -32,12 +34,17 @@ impl Flavour {
             flavour.wallet = Wallet::any(random);
         }
         flavour.classes = random.percent(30);
+        flavour.ports = random.percent(30);
         flavour
     }
 
     /// The settings that go with it.
     pub(crate) fn settings(self, random: &mut Random, config: &mut Config) {
         self.wallet.settings(random, config);
+        if self.ports {
+            config.external_ports = u32::try_from(random.between(0, 8)).unwrap();
+            config.leased_ips = random.percent(90);
+        }
         if self.classes {
             config.overcommit_storage_percent = [0, 100][random.index(2)];
         }

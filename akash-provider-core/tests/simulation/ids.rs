@@ -55,8 +55,11 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// Devices of one replica: how many, and of what kind.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// It wants an address of its own.
+    /// It wants an address of its own, and another one.
     pub(crate) address: bool,
+    pub(crate) second_address: bool,
+    /// External ports without an address.
+    pub(crate) ports: u16,
 }
 
 impl Default for Shape {
@@ -73,6 +76,8 @@ impl Default for Shape {
             audited: false,
             gpu: None,
             address: false,
+            second_address: false,
+            ports: 0,
         }
     }
 }
@@ -125,24 +130,17 @@ fn volumes(shape: Shape) -> Vec<Storage> {
 }
 
 fn resources(shape: Shape) -> Resources {
-    let http = Endpoint {
-        kind: EndpointKind::SharedHttp,
-        sequence_number: 0,
+    let endpoint = |kind, sequence_number| Endpoint {
+        kind,
+        sequence_number,
     };
-    let address = Endpoint {
-        kind: EndpointKind::LeasedIp,
-        sequence_number: 1,
-    };
-    // The port that the address serves.
-    let port = Endpoint {
-        kind: EndpointKind::RandomPort,
-        sequence_number: 0,
-    };
-    let endpoints = [
-        shape.ingress.then_some(http),
-        shape.address.then_some(port),
-        shape.address.then_some(address),
-    ];
+    let http = shape.ingress.then(|| endpoint(EndpointKind::SharedHttp, 0));
+    // Each address comes with the port that it serves.
+    let ports = u16::from(shape.address) + u16::from(shape.second_address) + shape.ports;
+    let ports = (0..ports).map(|_| endpoint(EndpointKind::RandomPort, 0));
+    let first = shape.address.then(|| endpoint(EndpointKind::LeasedIp, 1));
+    let second = shape.second_address.then(|| endpoint(EndpointKind::LeasedIp, 2));
+    let endpoints = http.into_iter().chain(ports).chain(first).chain(second);
     let gpu = shape.gpu.map(|(units, kind)| Gpu {
         units,
         attributes: vec![Attribute::new(kind, "true")],
@@ -159,7 +157,7 @@ fn resources(shape: Shape) -> Resources {
         },
         storage: volumes(shape),
         gpu: gpu.unwrap_or_default(),
-        endpoints: endpoints.into_iter().flatten().collect(),
+        endpoints: endpoints.collect(),
     }
 }
 
@@ -192,20 +190,26 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
 }
 
 fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<manifest::ServiceExpose> {
-    let expose = |port: u16, ip: &str, hosts: Option<Vec<String>>| manifest::ServiceExpose {
-        port,
-        external_port: port,
-        proto: manifest::Proto::Tcp,
-        service: String::new(),
-        global: true,
-        hosts,
-        http_options: manifest::HttpOptions::default(),
-        ip: ip.to_owned(),
-        endpoint_sequence_number: u32::from(!ip.is_empty()),
-    };
-    let http = shape.ingress.then(|| expose(80, "", names.cloned()));
-    let address = shape.address.then(|| expose(7000, address, None));
-    http.into_iter().chain(address).collect()
+    let expose =
+        |port: u16, address: Option<(&str, u32)>, hosts: Option<Vec<String>>| manifest::ServiceExpose {
+            port,
+            external_port: port,
+            proto: manifest::Proto::Tcp,
+            service: String::new(),
+            global: true,
+            hosts,
+            http_options: manifest::HttpOptions::default(),
+            ip: address.map_or("", |(name, _)| name).to_owned(),
+            endpoint_sequence_number: address.map_or(0, |(_, number)| number),
+        };
+    let another = format!("{address}-b");
+    let http = shape.ingress.then(|| expose(80, None, names.cloned()));
+    let first = shape.address.then(|| expose(7000, Some((address, 1)), None));
+    let second = shape
+        .second_address
+        .then(|| expose(7001, Some((&another, 2)), None));
+    let ports = (0..shape.ports).map(|n| expose(9000 + n, None, None));
+    http.into_iter().chain(first).chain(second).chain(ports).collect()
 }
 
 /// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.

@@ -339,7 +339,7 @@ impl Rest<'_> {
         self.manifests_run(&live)?;
         self.accepted_manifests_are_kept(&live)?;
         self.addresses_follow_leases(&live)?;
-        self.addresses_are_counted_once(&live)?;
+        self.addresses_and_ports_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
         self.leases_without_money_end(&live)?;
         self.hostname_has_one_owner(&live)

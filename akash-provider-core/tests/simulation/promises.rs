@@ -10,7 +10,7 @@ use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::inventory::spec::{ClusterSpec, GpuSpec, NodeSpec, Quantity};
 use akash_provider_core::types::group::distinct_leased_ips;
-use akash_provider_core::types::{BidState, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
+use akash_provider_core::types::{BidState, EndpointKind, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by node: model and how many there are when all are well.
@@ -125,6 +125,13 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     all
 }
 
+/// External ports, counted once for all replicas of a unit.
+fn ports(units: &[ResourceUnit]) -> u32 {
+    let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
+    let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort);
+    u32::try_from(ports.count()).unwrap()
+}
+
 impl Deed<'_> {
     pub(crate) fn promises(&self) -> Checked {
         match self.call {
@@ -133,7 +140,8 @@ impl Deed<'_> {
             }) => {
                 let offers = self.offers(id, resources_offer);
                 Self::gpus_are_never_oversold(id, resources_offer, &offers)?;
-                Self::addresses_are_never_oversold(id, resources_offer, &offers)
+                Self::addresses_are_never_oversold(id, resources_offer, &offers)?;
+                self.ports_are_never_oversold(id, resources_offer, &offers)
             }
             Call::Deploy { deployment, .. } => self.the_promised_gpu_is_deployed(deployment),
             _ => Ok(()),
@@ -191,6 +199,21 @@ impl Deed<'_> {
             "addresses_are_never_oversold",
             wanted == 0 || promised <= ADDRESSES,
             || format!("{id}: {promised} of {ADDRESSES}"),
+        )
+    }
+
+    fn ports_are_never_oversold(
+        &self,
+        id: &LeaseId,
+        offer: &[ResourceUnit],
+        all: &[Vec<ResourceUnit>],
+    ) -> Checked {
+        let promised: u32 = all.iter().map(|units| ports(units)).sum();
+        let there = self.config.external_ports;
+        ensure(
+            "ports_are_never_oversold",
+            ports(offer) == 0 || promised <= there,
+            || format!("{id}: {promised} of {there}"),
         )
     }
 
@@ -276,14 +299,24 @@ impl Rest<'_> {
         })
     }
 
-    /// What is taken of the pool is what bids and leases were promised, each once.
-    pub(crate) fn addresses_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
+    /// What is taken of the pools is what bids and leases were promised, each once.
+    pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *OURS);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));
-        let owed: u32 = owed.map(|b| distinct_leased_ips(&b.resources_offer)).sum();
-        let taken = self.status.inventory.leased_ips.map(|ips| ips.allocated);
-        ensure("addresses_are_counted_once", taken == Some(owed), || {
-            format!("{owed} are owed, {taken:?} are taken")
+        let owed: Vec<_> = owed.map(|b| &b.resources_offer).collect();
+        let addresses: u32 = owed.iter().map(|units| distinct_leased_ips(units)).sum();
+        let taken = self.status.inventory.leased_ips.map_or(0, |ips| ips.allocated);
+        ensure("addresses_are_counted_once", taken == addresses, || {
+            format!("{addresses} are owed, {taken:?} are taken")
+        })?;
+        let ports: u32 = owed.iter().map(|units| ports(units)).sum();
+        let free = self.status.inventory.external_ports_free;
+        let right = free == self.config.external_ports.saturating_sub(ports);
+        ensure("ports_are_counted_once", right, || {
+            format!(
+                "{ports} are owed, {free} are free of {}",
+                self.config.external_ports
+            )
         })
     }
 }

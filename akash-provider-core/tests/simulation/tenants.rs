@@ -70,6 +70,15 @@ impl World {
         wanted.then(|| (class[self.spice.index(3)], self.spice.between(1, 16)))
     }
 
+    fn ports(&mut self) -> u16 {
+        let wanted = self.flavour.ports && self.spice.percent(40);
+        if wanted {
+            [1, 1, 2, 3][self.spice.index(4)]
+        } else {
+            0
+        }
+    }
+
     fn wish(&mut self) {
         if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
             return;
@@ -81,6 +90,8 @@ impl World {
             .map(|_| Shape {
                 denom: self.denom(),
                 volume: self.volume(),
+                second_address: self.flavour.ports && self.spice.percent(15),
+                ports: self.ports(),
                 memory: self.spice_amount(128, 8_192, 5),
                 disk: self.spice_amount(512, 65_536, 5),
                 cpu: self.random.between(2, 15) * 100,
