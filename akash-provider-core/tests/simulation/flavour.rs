@@ -16,6 +16,10 @@ pub(crate) struct Flavour {
     pub(crate) classes: bool,
     /// External ports are few, and wanted.
     pub(crate) ports: bool,
+    /// Of a hundred failed deploys that did something, those that did only half of it.
+    pub(crate) half: u64,
+    /// Of a thousand steps, those in which a name or a service goes.
+    pub(crate) losses: u64,
     /// What accounts have, and in which denominations.
     pub(crate) wallet: Wallet,
     /// Of a thousand steps, those in which parameters of the market change.
@@ -35,6 +39,9 @@ impl Flavour {
         }
         flavour.classes = random.percent(30);
         flavour.ports = random.percent(30);
+        if random.percent(40) {
+            (flavour.half, flavour.losses) = (70, 20);
+        }
         flavour
     }
 

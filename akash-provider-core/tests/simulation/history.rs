@@ -84,6 +84,9 @@ impl World {
         if self.spice.below(1_000) < self.flavour.votes {
             self.parameters_change();
         }
+        if self.spice.below(1_000) < self.flavour.losses {
+            self.part_goes();
+        }
         // What was damaged shows when nobody remembers it.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
             return self.crash();

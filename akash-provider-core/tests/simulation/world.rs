@@ -206,12 +206,15 @@ impl World {
                         sent: false,
                     });
                 }
-                // What is kept over a restart.
-                Effect::Publish(event) => match &*event {
-                    Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
-                    Event::BreakerReleased => self.config.breaker_tripped = false,
-                    _ => {}
-                },
+                Effect::Publish(event) => {
+                    self.told.deployed_is_whole(&event)?;
+                    match &*event {
+                        // What is kept over a restart.
+                        Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
+                        Event::BreakerReleased => self.config.breaker_tripped = false,
+                        _ => {}
+                    }
+                }
                 Effect::Reply(id, response) => {
                     self.memory.answered(id, &response);
                     let waited = self.told.requests.remove(&id);
