@@ -22,6 +22,8 @@ mod chain;
 mod faults;
 #[path = "simulation/flavour.rs"]
 mod flavour;
+#[path = "simulation/halves.rs"]
+mod halves;
 #[path = "simulation/history.rs"]
 mod history;
 #[path = "simulation/hostile.rs"]

@@ -69,8 +69,8 @@ impl World {
         let fails = away || self.random.percent(self.faults.failing);
         let done = !fails || (!away && self.random.percent(self.faults.done_and_failed));
         if fails {
-            if done && is_cluster(&call) {
-                self.answer(&call);
+            if done {
+                self.do_in_vain(&call);
             }
             let failure = faults::failure(&mut self.random);
             self.pending[index].answer = Some(failed(&call, failure));
@@ -80,6 +80,19 @@ impl World {
             self.pending[index].there = Some(self.rack.there());
         }
         self.pending[index].answer = Some(self.answer(&call));
+    }
+
+    /// What a call does that fails all the same: all of it or, of a deploy, at times a part.
+    fn do_in_vain(&mut self, call: &Call) {
+        if let Call::Deploy { deployment, .. } = call
+            && self.spice.percent(self.flavour.half)
+        {
+            let names = self.spice.index(deployment.hostnames.len() + 1);
+            // One of an older epoch does nothing.
+            drop(self.rack.deploy_half(deployment, names));
+        } else if is_cluster(call) {
+            self.answer(call);
+        }
     }
 
     fn send(&mut self, index: usize, effect: EffectId, msg: Msg) {

@@ -12,6 +12,14 @@ pub(crate) struct Flavour {
     pub(crate) bulky: u64,
     /// Of a hundred steps, those in which somebody does something without sense.
     pub(crate) hostile: u64,
+    /// There is persistent storage, and whoever wants it.
+    pub(crate) classes: bool,
+    /// External ports are few, and wanted.
+    pub(crate) ports: bool,
+    /// Of a hundred failed deploys that did something, those that did only half of it.
+    pub(crate) half: u64,
+    /// Of a thousand steps, those in which a name or a service goes.
+    pub(crate) losses: u64,
     /// What accounts have, and in which denominations.
     pub(crate) wallet: Wallet,
     /// Of a thousand steps, those in which parameters of the market change.
@@ -29,12 +37,24 @@ impl Flavour {
         if random.percent(30) {
             flavour.wallet = Wallet::any(random);
         }
+        flavour.classes = random.percent(30);
+        flavour.ports = random.percent(30);
+        if random.percent(40) {
+            (flavour.half, flavour.losses) = (70, 20);
+        }
         flavour
     }
 
     /// The settings that go with it.
     pub(crate) fn settings(self, random: &mut Random, config: &mut Config) {
         self.wallet.settings(random, config);
+        if self.ports {
+            config.external_ports = u32::try_from(random.between(0, 8)).unwrap();
+            config.leased_ips = random.percent(90);
+        }
+        if self.classes {
+            config.overcommit_storage_percent = [0, 100][random.index(2)];
+        }
         if self.bulky > 0 {
             config.overcommit_memory_percent = [0, 0, 50][random.index(3)];
             config.overcommit_storage_percent = [0, 0, 100][random.index(3)];

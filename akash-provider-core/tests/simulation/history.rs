@@ -33,7 +33,12 @@ pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
 fn without_room(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
     // What could not be decided is decided anew by who asks again.
-    let undecided = ["insufficient_capacity", "leased_ips_exhausted", "unknown"];
+    let undecided = [
+        "insufficient_capacity",
+        "leased_ips_exhausted",
+        "external_ports_exhausted",
+        "unknown",
+    ];
     let full = declines.filter(|d| undecided.contains(&d.reason.as_str()));
     full.map(|d| d.order.clone()).collect()
 }
@@ -78,6 +83,9 @@ impl World {
         }
         if self.spice.below(1_000) < self.flavour.votes {
             self.parameters_change();
+        }
+        if self.spice.below(1_000) < self.flavour.losses {
+            self.part_goes();
         }
         // What was damaged shows when nobody remembers it.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {

@@ -1,5 +1,6 @@
 //! Accounts, groups and manifests of the world.
 
+use crate::capacity::CLASSES;
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::types::{
     Address, Attribute, Cpu, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind, Gpu, GroupSpec, Memory,
@@ -44,6 +45,8 @@ pub(crate) struct Shape {
     /// Mebibytes of memory, and of the volume every replica has.
     pub(crate) memory: u64,
     pub(crate) disk: u64,
+    /// A volume besides: its class, and gibibytes.
+    pub(crate) volume: Option<(&'static str, u64)>,
     pub(crate) count: u32,
     /// Most it pays per block.
     pub(crate) price: i64,
@@ -52,8 +55,11 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// Devices of one replica: how many, and of what kind.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// It wants an address of its own.
+    /// It wants an address of its own, and another one.
     pub(crate) address: bool,
+    pub(crate) second_address: bool,
+    /// External ports without an address.
+    pub(crate) ports: u16,
 }
 
 impl Default for Shape {
@@ -62,6 +68,7 @@ impl Default for Shape {
             cpu: 200,
             memory: 128,
             disk: 512,
+            volume: None,
             count: 1,
             price: 400,
             denom: "uact",
@@ -69,6 +76,8 @@ impl Default for Shape {
             audited: false,
             gpu: None,
             address: false,
+            second_address: false,
+            ports: 0,
         }
     }
 }
@@ -90,28 +99,48 @@ pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
 /// What both providers declare.
 pub(crate) fn attributes() -> Vec<Attribute> {
     let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
-    vec![region(), gpu("a100"), gpu("t4")]
+    let volumes = |(set, (class, persistent)): (usize, (&str, &str))| {
+        let of = |key: &str, value: &str| Attribute::new(format!("capabilities/storage/{set}/{key}"), value);
+        [of("class", class), of("persistent", persistent)]
+    };
+    let classes = CLASSES.map(|class| (class, "true")).into_iter();
+    let classes = classes.chain([(RAM, "false")]).enumerate();
+    let hardware = classes.flat_map(volumes).chain([gpu("a100"), gpu("t4")]);
+    [region()].into_iter().chain(hardware).collect()
+}
+
+/// A volume that lives in memory.
+pub(crate) const RAM: &str = "ram";
+
+fn volumes(shape: Shape) -> Vec<Storage> {
+    let own = Storage {
+        name: "default".to_owned(),
+        bytes: shape.disk * MI,
+        ..Storage::default()
+    };
+    let besides = shape.volume.map(|(class, gibibytes)| Storage {
+        name: "data".to_owned(),
+        bytes: gibibytes << 30,
+        attributes: vec![
+            Attribute::new("class", class),
+            Attribute::new("persistent", (class != RAM).to_string()),
+        ],
+    });
+    [own].into_iter().chain(besides).collect()
 }
 
 fn resources(shape: Shape) -> Resources {
-    let http = Endpoint {
-        kind: EndpointKind::SharedHttp,
-        sequence_number: 0,
+    let endpoint = |kind, sequence_number| Endpoint {
+        kind,
+        sequence_number,
     };
-    let address = Endpoint {
-        kind: EndpointKind::LeasedIp,
-        sequence_number: 1,
-    };
-    // The port that the address serves.
-    let port = Endpoint {
-        kind: EndpointKind::RandomPort,
-        sequence_number: 0,
-    };
-    let endpoints = [
-        shape.ingress.then_some(http),
-        shape.address.then_some(port),
-        shape.address.then_some(address),
-    ];
+    let http = shape.ingress.then(|| endpoint(EndpointKind::SharedHttp, 0));
+    // Each address comes with the port that it serves.
+    let ports = u16::from(shape.address) + u16::from(shape.second_address) + shape.ports;
+    let ports = (0..ports).map(|_| endpoint(EndpointKind::RandomPort, 0));
+    let first = shape.address.then(|| endpoint(EndpointKind::LeasedIp, 1));
+    let second = shape.second_address.then(|| endpoint(EndpointKind::LeasedIp, 2));
+    let endpoints = http.into_iter().chain(ports).chain(first).chain(second);
     let gpu = shape.gpu.map(|(units, kind)| Gpu {
         units,
         attributes: vec![Attribute::new(kind, "true")],
@@ -126,13 +155,9 @@ fn resources(shape: Shape) -> Resources {
             bytes: shape.memory * MI,
             ..Memory::default()
         },
-        storage: vec![Storage {
-            name: "default".to_owned(),
-            bytes: shape.disk * MI,
-            ..Storage::default()
-        }],
+        storage: volumes(shape),
         gpu: gpu.unwrap_or_default(),
-        endpoints: endpoints.into_iter().flatten().collect(),
+        endpoints: endpoints.collect(),
     }
 }
 
@@ -165,20 +190,26 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
 }
 
 fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<manifest::ServiceExpose> {
-    let expose = |port: u16, ip: &str, hosts: Option<Vec<String>>| manifest::ServiceExpose {
-        port,
-        external_port: port,
-        proto: manifest::Proto::Tcp,
-        service: String::new(),
-        global: true,
-        hosts,
-        http_options: manifest::HttpOptions::default(),
-        ip: ip.to_owned(),
-        endpoint_sequence_number: u32::from(!ip.is_empty()),
-    };
-    let http = shape.ingress.then(|| expose(80, "", names.cloned()));
-    let address = shape.address.then(|| expose(7000, address, None));
-    http.into_iter().chain(address).collect()
+    let expose =
+        |port: u16, address: Option<(&str, u32)>, hosts: Option<Vec<String>>| manifest::ServiceExpose {
+            port,
+            external_port: port,
+            proto: manifest::Proto::Tcp,
+            service: String::new(),
+            global: true,
+            hosts,
+            http_options: manifest::HttpOptions::default(),
+            ip: address.map_or("", |(name, _)| name).to_owned(),
+            endpoint_sequence_number: address.map_or(0, |(_, number)| number),
+        };
+    let another = format!("{address}-b");
+    let http = shape.ingress.then(|| expose(80, None, names.cloned()));
+    let first = shape.address.then(|| expose(7000, Some((address, 1)), None));
+    let second = shape
+        .second_address
+        .then(|| expose(7001, Some((&another, 2)), None));
+    let ports = (0..shape.ports).map(|n| expose(9000 + n, None, None));
+    http.into_iter().chain(first).chain(second).chain(ports).collect()
 }
 
 /// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.

@@ -239,6 +239,7 @@ impl Moment<'_> {
         self.capacity_never_negative()?;
         self.no_reservation_without_owner()?;
         self.leases_counted_once()?;
+        self.running_is_whole()?;
         self.no_promised_address_is_free()?;
         self.unknown_tx_is_resolved()?;
         self.height_never_goes_back()?;
@@ -337,9 +338,10 @@ impl Rest<'_> {
         self.workload_only_under_active_lease(&live)?;
         self.teardown_follows_close(&live)?;
         self.manifests_run(&live)?;
+        self.names_lead_to_their_lease(&live)?;
         self.accepted_manifests_are_kept(&live)?;
         self.addresses_follow_leases(&live)?;
-        self.addresses_are_counted_once(&live)?;
+        self.addresses_and_ports_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
         self.leases_without_money_end(&live)?;
         self.hostname_has_one_owner(&live)
@@ -434,7 +436,7 @@ impl Rest<'_> {
             let info = self.status.leases.iter().find(|l| l.lease == *lease);
             let phase = info.map(|i| &*i.phase);
             let ends = info.is_some_and(|i| i.ending.is_some());
-            let runs = run.deployed && run.going.is_none() && (phase == Some("running") || ends);
+            let runs = run.deployed && run.whole && run.going.is_none() && (phase == Some("running") || ends);
             ensure("manifests_run", runs, || format!("{lease}: {info:?}"))?;
         }
         Ok(())

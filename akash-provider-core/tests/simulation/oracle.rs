@@ -94,6 +94,8 @@ pub(crate) struct Told {
     pub(crate) unwell: BTreeMap<LeaseId, Unwell>,
     /// Leases it has deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
+    /// Leases whose last deploy succeeded.
+    pub(crate) whole: BTreeSet<LeaseId>,
     /// Calls under way.
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests without an answer.
@@ -125,6 +127,7 @@ impl Told {
             ended: BTreeSet::new(),
             unwell: BTreeMap::new(),
             deployed: BTreeSet::new(),
+            whole: BTreeSet::new(),
             calls: BTreeMap::new(),
             requests: BTreeSet::new(),
             sales: Sales::default(),
@@ -255,7 +258,11 @@ impl Told {
             (Call::Record(deployment), Completion::Cluster(Ok(()))) => {
                 self.recorded.insert(deployment.lease.clone());
             }
+            (Call::Deploy { deployment, .. }, Completion::Cluster(Err(_))) => {
+                self.whole.remove(&deployment.lease);
+            }
             (Call::Deploy { deployment, .. }, Completion::Cluster(Ok(()))) => {
+                self.whole.insert(deployment.lease.clone());
                 if self.deployed.insert(deployment.lease.clone())
                     && let Some(unwell) = self.unwell.get_mut(&deployment.lease)
                 {

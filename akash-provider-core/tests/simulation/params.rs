@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// Why an order that the chain takes a bid on has none: for want of room or a price, or because the provider wants it
 /// so.
-const OUR_OWN: [&str; 11] = [
+const OUR_OWN: [&str; 12] = [
+    "no_leased_ips",
     "insufficient_capacity",
     "leased_ips_exhausted",
     "external_ports_exhausted",

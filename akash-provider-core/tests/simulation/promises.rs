@@ -1,5 +1,6 @@
 //! Hardware that cannot be divided: GPUs and addresses; and what is promised of it.
 
+use crate::capacity::CLASSES;
 use crate::ids::{OURS, TENANTS};
 use crate::invariants::{Deed, Moment, Rest, reservations};
 use crate::oracle::{Checked, ensure};
@@ -7,9 +8,9 @@ use crate::rack::Rack;
 use crate::random::Random;
 use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
-use akash_provider_core::inventory::spec::{GpuSpec, NodeSpec};
+use akash_provider_core::inventory::spec::{ClusterSpec, GpuSpec, NodeSpec, Quantity};
 use akash_provider_core::types::group::distinct_leased_ips;
-use akash_provider_core::types::{BidState, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
+use akash_provider_core::types::{BidState, EndpointKind, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by node: model and how many there are when all are well.
@@ -24,13 +25,56 @@ pub(crate) struct Hardware {
     unwell: [u32; DEVICES.len()],
     /// Devices of each node that others use, of its first kind.
     foreign: [u32; DEVICES.len()],
+    /// Of each class.
+    lacking: [Lacking; CLASSES.len()],
 }
+
+/// What is missing of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Lacking {
+    #[default]
+    Nothing,
+    Gibibytes(i64),
+    /// There is no such class.
+    Everything,
+}
+
+/// Gibibytes of each class when all is well.
+const POOL: i64 = 40;
 
 impl Hardware {
     pub(crate) fn changes(&mut self, random: &mut Random) {
         let node = random.index(DEVICES.len());
         self.unwell[node] = u32::try_from(random.below(3)).unwrap();
         self.foreign[node] = u32::try_from(random.below(2)).unwrap();
+    }
+
+    /// Storage appears and vanishes.
+    pub(crate) fn storage_changes(&mut self, random: &mut Random) {
+        let class = random.index(CLASSES.len());
+        self.lacking[class] = match random.below(4) {
+            0 => Lacking::Nothing,
+            1 => Lacking::Everything,
+            _ => Lacking::Gibibytes(i64::try_from(random.between(1, 40)).unwrap()),
+        };
+    }
+
+    /// The pools of persistent storage, and which node mounts what.
+    pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
+        for (name, lacking) in CLASSES.iter().zip(self.lacking) {
+            let used = match lacking {
+                Lacking::Nothing => 0,
+                Lacking::Gibibytes(used) => used,
+                Lacking::Everything => continue,
+            };
+            let pool = Quantity::used(POOL << 30, used << 30);
+            cluster.storage.insert((*name).to_owned(), pool);
+        }
+        for (index, node) in cluster.nodes.iter_mut().enumerate() {
+            // The last one mounts only the first.
+            let mounts = CLASSES.iter().take(if index < 2 { 2 } else { 1 });
+            node.storage_classes = mounts.map(|class| (*class).to_owned()).collect();
+        }
     }
 
     /// The node with its devices.
@@ -81,6 +125,13 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     all
 }
 
+/// External ports, counted once for all replicas of a unit.
+fn ports(units: &[ResourceUnit]) -> u32 {
+    let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
+    let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort);
+    u32::try_from(ports.count()).unwrap()
+}
+
 impl Deed<'_> {
     pub(crate) fn promises(&self) -> Checked {
         match self.call {
@@ -89,7 +140,8 @@ impl Deed<'_> {
             }) => {
                 let offers = self.offers(id, resources_offer);
                 Self::gpus_are_never_oversold(id, resources_offer, &offers)?;
-                Self::addresses_are_never_oversold(id, resources_offer, &offers)
+                Self::addresses_are_never_oversold(id, resources_offer, &offers)?;
+                self.ports_are_never_oversold(id, resources_offer, &offers)
             }
             Call::Deploy { deployment, .. } => self.the_promised_gpu_is_deployed(deployment),
             _ => Ok(()),
@@ -147,6 +199,21 @@ impl Deed<'_> {
             "addresses_are_never_oversold",
             wanted == 0 || promised <= ADDRESSES,
             || format!("{id}: {promised} of {ADDRESSES}"),
+        )
+    }
+
+    fn ports_are_never_oversold(
+        &self,
+        id: &LeaseId,
+        offer: &[ResourceUnit],
+        all: &[Vec<ResourceUnit>],
+    ) -> Checked {
+        let promised: u32 = all.iter().map(|units| ports(units)).sum();
+        let there = self.config.external_ports;
+        ensure(
+            "ports_are_never_oversold",
+            ports(offer) == 0 || promised <= there,
+            || format!("{id}: {promised} of {there}"),
         )
     }
 
@@ -232,14 +299,24 @@ impl Rest<'_> {
         })
     }
 
-    /// What is taken of the pool is what bids and leases were promised, each once.
-    pub(crate) fn addresses_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
+    /// What is taken of the pools is what bids and leases were promised, each once.
+    pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *OURS);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));
-        let owed: u32 = owed.map(|b| distinct_leased_ips(&b.resources_offer)).sum();
-        let taken = self.status.inventory.leased_ips.map(|ips| ips.allocated);
-        ensure("addresses_are_counted_once", taken == Some(owed), || {
-            format!("{owed} are owed, {taken:?} are taken")
+        let owed: Vec<_> = owed.map(|b| &b.resources_offer).collect();
+        let addresses: u32 = owed.iter().map(|units| distinct_leased_ips(units)).sum();
+        let taken = self.status.inventory.leased_ips.map_or(0, |ips| ips.allocated);
+        ensure("addresses_are_counted_once", taken == addresses, || {
+            format!("{addresses} are owed, {taken:?} are taken")
+        })?;
+        let ports: u32 = owed.iter().map(|units| ports(units)).sum();
+        let free = self.status.inventory.external_ports_free;
+        let right = free == self.config.external_ports.saturating_sub(ports);
+        ensure("ports_are_counted_once", right, || {
+            format!(
+                "{ports} are owed, {free} are free of {}",
+                self.config.external_ports
+            )
         })
     }
 }

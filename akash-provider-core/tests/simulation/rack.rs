@@ -35,6 +35,8 @@ pub(crate) struct Run {
     pub(crate) deployment: Arc<Deployment>,
     /// Accepted to run, and not only recorded.
     pub(crate) deployed: bool,
+    /// Nothing that a deploy makes is missing.
+    pub(crate) whole: bool,
     pub(crate) health: Health,
     /// Teardown answers that are still "in progress".
     pub(crate) going: Option<u64>,
@@ -76,6 +78,7 @@ impl Rack {
         let run = Run {
             deployment: Arc::clone(deployment),
             deployed: false,
+            whole: false,
             health: Health::Unknown,
             going: None,
             record: Record::Good,
@@ -91,7 +94,7 @@ impl Rack {
     pub(crate) fn deploy(&mut self, deployment: &Arc<Deployment>, purge: &[String]) -> Result<(), Failure> {
         self.record(deployment)?;
         if let Some(run) = self.runs.get_mut(&deployment.lease) {
-            run.deployed = true;
+            (run.deployed, run.whole) = (true, true);
             run.going = None;
         }
         for name in &deployment.hostnames {
@@ -185,7 +188,7 @@ impl Rack {
                 Record::Spoiled => Remains::Unreadable,
                 Record::Lost => Remains::Unrecorded,
                 Record::Good => {
-                    if !run.deployed {
+                    if !run.deployed || !run.whole {
                         listing.incomplete.push(lease.clone());
                     }
                     listing.deployments.push(Deployment::clone(&run.deployment));

@@ -1,5 +1,6 @@
 //! What tenants, other providers, auditors and the operator do, well and badly.
 
+use crate::capacity::CLASSES;
 use crate::ids::{self, AUDITOR, NAMES, OURS, RIVAL, Shape};
 use crate::invariants;
 use crate::money::coin;
@@ -63,6 +64,21 @@ impl World {
         little
     }
 
+    fn volume(&mut self) -> Option<(&'static str, u64)> {
+        let wanted = self.flavour.classes && self.spice.percent(50);
+        let class = [CLASSES[0], CLASSES[1], ids::RAM];
+        wanted.then(|| (class[self.spice.index(3)], self.spice.between(1, 16)))
+    }
+
+    fn ports(&mut self) -> u16 {
+        let wanted = self.flavour.ports && self.spice.percent(40);
+        if wanted {
+            [1, 1, 2, 3][self.spice.index(4)]
+        } else {
+            0
+        }
+    }
+
     fn wish(&mut self) {
         if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
             return;
@@ -73,6 +89,9 @@ impl World {
         let shapes: Vec<Shape> = (0..groups)
             .map(|_| Shape {
                 denom: self.denom(),
+                volume: self.volume(),
+                second_address: self.flavour.ports && self.spice.percent(15),
+                ports: self.ports(),
                 memory: self.spice_amount(128, 8_192, 5),
                 disk: self.spice_amount(512, 65_536, 5),
                 cpu: self.random.between(2, 15) * 100,

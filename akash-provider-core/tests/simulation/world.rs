@@ -236,12 +236,15 @@ impl World {
                         sent: false,
                     });
                 }
-                // What is kept over a restart.
-                Effect::Publish(event) => match &*event {
-                    Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
-                    Event::BreakerReleased => self.config.breaker_tripped = false,
-                    _ => {}
-                },
+                Effect::Publish(event) => {
+                    self.told.deployed_is_whole(&event)?;
+                    match &*event {
+                        // What is kept over a restart.
+                        Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
+                        Event::BreakerReleased => self.config.breaker_tripped = false,
+                        _ => {}
+                    }
+                }
                 Effect::Reply(id, response) => {
                     self.memory.answered(id, &response);
                     let waited = self.told.requests.remove(&id);
@@ -327,7 +330,10 @@ impl World {
             node.cpu.allocated = i64::try_from(*used).unwrap();
             self.hardware.equip(index, node)
         };
-        let nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        let mut nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        if self.flavour.classes {
+            self.hardware.store(&mut nodes);
+        }
         let deployed = self.rack.runs.iter().filter(|(_, r)| r.deployed);
         let random = &mut self.random;
         // Where GPUs are is not for pods to say.
@@ -348,6 +354,9 @@ impl World {
         let node = self.random.index(self.foreign.len());
         self.foreign[node] = self.random.below(5) * 1_000;
         self.hardware.changes(&mut self.random);
+        if self.flavour.classes {
+            self.hardware.storage_changes(&mut self.spice);
+        }
         self.inventory()
     }
 
@@ -383,6 +392,11 @@ impl World {
             for _ in 0..self.rack.runs.len() {
                 self.foreign_hand();
             }
+        }
+        // The operator may sell more, or less, than before.
+        if self.faults.disasters > 0 && self.other.is_none() && self.spice.percent(self.flavour.bulky / 3) {
+            self.config.overcommit_storage_percent = [0, 50, 100][self.spice.index(3)];
+            self.config.overcommit_memory_percent = [0, 50][self.spice.index(2)];
         }
         self.pending.clear();
         self.lives += 1;

@@ -67,7 +67,7 @@ pub(super) fn same_promise(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bo
             let gpus = open || a.gpu.attributes == b.gpu.attributes;
             let sizes =
                 (a.cpu.units, a.memory.bytes, a.gpu.units) == (b.cpu.units, b.memory.bytes, b.gpu.units);
-            unit.count == promised.count && sizes && gpus
+            unit.count == promised.count && sizes && gpus && a.storage == b.storage
         })
     };
     units.len() == offer.len() && offer.iter().all(same)

@@ -30,3 +30,22 @@ fn no_gpu_is_sold_while_one_is_owed() {
     ledger.update(with_cards(&[("a", "a100"), ("b", "t4")]));
     ledger.reserve(&order(2), &card("t4")).unwrap();
 }
+
+#[test]
+fn volumes_are_part_of_a_promise() {
+    let with_volume = |bytes| {
+        let mut unit = unit(1, 10, 1);
+        unit.resources.storage = vec![crate::types::Storage {
+            bytes,
+            ..Default::default()
+        }];
+        unit
+    };
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    let asked = group(vec![with_volume(1 << 20)]);
+    ledger.reserve(&order(1), &asked).unwrap();
+    // It was bid for before a restart, when storage was sold less often.
+    ledger.keep_promise(&order(1), &[with_volume(2 << 20)]);
+    assert_eq!(ledger.status().pending[0].storage_ephemeral, 2 << 20);
+    assert!(ledger.recount_matches());
+}
