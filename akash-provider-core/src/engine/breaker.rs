@@ -4,10 +4,15 @@
 //! It is shut in three cases: after too many within the window, until it is released; in the first minutes after a
 //! start, whose picture of the world is the least tried; and while there are leases on the chain and no record of
 //! any of them in the cluster, which is more likely a look in a wrong place than the truth.
+//!
+//! An end that destroys nothing, of a lease for which no manifest ever came, does not count and waits in the last two
+//! cases alone: whoever orders and sends no manifest shuts it for nobody.
 
 use crate::config::Config;
 use crate::types::{LeaseId, Mono};
 use std::collections::{BTreeSet, VecDeque};
+
+const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
 /// The breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +23,21 @@ pub struct Breaker {
     /// There are leases and no records of them; says where was looked.
     records_missing: Option<String>,
     recent: VecDeque<Mono>,
+    /// Those that asked while nothing passes; they ask again when that is over.
+    early: BTreeSet<LeaseId>,
+    /// Those that wait for a release.
     waiting: BTreeSet<LeaseId>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The lease that is to end, or whose workload is to go.
+    pub lease: &'a LeaseId,
+    /// The chain shows the lease to be over: only its workload goes.
+    pub is_over: bool,
+    /// It was won here and nothing was ever kept or run for it.
+    pub destroys_nothing: bool,
 }
 
 /// Answer of the breaker.
@@ -41,6 +60,7 @@ impl Breaker {
             opens: None,
             records_missing: None,
             recent: VecDeque::new(),
+            early: BTreeSet::new(),
             waiting: BTreeSet::new(),
         }
     }
@@ -56,27 +76,29 @@ impl Breaker {
 
     /// Asks for one lease.
     ///
-    /// In the first minutes after a start only the workload of a lease that the chain shows to be over (`is_over`)
-    /// may go.
-    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, lease: &LeaseId, is_over: bool) -> Pass {
+    /// In the first minutes after a start only the workload of a lease that is over may go. What destroys nothing
+    /// neither counts nor waits for a release.
+    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
         self.forget_old(config, now);
-        if self.is_held() || (self.is_early(now) && !is_over) {
-            self.waiting.insert(lease.clone());
+        if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
+            self.early.insert(wanted.lease.clone());
+            return Pass::Held;
+        }
+        if wanted.destroys_nothing {
+            return Pass::Granted;
+        }
+        if self.tripped {
+            self.waiting.insert(wanted.lease.clone());
             return Pass::Held;
         }
         let recent = self.recent_count();
         if recent >= Self::allowed(config, leases) {
             self.tripped = true;
-            self.waiting.insert(lease.clone());
+            self.waiting.insert(wanted.lease.clone());
             return Pass::Tripped(recent.saturating_add(1));
         }
         self.recent.push_back(now);
         Pass::Granted
-    }
-
-    /// Until a release, or until a record is found.
-    const fn is_held(&self) -> bool {
-        self.tripped || self.records_missing.is_some()
     }
 
     fn is_early(&self, now: Mono) -> bool {
@@ -104,18 +126,18 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Those that asked while it was shut and may ask again: it is open, and nobody has to release it.
+    /// Those that asked while nothing passed, and may ask again.
     pub fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
-        if self.is_held() || self.is_early(now) {
+        if self.records_missing.is_some() || self.is_early(now) {
             return Vec::new();
         }
-        std::mem::take(&mut self.waiting).into_iter().collect()
+        std::mem::take(&mut self.early).into_iter().collect()
     }
 
-    /// When those that wait may ask again by themselves.
+    /// When those that asked too early may ask again.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        let by_itself = !self.is_held() && !self.waiting.is_empty();
+        let by_itself = self.records_missing.is_none() && !self.early.is_empty();
         self.opens.filter(|_| by_itself)
     }
 
@@ -123,8 +145,22 @@ impl Breaker {
     #[must_use]
     pub fn shut_because(&self, now: Mono) -> Option<String> {
         if self.tripped {
-            return Some("more ends were wanted than the circuit breaker lets pass; release it".to_owned());
+            return Some(TRIPPED.to_owned());
         }
+        self.not_yet(now)
+    }
+
+    /// Why this lease waits, for people; `None` when it does not.
+    #[must_use]
+    pub fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
+        if self.waiting.contains(lease) {
+            return Some(TRIPPED.to_owned());
+        }
+        self.early.contains(lease).then(|| self.not_yet(now)).flatten()
+    }
+
+    /// Why nothing passes now that may pass by itself later.
+    fn not_yet(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
                 "no record of any lease was found in {place}; look there, or release the circuit breaker"
@@ -136,6 +172,7 @@ impl Breaker {
 
     /// Takes a question back.
     pub fn cancel(&mut self, lease: &LeaseId) {
+        self.early.remove(lease);
         self.waiting.remove(lease);
     }
 
@@ -145,7 +182,9 @@ impl Breaker {
         self.records_missing = None;
         self.opens = Some(Mono(0));
         self.recent.clear();
-        std::mem::take(&mut self.waiting).into_iter().collect()
+        let mut waited = std::mem::take(&mut self.waiting);
+        waited.append(&mut self.early);
+        waited.into_iter().collect()
     }
 
     /// True until released.
@@ -161,8 +200,9 @@ impl Breaker {
     }
 
     /// Those that wait.
-    pub fn waiting(&self) -> impl Iterator<Item = &LeaseId> {
-        self.waiting.iter()
+    #[must_use]
+    pub fn waiting(&self) -> BTreeSet<&LeaseId> {
+        self.early.iter().chain(&self.waiting).collect()
     }
 
     fn forget_old(&mut self, config: &Config, now: Mono) {

@@ -246,11 +246,28 @@ impl Engine {
         let is_over = self
             .workload(id)
             .is_some_and(|w| matches!(w.chain_lane(), ChainLane::Confirmed { .. }));
-        match self.breaker.ask(&self.config, self.now.mono, leases, id, is_over) {
+        let wanted = breaker::Wanted {
+            lease: id,
+            is_over,
+            destroys_nothing: self.destroys_nothing(id),
+        };
+        match self.breaker.ask(&self.config, self.now.mono, leases, &wanted) {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
         }
+    }
+
+    /// It ends for want of a manifest, and there never was anything of it here.
+    fn destroys_nothing(&self, id: &LeaseId) -> bool {
+        let for_want = |w: &Workload| {
+            let reason = w.ending().map(|e| e.reason);
+            reason == Some(CloseReason::ManifestTimeout) && w.deployment().is_none()
+        };
+        let slot = self.deployments.get(id.deployment());
+        let machine = slot.and_then(|s| s.machine.as_ref());
+        let cx = self.cx(&self.config);
+        self.workload(id).is_some_and(for_want) && machine.is_some_and(|m| m.is_bare(&cx, id))
     }
 
     /// The first minutes after the start are over: whoever asked meanwhile asks again.

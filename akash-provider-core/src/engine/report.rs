@@ -87,8 +87,8 @@ impl Engine {
 
     /// Why ending a lease or tearing it down does not go on by itself.
     fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
-        if self.breaker.waiting().any(|l| l == id) {
-            return self.breaker.shut_because(now.mono);
+        if let Some(why) = self.breaker.waits_because(now.mono, id) {
+            return Some(why);
         }
         match workload.chain_lane() {
             ChainLane::Planned {
@@ -135,7 +135,7 @@ impl Engine {
             tripped: self.breaker.is_tripped(),
             recent: self.breaker.recent_count(),
             allowed: Breaker::allowed(&self.config, self.workloads.len()),
-            waiting: self.breaker.waiting().cloned().collect(),
+            waiting: self.breaker.waiting().into_iter().cloned().collect(),
             records_missing: self.breaker.records_missing().map(str::to_owned),
             shut_because: self.breaker.shut_because(now.mono),
         }

@@ -2,9 +2,10 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::Health;
-use akash_provider_core::engine::Request;
+use akash_provider_core::engine::{Leadership, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Event, LeaseId};
+use std::time::Duration;
 
 fn sick(world: &mut World, count: u64) -> Vec<LeaseId> {
     let leases: Vec<_> = (1..=count).map(|dseq| world.running(dseq, &web())).collect();
@@ -94,4 +95,106 @@ fn teardowns_that_only_a_scan_asks_for_are_held() {
     world.request(Request::ReleaseBreaker);
     world.wait(MINUTE);
     assert_eq!(world.cluster.len(), 0);
+}
+
+/// So many leases without a manifest.
+fn bare(world: &mut World, count: u64) {
+    for dseq in 1..=count {
+        world.lease(dseq, &web());
+    }
+}
+
+/// As long as a manifest is waited for, and a leader for the one before it.
+fn past_the_deadline(world: &mut World) {
+    world.wait(2 * MINUTE);
+    world.blocks(70, BLOCK);
+}
+
+/// Of six leases three were ended, and that was too many.
+fn assert_counted(world: &World) {
+    let breaker = world.status().breaker;
+    assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));
+}
+
+#[test]
+fn leases_for_which_no_manifest_came_all_end_and_count_nothing() {
+    for tripped in [false, true] {
+        let mut config = settings();
+        config.breaker_tripped = tripped;
+        let mut world = World::with(config);
+        world.running(50, &web());
+        bare(&mut world, 10);
+        past_the_deadline(&mut world);
+        let breaker = world.status().breaker;
+        assert_eq!((world.closes().len(), breaker.recent), (10, 0));
+        assert_eq!((breaker.tripped, breaker.waiting.len()), (tripped, 0));
+    }
+}
+
+#[test]
+fn leases_without_a_manifest_wait_in_the_first_minutes_like_all() {
+    for tripped in [false, true] {
+        let mut config = settings();
+        config.breaker_warmup = 10 * MINUTE;
+        config.breaker_tripped = tripped;
+        config.manifest_timeout = Some(Duration::from_secs(1));
+        let mut world = World::with(config);
+        bare(&mut world, 5);
+        world.blocks(5, BLOCK);
+        assert_eq!(world.closes(), []);
+        let waits = world.status().leases[0].waiting_for.clone().unwrap();
+        assert!(waits.contains("first minutes"), "{waits}");
+        world.wait(11 * MINUTE);
+        assert_eq!(world.closes().len(), 5, "by themselves");
+    }
+}
+
+#[test]
+fn leases_that_were_found_count_although_there_is_no_manifest_of_them() {
+    let mut world = World::new();
+    world.running(50, &web());
+    bare(&mut world, 6);
+    world.restart();
+    past_the_deadline(&mut world);
+    assert_counted(&world);
+}
+
+#[test]
+fn leases_won_under_another_leader_count_although_there_is_no_manifest_of_them() {
+    for won_by in [Leadership::Standby, Leadership::Leader { epoch: 1 }] {
+        let mut world = World::new();
+        world.lead(Leadership::Leader { epoch: 1 });
+        world.wait(2 * MINUTE);
+        world.running(50, &web());
+        (1..=6).for_each(|dseq| drop(world.order(dseq, &web())));
+        world.lead(won_by);
+        (1..=6).for_each(|dseq| world.take_bids(dseq, &web()));
+        world.lead(Leadership::Leader { epoch: 2 });
+        past_the_deadline(&mut world);
+        assert_counted(&world);
+    }
+}
+
+#[test]
+fn leases_won_while_the_leader_before_may_still_act_count() {
+    let mut world = World::new();
+    world.running(50, &web());
+    (1..=6).for_each(|dseq| drop(world.order(dseq, &web())));
+    world.lead(Leadership::Leader { epoch: 2 });
+    (1..=6).for_each(|dseq| world.take_bids(dseq, &web()));
+    past_the_deadline(&mut world);
+    assert_counted(&world);
+}
+
+#[test]
+fn a_lease_whose_manifest_may_have_been_kept_counts() {
+    let mut world = World::new();
+    world.running(50, &web());
+    bare(&mut world, 6);
+    world.fail = Some(is_record);
+    (1..=6).for_each(|dseq| assert!(world.submit(dseq, &web()).is_err()));
+    world.fail = None;
+    world.wait(MINUTE);
+    past_the_deadline(&mut world);
+    assert_counted(&world);
 }
