@@ -1,16 +1,26 @@
 //! The circuit breaker on what we destroy by our own decision: closes of leases, and teardowns that only a
 //! scan asked for. A lease closed by the chain's own event never passes here.
 //!
-//! It is shut in three cases: after too many within the window, until it is released; in the first minutes after a
-//! start, whose picture of the world is the least tried; and while there are leases on the chain and no record of
-//! any of them in the cluster, which is more likely a look in a wrong place than the truth.
+//! It is shut in three cases: after too many within the window, for all or for one owner, until it is released; in
+//! the first minutes after a start, whose picture of the world is the least tried; and while there are leases on the
+//! chain and no record of any of them in the cluster, which is more likely a look in a wrong place than the truth.
 //!
 //! An end that destroys nothing, of a lease for which no manifest ever came, does not count and waits in the last two
 //! cases alone: whoever orders and sends no manifest shuts it for nobody.
+//!
+//! What passes for one owner counts as at most half of what may pass for all. Whoever has had that half and wants more
+//! than there is shuts it for himself, unless another owner has had his half too: then it is shut for all.
+//! ```text
+//!  of 10 may pass     A wants 11: 10 go (5 count), the last waits, and so does what A wants later
+//!                     then B wants 6: 5 go, and the sixth shuts it for all
+//! ```
 
 use crate::config::Config;
-use crate::types::{LeaseId, Mono};
-use std::collections::{BTreeSet, VecDeque};
+use crate::types::{Address, LeaseId, Mono};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Owners for whom alone it may be shut; with one more it is shut for all.
+pub const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
@@ -18,11 +28,13 @@ const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     tripped: bool,
+    /// It is shut for each of them alone.
+    held_owners: BTreeSet<Address>,
     /// Nothing passes before; `None` until chain and cluster are known.
     opens: Option<Mono>,
     /// There are leases and no records of them; says where was looked.
     records_missing: Option<String>,
-    recent: VecDeque<Mono>,
+    recent: VecDeque<(Mono, Address)>,
     /// Those that asked while nothing passes; they ask again when that is over.
     early: BTreeSet<LeaseId>,
     /// Those that wait for a release.
@@ -49,14 +61,17 @@ pub enum Pass {
     Held,
     /// Wait for a release; it tripped just now, at so many within the window.
     Tripped(u32),
+    /// Wait for a release; it tripped just now for the lease's owner alone, at so many of his within the window.
+    TrippedFor(u32),
 }
 
 impl Breaker {
     /// As it was before the restart.
     #[must_use]
-    pub const fn new(tripped: bool) -> Self {
+    pub fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
-            tripped,
+            tripped: tripped || held_owners.len() > HELD_OWNERS_MAX,
+            held_owners,
             opens: None,
             records_missing: None,
             recent: VecDeque::new(),
@@ -87,18 +102,46 @@ impl Breaker {
         if wanted.destroys_nothing {
             return Pass::Granted;
         }
-        if self.tripped {
+        let owner = wanted.lease.owner();
+        if self.tripped || self.held_owners.contains(owner) {
             self.waiting.insert(wanted.lease.clone());
             return Pass::Held;
         }
-        let recent = self.recent_count();
-        if recent >= Self::allowed(config, leases) {
-            self.tripped = true;
-            self.waiting.insert(wanted.lease.clone());
-            return Pass::Tripped(recent.saturating_add(1));
+        let allowed = Self::allowed(config, leases);
+        let own = self.recent_of(owner);
+        if own < allowed && self.recent_count(allowed) < allowed {
+            self.recent.push_back((now, owner.clone()));
+            return Pass::Granted;
         }
-        self.recent.push_back(now);
-        Pass::Granted
+        self.waiting.insert(wanted.lease.clone());
+        let half = allowed.div_ceil(2);
+        let is_alone = own >= half && !self.has_another(owner, half);
+        if is_alone && self.held_owners.len() < HELD_OWNERS_MAX {
+            self.held_owners.insert(owner.clone());
+            return Pass::TrippedFor(own.saturating_add(1));
+        }
+        self.tripped = true;
+        let passed = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
+        Pass::Tripped(passed.saturating_add(1))
+    }
+
+    /// How many passed within the window, by owner.
+    fn by_owner(&self) -> BTreeMap<&Address, u32> {
+        let mut counts = BTreeMap::new();
+        for (_, owner) in &self.recent {
+            *counts.entry(owner).or_default() += 1;
+        }
+        counts
+    }
+
+    /// True when so many passed for somebody else too.
+    fn has_another(&self, owner: &Address, count: u32) -> bool {
+        let mut counts = self.by_owner().into_iter();
+        counts.any(|(o, passed)| o != owner && passed >= count)
+    }
+
+    fn recent_of(&self, owner: &Address) -> u32 {
+        self.by_owner().get(owner).copied().unwrap_or_default()
     }
 
     fn is_early(&self, now: Mono) -> bool {
@@ -154,7 +197,14 @@ impl Breaker {
     #[must_use]
     pub fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
-            return Some(TRIPPED.to_owned());
+            return Some(if self.tripped {
+                TRIPPED.to_owned()
+            } else {
+                let owner = lease.owner();
+                format!(
+                    "more ends of leases of {owner} were wanted than the circuit breaker lets pass; release it"
+                )
+            });
         }
         self.early.contains(lease).then(|| self.not_yet(now)).flatten()
     }
@@ -179,6 +229,7 @@ impl Breaker {
     /// Releases it by command; returns those that waited, which pass now.
     pub fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
+        self.held_owners.clear();
         self.records_missing = None;
         self.opens = Some(Mono(0));
         self.recent.clear();
@@ -187,16 +238,44 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
+    /// Releases it by command for one owner for whom alone it was shut; `None` when it was not. Returns his leases that
+    /// waited and pass now; where it is shut for all, they go on waiting.
+    pub fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
+        if !self.held_owners.remove(owner) {
+            return None;
+        }
+        self.recent.retain(|(_, o)| o != owner);
+        if self.tripped {
+            return Some(Vec::new());
+        }
+        let theirs = |lease: &LeaseId| lease.owner() == owner;
+        let (theirs, others) = std::mem::take(&mut self.waiting).into_iter().partition(theirs);
+        self.waiting = others;
+        if self.not_yet(now).is_none() {
+            return Some(theirs.into_iter().collect());
+        }
+        self.early.extend(theirs);
+        Some(Vec::new())
+    }
+
+    /// Owners for whom alone it is shut, until released.
+    #[must_use]
+    pub const fn held_owners(&self) -> &BTreeSet<Address> {
+        &self.held_owners
+    }
+
     /// True until released.
     #[must_use]
     pub const fn is_tripped(&self) -> bool {
         self.tripped
     }
 
-    /// Those that passed within the window.
+    /// Those that passed within the window, as they count where so many may: of each owner at most half of that.
     #[must_use]
-    pub fn recent_count(&self) -> u32 {
-        u32::try_from(self.recent.len()).unwrap_or(u32::MAX)
+    pub fn recent_count(&self, allowed: u32) -> u32 {
+        let half = allowed.div_ceil(2);
+        let counts = self.by_owner().into_values().map(|count| count.min(half));
+        counts.fold(0, u32::saturating_add)
     }
 
     /// Those that wait.
@@ -209,9 +288,12 @@ impl Breaker {
         while self
             .recent
             .front()
-            .is_some_and(|at| now.since(*at) >= config.breaker_window)
+            .is_some_and(|(at, _)| now.since(*at) >= config.breaker_window)
         {
             self.recent.pop_front();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,14 @@
 
 use super::deployment::Origin;
 use super::escrow::{self, Escrow};
+use super::input::{Refusal, RefusalKind, Reply, Response};
 use super::timers::Key;
 use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
 use super::{EffectId, Engine, Slot, Target, breaker, deployment, take_awaited};
 use crate::cluster::{ClusterChange, Deployment, Health};
 use crate::types::{
-    BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId, LeaseRecord,
-    Payment, Reclamation,
+    Address, BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId,
+    LeaseRecord, Payment, Reclamation,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,6 +256,10 @@ impl Engine {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+            breaker::Pass::TrippedFor(wanted) => {
+                let owner = id.owner().clone();
+                self.publish(Event::BreakerTrippedFor { owner, wanted });
+            }
         }
     }
 
@@ -284,6 +289,21 @@ impl Engine {
         for id in waiting {
             self.drive_workload(&id, Input::Granted);
         }
+    }
+
+    /// The same for one owner; refused when it was not shut for him alone.
+    pub(super) fn release_breaker_for(&mut self, owner: &Address) -> Response {
+        let Some(waiting) = self.breaker.release_owner(self.now.mono, owner) else {
+            let message = format!("the circuit breaker is not shut for {owner} alone");
+            let kind = RefusalKind::Rejected;
+            return Err(Refusal { kind, message });
+        };
+        let owner = owner.clone();
+        self.publish(Event::BreakerReleasedFor { owner });
+        for id in waiting {
+            self.drive_workload(&id, Input::Granted);
+        }
+        Ok(Reply::Done)
     }
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {

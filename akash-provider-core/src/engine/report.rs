@@ -131,10 +131,12 @@ impl Engine {
     }
 
     fn breaker_status(&self, now: Now) -> BreakerStatus {
+        let allowed = Breaker::allowed(&self.config, self.workloads.len());
         BreakerStatus {
             tripped: self.breaker.is_tripped(),
-            recent: self.breaker.recent_count(),
-            allowed: Breaker::allowed(&self.config, self.workloads.len()),
+            held_owners: self.breaker.held_owners().iter().cloned().collect(),
+            recent: self.breaker.recent_count(allowed),
+            allowed,
             waiting: self.breaker.waiting().into_iter().cloned().collect(),
             records_missing: self.breaker.records_missing().map(str::to_owned),
             shut_because: self.breaker.shut_because(now.mono),

@@ -199,7 +199,16 @@ impl World {
                 // What is kept over a restart.
                 Effect::Publish(event) => match &*event {
                     Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
-                    Event::BreakerReleased => self.config.breaker_tripped = false,
+                    Event::BreakerTrippedFor { owner, .. } => {
+                        self.config.breaker_held_owners.insert(owner.clone());
+                    }
+                    Event::BreakerReleased => {
+                        self.config.breaker_tripped = false;
+                        self.config.breaker_held_owners.clear();
+                    }
+                    Event::BreakerReleasedFor { owner } => {
+                        self.config.breaker_held_owners.remove(owner);
+                    }
                     _ => {}
                 },
                 Effect::Reply(id, response) => {
