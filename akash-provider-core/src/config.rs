@@ -2,6 +2,7 @@
 
 use crate::types::{Address, Attribute, Coin};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Settings of a provider. Units are in the types; defaults are the network's where it has one.
@@ -71,6 +72,8 @@ pub struct Config {
     pub breaker_warmup: Duration,
     /// The breaker had tripped before the restart.
     pub breaker_tripped: bool,
+    /// Owners for whom alone the breaker had tripped before the restart; of more than 64 it is shut for all.
+    pub breaker_held_owners: BTreeSet<Address>,
     /// How long a second endpoint may stay unreachable before the one-endpoint rule applies.
     pub witness_grace: Duration,
     /// How long a new leader waits before it closes anything: until transactions of the old one have expired.
@@ -131,6 +134,7 @@ impl Config {
             breaker_ceiling: 10,
             breaker_warmup: 5 * MINUTE,
             breaker_tripped: false,
+            breaker_held_owners: BTreeSet::new(),
             witness_grace: 10 * MINUTE,
             takeover_grace: Duration::from_secs(75),
             manifest_queue_limit: 16,

@@ -188,7 +188,7 @@ impl Engine {
             lanes: Lanes::default(),
             facts: Facts::default(),
             deposit: 0,
-            breaker: Breaker::new(config.breaker_tripped),
+            breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
             scan: Scan::default(),
             timers: Timers::default(),
             pending: FxHashMap::default(),

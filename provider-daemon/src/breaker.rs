@@ -1,23 +1,68 @@
-//! Whether the circuit breaker has tripped, kept for the next start.
+//! For whom the circuit breaker has tripped, kept for the next start.
 //!
 //! The bus tells each change at once, but a reader that is too slow loses some of what it tells. So what the bus has
 //! lost is asked of the provider itself, and so is how it was in the end.
 
+use akash_provider_core::Config;
 use akash_provider_core::bus::{Delivery, EventStream};
-use akash_provider_core::types::Event;
+use akash_provider_core::engine::status::BreakerStatus;
+use akash_provider_core::types::{Address, Event};
 use futures::StreamExt;
+use std::collections::BTreeSet;
 use std::future::Future;
 use tokio_util::sync::CancellationToken;
 
-/// Follows the facts until the end. `now` asks the provider whether its breaker has tripped; `None` where that is not
-/// known, and then what is kept stays as it is.
+/// For whom it is shut until it is released.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shut {
+    /// For all.
+    pub(crate) for_all: bool,
+    /// For each of these owners of leases alone.
+    pub(crate) owners: BTreeSet<Address>,
+}
+
+impl Shut {
+    pub(crate) fn of(status: &BreakerStatus) -> Self {
+        Self {
+            for_all: status.tripped,
+            owners: status.held_owners.iter().cloned().collect(),
+        }
+    }
+
+    /// For nobody.
+    pub(crate) fn is_open(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The provider starts with it so.
+    pub(crate) fn give(&self, config: &mut Config) {
+        config.breaker_tripped = self.for_all;
+        config.breaker_held_owners = self.owners.clone();
+    }
+
+    /// Takes note of an event; false when it is about something else.
+    fn take(&mut self, event: &Event) -> bool {
+        match event {
+            Event::BreakerTripped { .. } => self.for_all = true,
+            Event::BreakerTrippedFor { owner, .. } => drop(self.owners.insert(owner.clone())),
+            Event::BreakerReleased => *self = Self::default(),
+            Event::BreakerReleasedFor { owner } => drop(self.owners.remove(owner)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Follows the facts until the end, from what is kept (`shut`). `now` asks the provider how its breaker is; `None`
+/// where that is not known, and then what is kept stays as it is.
 pub(crate) async fn follow<F>(
     mut facts: EventStream,
+    mut shut: Shut,
     now: impl Fn() -> F,
-    keep: impl Fn(bool),
+    keep: impl Fn(&Shut),
     until: CancellationToken,
 ) where
-    F: Future<Output = Option<bool>>,
+    F: Future<Output = Option<Shut>>,
 {
     loop {
         let delivery = tokio::select! {
@@ -25,26 +70,17 @@ pub(crate) async fn follow<F>(
             delivery = facts.next() => delivery,
             () = until.cancelled() => None,
         };
-        let tripped = match delivery {
-            Some(Delivery::Event { event, .. }) => change(&event),
-            Some(Delivery::Lagged(_)) => now().await,
+        let changed = match delivery {
+            Some(Delivery::Event { event, .. }) => shut.take(&event),
+            Some(Delivery::Lagged(_)) => now().await.map(|now| shut = now).is_some(),
             None => break,
         };
-        if let Some(tripped) = tripped {
-            keep(tripped);
+        if changed {
+            keep(&shut);
         }
     }
-    if let Some(tripped) = now().await {
-        keep(tripped);
-    }
-}
-
-/// Whether an event trips the circuit breaker or releases it.
-fn change(event: &Event) -> Option<bool> {
-    match event {
-        Event::BreakerTripped { .. } => Some(true),
-        Event::BreakerReleased => Some(false),
-        _ => None,
+    if let Some(shut) = now().await {
+        keep(&shut);
     }
 }
 
@@ -57,16 +93,20 @@ mod tests {
     use std::time::Duration;
 
     /// What is kept after these events, of which the oldest are lost; `ends` says so at the end as well.
-    async fn kept(events: &[Event], status: Option<bool>, ends: bool) -> Vec<bool> {
+    async fn kept(events: &[Event], status: Option<Shut>, ends: bool) -> Vec<Shut> {
         let bus = LocalBus::with_limit(4);
         let facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
         for event in events {
             bus.publish(Topic::Facts, Arc::new(event.clone())).await.unwrap();
         }
-        let kept: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let kept: Arc<Mutex<Vec<Shut>>> = Arc::default();
         let (keeping, until) = (Arc::clone(&kept), CancellationToken::new());
-        let keep = move |tripped| keeping.lock().unwrap().push(tripped);
-        let following = tokio::spawn(follow(facts, move || async move { status }, keep, until.clone()));
+        let keep = move |shut: &Shut| keeping.lock().unwrap().push(shut.clone());
+        let now = move || {
+            let status = status.clone();
+            async move { status }
+        };
+        let following = tokio::spawn(follow(facts, Shut::default(), now, keep, until.clone()));
         if ends {
             until.cancel();
             following.await.unwrap();
@@ -82,28 +122,73 @@ mod tests {
         Event::DriftFound { findings: Vec::new() }
     }
 
+    fn all(for_all: bool) -> Shut {
+        let owners = BTreeSet::new();
+        Shut { for_all, owners }
+    }
+
+    fn owner(number: u8) -> Address {
+        Address::from_bytes(&[number; 20]).unwrap()
+    }
+
+    fn alone(owners: &[u8]) -> Shut {
+        Shut {
+            for_all: false,
+            owners: owners.iter().map(|n| owner(*n)).collect(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owners_are_kept_each_until_he_is_released() {
+        let trip = |number| Event::BreakerTrippedFor {
+            owner: owner(number),
+            wanted: 4,
+        };
+        let release = Event::BreakerReleasedFor { owner: owner(1) };
+        let told = [trip(1), trip(2), other(), release];
+        assert_eq!(
+            kept(&told, None, false).await,
+            [alone(&[1]), alone(&[1, 2]), alone(&[2])]
+        );
+        let told = [
+            trip(1),
+            Event::BreakerTripped { wanted: 4 },
+            Event::BreakerReleased,
+        ];
+        let kept_last = kept(&told, None, false).await.pop();
+        assert_eq!(kept_last, Some(Shut::default()), "it is for each of them too");
+        let lost: Vec<Event> = (0..20).map(|_| other()).chain([trip(3)]).collect();
+        let known = Some(alone(&[1]));
+        assert_eq!(kept(&lost, known, false).await, [alone(&[1]), alone(&[1, 3])]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_the_bus_has_lost_is_asked_for() {
         let tripped = Event::BreakerTripped { wanted: 4 };
         let alone = std::slice::from_ref(&tripped);
-        assert_eq!(kept(alone, None, false).await, [true]);
+        assert_eq!(kept(alone, None, false).await, [all(true)]);
         let mut lost = vec![tripped.clone()];
         lost.extend((0..20).map(|_| other()));
-        assert_eq!(kept(&lost, Some(true), false).await, [true], "it was lost");
+        assert_eq!(
+            kept(&lost, Some(all(true)), false).await,
+            [all(true)],
+            "it was lost"
+        );
         // What is not known changes nothing.
         assert!(kept(&lost, None, false).await.is_empty());
         // What came after what was lost counts more than what was known then.
         let mut again = lost;
         again.extend([tripped, Event::BreakerReleased]);
-        assert_eq!(kept(&again, Some(false), false).await, [false, true, false]);
+        let kept_then = kept(&again, Some(all(false)), false).await;
+        assert_eq!(kept_then, [false, true, false].map(all));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_is_what_the_provider_says_then() {
         assert_eq!(
-            kept(&[Event::BreakerReleased], Some(true), true).await,
-            [false, true]
+            kept(&[Event::BreakerReleased], Some(all(true)), true).await,
+            [false, true].map(all)
         );
-        assert_eq!(kept(&[Event::BreakerReleased], None, true).await, [false]);
+        assert_eq!(kept(&[Event::BreakerReleased], None, true).await, [all(false)]);
     }
 }

@@ -15,7 +15,7 @@ pub use ask::run;
 pub(crate) use serve::{Desk, serve};
 
 use akash_provider_core::cluster::Health;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{Address, LeaseId};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +39,11 @@ enum Question {
     /// How the circuit breaker is.
     Breaker,
     /// Release it.
-    ReleaseBreaker,
+    ReleaseBreaker {
+        /// For this owner alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Address>,
+    },
     /// Compare everything.
     Scan {
         /// And mend nothing.
@@ -78,7 +82,10 @@ enum Answer {
     Breaker {
         /// Closes of our own wait.
         tripped: bool,
-        /// Those within the window.
+        /// Owners for whose leases alone they wait.
+        #[serde(default)]
+        held_owners: Vec<String>,
+        /// Those within the window, of each owner at most half of what may be.
         recent: u32,
         /// How many may be.
         allowed: u32,

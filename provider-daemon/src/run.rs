@@ -78,7 +78,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let nodes = addresses(&args.node)?;
     introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
-    config.breaker_tripped = breaker.is_tripped()?;
+    let shut = breaker.remind(&mut config);
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     let state = state(home, &printer)?;
@@ -106,7 +106,11 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         .inventory(hardware.inventory)
         .build()?;
     helpers.push(print_facts(&bus, &printer, &background).await?);
-    helpers.push(breaker.follow(&bus, handle.clone(), background.clone()).await?);
+    helpers.push(
+        breaker
+            .follow(&bus, handle.clone(), shut, background.clone())
+            .await?,
+    );
     helpers.push(answer_operators(home, &handle, hardware.distant, &background));
     let served = gateway::Served {
         handle: handle.clone(),

@@ -1,24 +1,55 @@
 //! The circuit breaker on what we destroy by our own decision: closes of leases, and teardowns that only a
 //! scan asked for. A lease closed by the chain's own event never passes here.
 //!
-//! It is shut in three cases: after too many within the window, until it is released; in the first minutes after a
-//! start, whose picture of the world is the least tried; and while there are leases on the chain and no record of
-//! any of them in the cluster, which is more likely a look in a wrong place than the truth.
+//! It is shut in three cases: after too many within the window, for all or for one owner, until it is released; in
+//! the first minutes after a start, whose picture of the world is the least tried; and while there are leases on the
+//! chain and no record of any of them in the cluster, which is more likely a look in a wrong place than the truth.
+//!
+//! An end that destroys nothing, of a lease for which no manifest ever came, does not count and waits in the last two
+//! cases alone: whoever orders and sends no manifest shuts it for nobody.
+//!
+//! What passes for one owner counts as at most half of what may pass for all. Whoever has had that half and wants more
+//! than there is shuts it for himself, unless another owner has had his half too: then it is shut for all.
+//! ```text
+//!  of 10 may pass     A wants 11: 10 go (5 count), the last waits, and so does what A wants later
+//!                     then B wants 6: 5 go, and the sixth shuts it for all
+//! ```
 
 use crate::config::Config;
-use crate::types::{LeaseId, Mono};
-use std::collections::{BTreeSet, VecDeque};
+use crate::types::{Address, LeaseId, Mono};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Owners for whom alone it may be shut; with one more it is shut for all.
+pub const HELD_OWNERS_MAX: usize = 64;
+
+const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
 /// The breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     tripped: bool,
+    /// It is shut for each of them alone.
+    held_owners: BTreeSet<Address>,
     /// Nothing passes before; `None` until chain and cluster are known.
     opens: Option<Mono>,
     /// There are leases and no records of them; says where was looked.
     records_missing: Option<String>,
-    recent: VecDeque<Mono>,
+    recent: VecDeque<(Mono, Address)>,
+    /// Those that asked while nothing passes; they ask again when that is over.
+    early: BTreeSet<LeaseId>,
+    /// Those that wait for a release.
     waiting: BTreeSet<LeaseId>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The lease that is to end, or whose workload is to go.
+    pub lease: &'a LeaseId,
+    /// The chain shows the lease to be over: only its workload goes.
+    pub is_over: bool,
+    /// It was won here and nothing was ever kept or run for it.
+    pub destroys_nothing: bool,
 }
 
 /// Answer of the breaker.
@@ -30,17 +61,21 @@ pub enum Pass {
     Held,
     /// Wait for a release; it tripped just now, at so many within the window.
     Tripped(u32),
+    /// Wait for a release; it tripped just now for the lease's owner alone, at so many of his within the window.
+    TrippedFor(u32),
 }
 
 impl Breaker {
     /// As it was before the restart.
     #[must_use]
-    pub const fn new(tripped: bool) -> Self {
+    pub fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
-            tripped,
+            tripped: tripped || held_owners.len() > HELD_OWNERS_MAX,
+            held_owners,
             opens: None,
             records_missing: None,
             recent: VecDeque::new(),
+            early: BTreeSet::new(),
             waiting: BTreeSet::new(),
         }
     }
@@ -56,27 +91,57 @@ impl Breaker {
 
     /// Asks for one lease.
     ///
-    /// In the first minutes after a start only the workload of a lease that the chain shows to be over (`is_over`)
-    /// may go.
-    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, lease: &LeaseId, is_over: bool) -> Pass {
+    /// In the first minutes after a start only the workload of a lease that is over may go. What destroys nothing
+    /// neither counts nor waits for a release.
+    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
         self.forget_old(config, now);
-        if self.is_held() || (self.is_early(now) && !is_over) {
-            self.waiting.insert(lease.clone());
+        if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
+            self.early.insert(wanted.lease.clone());
             return Pass::Held;
         }
-        let recent = self.recent_count();
-        if recent >= Self::allowed(config, leases) {
-            self.tripped = true;
-            self.waiting.insert(lease.clone());
-            return Pass::Tripped(recent.saturating_add(1));
+        if wanted.destroys_nothing {
+            return Pass::Granted;
         }
-        self.recent.push_back(now);
-        Pass::Granted
+        let owner = wanted.lease.owner();
+        if self.tripped || self.held_owners.contains(owner) {
+            self.waiting.insert(wanted.lease.clone());
+            return Pass::Held;
+        }
+        let allowed = Self::allowed(config, leases);
+        let own = self.recent_of(owner);
+        if own < allowed && self.recent_count(allowed) < allowed {
+            self.recent.push_back((now, owner.clone()));
+            return Pass::Granted;
+        }
+        self.waiting.insert(wanted.lease.clone());
+        let half = allowed.div_ceil(2);
+        let is_alone = own >= half && !self.has_another(owner, half);
+        if is_alone && self.held_owners.len() < HELD_OWNERS_MAX {
+            self.held_owners.insert(owner.clone());
+            return Pass::TrippedFor(own.saturating_add(1));
+        }
+        self.tripped = true;
+        let passed = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
+        Pass::Tripped(passed.saturating_add(1))
     }
 
-    /// Until a release, or until a record is found.
-    const fn is_held(&self) -> bool {
-        self.tripped || self.records_missing.is_some()
+    /// How many passed within the window, by owner.
+    fn by_owner(&self) -> BTreeMap<&Address, u32> {
+        let mut counts = BTreeMap::new();
+        for (_, owner) in &self.recent {
+            *counts.entry(owner).or_default() += 1;
+        }
+        counts
+    }
+
+    /// True when so many passed for somebody else too.
+    fn has_another(&self, owner: &Address, count: u32) -> bool {
+        let mut counts = self.by_owner().into_iter();
+        counts.any(|(o, passed)| o != owner && passed >= count)
+    }
+
+    fn recent_of(&self, owner: &Address) -> u32 {
+        self.by_owner().get(owner).copied().unwrap_or_default()
     }
 
     fn is_early(&self, now: Mono) -> bool {
@@ -110,18 +175,18 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Those that asked while it was shut and may ask again: it is open, and nobody has to release it.
+    /// Those that asked while nothing passed, and may ask again.
     pub fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
-        if self.is_held() || self.is_early(now) {
+        if self.records_missing.is_some() || self.is_early(now) {
             return Vec::new();
         }
-        std::mem::take(&mut self.waiting).into_iter().collect()
+        std::mem::take(&mut self.early).into_iter().collect()
     }
 
-    /// When those that wait may ask again by themselves.
+    /// When those that asked too early may ask again.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        let by_itself = !self.is_held() && !self.waiting.is_empty();
+        let by_itself = self.records_missing.is_none() && !self.early.is_empty();
         self.opens.filter(|_| by_itself)
     }
 
@@ -129,8 +194,29 @@ impl Breaker {
     #[must_use]
     pub fn shut_because(&self, now: Mono) -> Option<String> {
         if self.tripped {
-            return Some("more ends were wanted than the circuit breaker lets pass; release it".to_owned());
+            return Some(TRIPPED.to_owned());
         }
+        self.not_yet(now)
+    }
+
+    /// Why this lease waits, for people; `None` when it does not.
+    #[must_use]
+    pub fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
+        if self.waiting.contains(lease) {
+            return Some(if self.tripped {
+                TRIPPED.to_owned()
+            } else {
+                let owner = lease.owner();
+                format!(
+                    "more ends of leases of {owner} were wanted than the circuit breaker lets pass; release it"
+                )
+            });
+        }
+        self.early.contains(lease).then(|| self.not_yet(now)).flatten()
+    }
+
+    /// Why nothing passes now that may pass by itself later.
+    fn not_yet(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
                 "no record of any lease was found in {place}; look there, or release the circuit breaker"
@@ -142,16 +228,46 @@ impl Breaker {
 
     /// Takes a question back.
     pub fn cancel(&mut self, lease: &LeaseId) {
+        self.early.remove(lease);
         self.waiting.remove(lease);
     }
 
     /// Releases it by command; returns those that waited, which pass now.
     pub fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
+        self.held_owners.clear();
         self.records_missing = None;
         self.opens = Some(Mono(0));
         self.recent.clear();
-        std::mem::take(&mut self.waiting).into_iter().collect()
+        let mut waited = std::mem::take(&mut self.waiting);
+        waited.append(&mut self.early);
+        waited.into_iter().collect()
+    }
+
+    /// Releases it by command for one owner for whom alone it was shut; `None` when it was not. Returns his leases that
+    /// waited and pass now; where it is shut for all, they go on waiting.
+    pub fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
+        if !self.held_owners.remove(owner) {
+            return None;
+        }
+        self.recent.retain(|(_, o)| o != owner);
+        if self.tripped {
+            return Some(Vec::new());
+        }
+        let theirs = |lease: &LeaseId| lease.owner() == owner;
+        let (theirs, others) = std::mem::take(&mut self.waiting).into_iter().partition(theirs);
+        self.waiting = others;
+        if self.not_yet(now).is_none() {
+            return Some(theirs.into_iter().collect());
+        }
+        self.early.extend(theirs);
+        Some(Vec::new())
+    }
+
+    /// Owners for whom alone it is shut, until released.
+    #[must_use]
+    pub const fn held_owners(&self) -> &BTreeSet<Address> {
+        &self.held_owners
     }
 
     /// True until released.
@@ -160,24 +276,30 @@ impl Breaker {
         self.tripped
     }
 
-    /// Those that passed within the window.
+    /// Those that passed within the window, as they count where so many may: of each owner at most half of that.
     #[must_use]
-    pub fn recent_count(&self) -> u32 {
-        u32::try_from(self.recent.len()).unwrap_or(u32::MAX)
+    pub fn recent_count(&self, allowed: u32) -> u32 {
+        let half = allowed.div_ceil(2);
+        let counts = self.by_owner().into_values().map(|count| count.min(half));
+        counts.fold(0, u32::saturating_add)
     }
 
     /// Those that wait.
-    pub fn waiting(&self) -> impl Iterator<Item = &LeaseId> {
-        self.waiting.iter()
+    #[must_use]
+    pub fn waiting(&self) -> BTreeSet<&LeaseId> {
+        self.early.iter().chain(&self.waiting).collect()
     }
 
     fn forget_old(&mut self, config: &Config, now: Mono) {
         while self
             .recent
             .front()
-            .is_some_and(|at| now.since(*at) >= config.breaker_window)
+            .is_some_and(|(at, _)| now.since(*at) >= config.breaker_window)
         {
             self.recent.pop_front();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

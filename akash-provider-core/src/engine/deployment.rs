@@ -211,6 +211,15 @@ impl Deployment {
         entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unseen)
     }
 
+    /// True when nothing is lost with this lease: it was won under the leadership of now, and since then no manifest
+    /// of it was taken, none was tried to be kept, and the cluster has shown nothing of it.
+    #[must_use]
+    pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
+        let entry = self.leases.iter().find(|e| e.lease == *lease);
+        let bare_since = entry.filter(|e| e.waits()).and_then(|e| e.bare_since);
+        !cx.is_standby() && bare_since == Some(cx.epoch())
+    }
+
     /// Requests that wait.
     #[must_use]
     pub fn waiting(&self) -> u32 {
@@ -409,6 +418,9 @@ impl Deployment {
                 continue;
             };
             let is_known = matches!(entry.evidence, Evidence::Missing | Evidence::Due);
+            if at < tried {
+                entry.bare_since = None;
+            }
             if is_known {
                 // One that was due has time again; a list under way does not end it.
                 entry.evidence = if at < tried {
@@ -514,6 +526,8 @@ impl Deployment {
                     deadline: deadline.filter(|_| origin == Origin::Won),
                     has_manifest,
                     evidence,
+                    // A lease won while the leader before us could still act may have its manifest from there.
+                    bare_since: (origin == Origin::Won && cx.may_close).then_some(cx.epoch()),
                 });
                 // A manifest accepted before is sent again for the new lease, if it is still the current one.
                 if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {

@@ -6,8 +6,8 @@ use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{
-    AuditedAttributes, Bid, ChainEvent, CloseReason, DecCoin, DeploymentId, DeploymentRecord, LeaseId,
-    LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
+    Address, AuditedAttributes, Bid, ChainEvent, CloseReason, DecCoin, DeploymentId, DeploymentRecord,
+    LeaseId, LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -122,8 +122,13 @@ pub enum Request {
         /// Only report.
         dry_run: bool,
     },
-    /// Release the circuit breaker.
+    /// Release the circuit breaker, for all and for each owner.
     ReleaseBreaker,
+    /// Release the circuit breaker for an owner for whom alone it has tripped.
+    ReleaseBreakerFor {
+        /// Whose leases wait.
+        owner: Address,
+    },
 }
 
 /// Answer to a [`Request`]; exactly one for each.

@@ -2,13 +2,14 @@
 
 use super::deployment::Origin;
 use super::escrow::{self, Escrow};
+use super::input::{Refusal, RefusalKind, Reply, Response};
 use super::timers::Key;
 use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
 use super::{EffectId, Engine, Slot, Target, breaker, deployment, take_awaited};
 use crate::cluster::{ClusterChange, Deployment, Health};
 use crate::types::{
-    BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId, LeaseRecord,
-    Payment, Reclamation,
+    Address, BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId,
+    LeaseRecord, Payment, Reclamation,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -249,11 +250,32 @@ impl Engine {
         let is_over = self
             .workload(id)
             .is_some_and(|w| matches!(w.chain_lane(), ChainLane::Confirmed { .. }));
-        match self.breaker.ask(&self.config, self.now.mono, leases, id, is_over) {
+        let wanted = breaker::Wanted {
+            lease: id,
+            is_over,
+            destroys_nothing: self.destroys_nothing(id),
+        };
+        match self.breaker.ask(&self.config, self.now.mono, leases, &wanted) {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+            breaker::Pass::TrippedFor(wanted) => {
+                let owner = id.owner().clone();
+                self.publish(Event::BreakerTrippedFor { owner, wanted });
+            }
         }
+    }
+
+    /// It ends for want of a manifest, and there never was anything of it here.
+    fn destroys_nothing(&self, id: &LeaseId) -> bool {
+        let for_want = |w: &Workload| {
+            let reason = w.ending().map(|e| e.reason);
+            reason == Some(CloseReason::ManifestTimeout) && w.deployment().is_none()
+        };
+        let slot = self.deployments.get(id.deployment());
+        let machine = slot.and_then(|s| s.machine.as_ref());
+        let cx = self.cx(&self.config);
+        self.workload(id).is_some_and(for_want) && machine.is_some_and(|m| m.is_bare(&cx, id))
     }
 
     /// The first minutes after the start are over: whoever asked meanwhile asks again.
@@ -271,6 +293,21 @@ impl Engine {
         for id in waiting {
             self.drive_workload(&id, Input::Granted);
         }
+    }
+
+    /// The same for one owner; refused when it was not shut for him alone.
+    pub(super) fn release_breaker_for(&mut self, owner: &Address) -> Response {
+        let Some(waiting) = self.breaker.release_owner(self.now.mono, owner) else {
+            let message = format!("the circuit breaker is not shut for {owner} alone");
+            let kind = RefusalKind::Rejected;
+            return Err(Refusal { kind, message });
+        };
+        let owner = owner.clone();
+        self.publish(Event::BreakerReleasedFor { owner });
+        for id in waiting {
+            self.drive_workload(&id, Input::Granted);
+        }
+        Ok(Reply::Done)
     }
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {

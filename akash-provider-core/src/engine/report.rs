@@ -121,8 +121,8 @@ impl Engine {
 
     /// Why ending a lease or tearing it down does not go on by itself.
     fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
-        if self.breaker.waiting().any(|l| l == id) {
-            return self.breaker.shut_because(now.mono);
+        if let Some(why) = self.breaker.waits_because(now.mono, id) {
+            return Some(why);
         }
         match workload.chain_lane() {
             ChainLane::Planned {
@@ -165,11 +165,13 @@ impl Engine {
     }
 
     fn breaker_status(&self, now: Now) -> BreakerStatus {
+        let allowed = Breaker::allowed(&self.config, self.workloads.len());
         BreakerStatus {
             tripped: self.breaker.is_tripped(),
-            recent: self.breaker.recent_count(),
-            allowed: Breaker::allowed(&self.config, self.workloads.len()),
-            waiting: self.breaker.waiting().cloned().collect(),
+            held_owners: self.breaker.held_owners().iter().cloned().collect(),
+            recent: self.breaker.recent_count(allowed),
+            allowed,
+            waiting: self.breaker.waiting().into_iter().cloned().collect(),
             records_missing: self.breaker.records_missing().map(str::to_owned),
             shut_because: self.breaker.shut_because(now.mono),
         }

@@ -218,7 +218,10 @@ impl Engine {
                 self.drive_deployment(&deployment, deployment::Input::Submit(submission));
             }
             Request::Scan { dry_run } => self.scan_requested(id, dry_run),
-            Request::TransferHostnames { .. } | Request::EndLease { .. } | Request::ReleaseBreaker
+            Request::TransferHostnames { .. }
+            | Request::EndLease { .. }
+            | Request::ReleaseBreaker
+            | Request::ReleaseBreakerFor { .. }
                 if self.leadership == Leadership::Standby =>
             {
                 let message = "this instance is a standby; ask the leading one".to_owned();
@@ -250,6 +253,10 @@ impl Engine {
                 self.release_breaker();
                 self.reply(id, Ok(Reply::Done));
             }
+            Request::ReleaseBreakerFor { owner } => {
+                let response = self.release_breaker_for(&owner);
+                self.reply(id, response);
+            }
         }
     }
 
@@ -257,7 +264,7 @@ impl Engine {
     /// from the cluster.
     const fn not_known_for(&self, request: &Request) -> Option<&'static str> {
         match request {
-            Request::ReleaseBreaker => None,
+            Request::ReleaseBreaker | Request::ReleaseBreakerFor { .. } => None,
             _ if !self.chain_known => Some("the chain"),
             Request::SubmitManifest { .. } | Request::TransferHostnames { .. } if !self.cluster_known => {
                 Some("what the cluster runs")

@@ -2,7 +2,7 @@
 
 use crate::cluster::Health;
 use crate::inventory::Metrics;
-use crate::types::{BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
+use crate::types::{Address, BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -195,7 +195,9 @@ pub struct ReservationStatus {
 pub struct BreakerStatus {
     /// Own closes and scan-found teardowns wait for a release.
     pub tripped: bool,
-    /// Those within the window.
+    /// Owners for whose leases alone they wait for a release.
+    pub held_owners: Vec<Address>,
+    /// Those within the window, of each owner at most half of `allowed`.
     pub recent: u32,
     /// How many are allowed within the window.
     pub allowed: u32,
@@ -203,6 +205,6 @@ pub struct BreakerStatus {
     pub waiting: Vec<BidId>,
     /// Where no record of any lease was found although there are leases; `None` when that is not so.
     pub records_missing: Option<String>,
-    /// Why nothing passes; `None` when it is open.
+    /// Why nothing passes; `None` when it is open, be it not for all owners. What each lease waits for is said there.
     pub shut_because: Option<String>,
 }

@@ -7,7 +7,7 @@ use crate::inventory::Explanation;
 use crate::manifest::{Hashes, Manifest};
 use crate::runtime::asks::{self, Ask};
 use crate::runtime::lifecycle::Progress;
-use crate::types::{CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
+use crate::types::{Address, CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
 use futures::stream::{self, BoxStream, StreamExt};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -100,6 +100,14 @@ impl ProviderHandle {
     /// Those every request may meet.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
+    }
+
+    /// Releases the circuit breaker for an owner for whom alone it has tripped.
+    ///
+    /// # Errors
+    /// Those every request may meet, and [`RefusalKind::Rejected`] when it has not.
+    pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
+        self.done(Request::ReleaseBreakerFor { owner }).await
     }
 
     /// Says whether this instance may write; takes effect before it returns.

@@ -265,7 +265,16 @@ fn log(event: &Event) {
         Event::Withdrawn { lease } => tracing::info!(%lease, "withdrawn"),
         Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
         Event::BreakerTripped { wanted } => tracing::warn!(wanted, "circuit breaker tripped"),
+        Event::BreakerTrippedFor { owner, wanted } => tracing::warn!(
+            %owner,
+            wanted,
+            "circuit breaker tripped for one owner: more of his leases were to be ended than is usual, and no more \
+             of them end until it is released; those of others do"
+        ),
         Event::BreakerReleased => tracing::info!("circuit breaker released"),
+        Event::BreakerReleasedFor { owner } => {
+            tracing::info!(%owner, "circuit breaker released for one owner")
+        }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
             "the record of a lease cannot be used, and the lease is not ended for it: {problem}; \

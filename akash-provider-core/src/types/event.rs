@@ -1,7 +1,7 @@
 //! What the provider tells the world: facts and statuses, published on the bus.
 
 use super::chain::CloseReason;
-use super::id::{BidId, DeploymentId, LeaseId, OrderId};
+use super::id::{Address, BidId, DeploymentId, LeaseId, OrderId};
 use super::price::DecCoin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -189,8 +189,20 @@ pub enum Event {
         /// How many were wanted within the window.
         wanted: u32,
     },
-    /// The circuit breaker was released by command.
+    /// The circuit breaker stopped our own closes of one owner's leases alone; keep this over a restart.
+    BreakerTrippedFor {
+        /// Whose.
+        owner: Address,
+        /// How many of his were wanted within the window.
+        wanted: u32,
+    },
+    /// The circuit breaker was released by command, for all and for each owner.
     BreakerReleased,
+    /// The circuit breaker was released by command for one owner for whom alone it had tripped.
+    BreakerReleasedFor {
+        /// Whose.
+        owner: Address,
+    },
     /// The cluster has something of a lease that does not say what to run: nothing ends the lease for want of a
     /// manifest. Told once for each problem.
     RecordUnusable {

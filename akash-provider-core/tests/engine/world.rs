@@ -106,9 +106,15 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
+/// From 8000 on those of the second tenant, from 9000 on those of the third, and else of the first.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
+    let number = match dseq {
+        8_000..9_000 => 2,
+        9_000..10_000 => 3,
+        _ => 1,
+    };
     DeploymentId {
-        owner: tenant(1),
+        owner: tenant(number),
         dseq,
     }
 }

@@ -39,6 +39,8 @@ struct DeploymentWorld {
     unusable: bool,
     /// A list has shown nothing of it since the deadline.
     disproven: bool,
+    /// It was found, something of it was seen, or may have been kept.
+    touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
@@ -116,6 +118,7 @@ impl DeploymentWorld {
             due: false,
             unusable: false,
             disproven: false,
+            touched: origin == Origin::Found,
             ended: 0,
             valid: true,
             submissions: 3,
@@ -133,6 +136,7 @@ impl DeploymentWorld {
 
     fn feed(mut self, input: Input) -> Self {
         let mut out = Vec::new();
+        self.touched |= matches!(input, Input::Recorded(_));
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         for action in out {
             self.act(action);
@@ -198,6 +202,10 @@ impl DeploymentWorld {
                 if self.doubt {
                     self.wrong = Some("no lease is given up while its manifest may be in the cluster");
                 }
+                if self.machine.is_bare(&self.clock.cx(), &bid_id()) == self.touched {
+                    self.wrong =
+                        Some("an end destroys nothing where there never was anything, and only there");
+                }
                 if self.clock.block_time < self.deadline {
                     self.wrong = Some("no lease is given up before its deadline");
                 }
@@ -230,6 +238,7 @@ impl DeploymentWorld {
             let mut spoiled = next.clone();
             spoiled.lists_left -= 1;
             spoiled.unusable = !spoiled.delivered;
+            spoiled.touched = true;
             all.push((
                 "listed, unreadable".to_owned(),
                 spoiled.feed(listed(Some("proto: SCTP"), true)),

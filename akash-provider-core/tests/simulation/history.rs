@@ -341,7 +341,8 @@ impl World {
                 return self.check_now();
             }
             let breaker = self.engine.status(self.now()).breaker;
-            if breaker.tripped || breaker.records_missing.is_some() {
+            let is_shut = breaker.tripped || !breaker.held_owners.is_empty();
+            if is_shut || breaker.records_missing.is_some() {
                 self.request(Request::ReleaseBreaker)?;
             }
             let step = seconds(if round < 40 { 10 } else { 120 });

@@ -52,6 +52,7 @@ impl Trace {
         let pool = status.inventory.leased_ips;
         count("addresses", pool.map_or(0, |p| p.allocated as usize));
         count("breaker", usize::from(status.breaker.tripped));
+        count("held_owners", status.breaker.held_owners.len());
     }
 
     pub(crate) fn hash(&self) -> u64 {

@@ -312,6 +312,10 @@ impl World {
             (5..8, _) => Request::Scan {
                 dry_run: self.random.percent(50),
             },
+            (_, Some(lease)) if self.requests.is_multiple_of(2) => {
+                let owner = lease.owner().clone();
+                Request::ReleaseBreakerFor { owner }
+            }
             _ => Request::ReleaseBreaker,
         };
         self.request(request)

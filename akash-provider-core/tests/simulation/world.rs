@@ -213,6 +213,25 @@ impl World {
         )
     }
 
+    /// What is kept over a restart.
+    fn keep_of_breaker(&mut self, event: &Event) {
+        let config = &mut self.config;
+        match event {
+            Event::BreakerTripped { .. } => config.breaker_tripped = true,
+            Event::BreakerTrippedFor { owner, .. } => {
+                config.breaker_held_owners.insert(owner.clone());
+            }
+            Event::BreakerReleased => {
+                config.breaker_tripped = false;
+                config.breaker_held_owners.clear();
+            }
+            Event::BreakerReleasedFor { owner } => {
+                config.breaker_held_owners.remove(owner);
+            }
+            _ => {}
+        }
+    }
+
     fn effects(&mut self, effects: Vec<Effect>) -> Checked {
         for effect in effects {
             self.trace.effect(&effect);
@@ -238,12 +257,7 @@ impl World {
                 }
                 Effect::Publish(event) => {
                     self.told.deployed_is_whole(&event)?;
-                    match &*event {
-                        // What is kept over a restart.
-                        Event::BreakerTripped { .. } => self.config.breaker_tripped = true,
-                        Event::BreakerReleased => self.config.breaker_tripped = false,
-                        _ => {}
-                    }
+                    self.keep_of_breaker(&event);
                 }
                 Effect::Reply(id, response) => {
                     self.memory.answered(id, &response);

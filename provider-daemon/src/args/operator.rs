@@ -1,7 +1,7 @@
 //! Flags of the commands with which an operator speaks to a provider that runs.
 
 use super::Output;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{Address, LeaseId};
 use clap::{Args, Subcommand};
 
 /// What an operator asks of the provider that runs with the home folder.
@@ -29,11 +29,22 @@ pub struct BreakerArgs {
 /// What to do with the circuit breaker.
 #[derive(Debug, Subcommand)]
 pub enum BreakerAction {
-    /// Say whether it has tripped, and which leases wait.
+    /// Say whether it has tripped, for all or for which owners, and which leases wait.
     Show(Printed),
     /// Release it: the leases that wait are closed, and where no record of any lease was found, their time for a
     /// manifest begins.
-    Release(Printed),
+    Release(ReleaseArgs),
+}
+
+/// Settings of `breaker release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Release it for this owner of leases alone, for whom alone it has tripped.
+    #[arg(long)]
+    pub owner: Option<Address>,
+    /// How to print.
+    #[command(flatten)]
+    pub printed: Printed,
 }
 
 /// How a command prints.

@@ -237,7 +237,9 @@ fn line(event: &Event) -> Option<Line> {
         | Event::RecordsFound
         | Event::BalanceChecked { .. }
         | Event::BreakerTripped { .. }
+        | Event::BreakerTrippedFor { .. }
         | Event::BreakerReleased
+        | Event::BreakerReleasedFor { .. }
         | Event::DriftFound { .. }
         | Event::Status { .. } => return None,
     };

@@ -1,9 +1,12 @@
 //! What the embedded market keeps over a restart, in one file.
 
+use crate::breaker::Shut;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::Market;
+use akash_provider_core::types::Address;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +19,8 @@ const MAX_BYTES: u64 = 1 << 30;
 struct Contents {
     market: Option<Market>,
     breaker_tripped: bool,
+    #[serde(default)]
+    breaker_owners: BTreeSet<Address>,
 }
 
 /// A file that always holds the newest state, whole: it is replaced, never rewritten in place.
@@ -60,15 +65,21 @@ impl StateFile {
         self.lock().market.clone()
     }
 
-    /// True when the circuit breaker had tripped.
-    #[must_use]
-    pub fn breaker_tripped(&self) -> bool {
-        self.lock().breaker_tripped
+    /// For whom the circuit breaker had tripped.
+    pub(crate) fn breaker(&self) -> Shut {
+        let contents = self.lock();
+        Shut {
+            for_all: contents.breaker_tripped,
+            owners: contents.breaker_owners.clone(),
+        }
     }
 
     /// The circuit breaker tripped or was released.
-    pub fn set_breaker(&self, tripped: bool) {
-        self.keep(|contents| contents.breaker_tripped = tripped);
+    pub(crate) fn set_breaker(&self, shut: &Shut) {
+        self.keep(|contents| {
+            contents.breaker_tripped = shut.for_all;
+            contents.breaker_owners = shut.owners.clone();
+        });
     }
 
     /// Keeps every change of a chain from now on, before anybody is told of it.
@@ -115,15 +126,20 @@ mod tests {
     fn a_market_goes_on_where_it_was() {
         let path = place("goes-on");
         let file = StateFile::open(&path).unwrap();
-        assert!(file.market().is_none() && !file.breaker_tripped());
+        assert!(file.market().is_none() && file.breaker().is_open());
         let chain = MemoryChain::new(MarketConfig::new("here", BlockTime(7)));
         file.follow(&chain);
         chain.advance(Duration::from_secs(1));
-        file.set_breaker(true);
+        let owner = Address::from_bytes(&[1; 20]).unwrap();
+        let shut = Shut {
+            for_all: true,
+            owners: [owner].into(),
+        };
+        file.set_breaker(&shut);
         let again = StateFile::open(&path).unwrap();
         let market = again.market().unwrap();
         assert_eq!((market.chain_id(), market.height()), ("here", 2));
-        assert!(again.breaker_tripped());
+        assert_eq!(again.breaker(), shut);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
-use crate::breaker;
+use crate::breaker::{self, Shut};
 use crate::gateway::Screening;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, LocalBus};
@@ -82,7 +82,7 @@ impl World {
         };
         config.chain_id = chain.market(|m| m.chain_id().to_owned());
         if let Some(state) = &state {
-            config.breaker_tripped = state.breaker_tripped();
+            state.breaker().give(&mut config);
             state.follow(&chain);
         }
         let (background, account) = (CancellationToken::new(), config.provider.clone());
@@ -333,7 +333,7 @@ fn make_blocks(
     })
 }
 
-/// Keeps in a state file whether the circuit breaker has tripped, where there is one.
+/// Keeps in a state file for whom the circuit breaker has tripped, where there is one.
 async fn keep_breaker(
     state: Option<StateFile>,
     bus: &LocalBus,
@@ -344,7 +344,7 @@ async fn keep_breaker(
     let facts = bus.subscribe(&[Topic::Facts]).await?;
     let (handle, until) = (handle.clone(), background.clone());
     Ok(Some(tokio::spawn(async move {
-        let now = || async { Some(handle.known_status().await?.breaker.tripped) };
-        breaker::follow(facts, now, |tripped| state.set_breaker(tripped), until).await;
+        let now = || async { Some(Shut::of(&handle.known_status().await?.breaker)) };
+        breaker::follow(facts, state.breaker(), now, |shut| state.set_breaker(shut), until).await;
     })))
 }

@@ -2,7 +2,7 @@
 
 use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
 use crate::args::Output;
-use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ScanArgs};
+use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ReleaseArgs, ScanArgs};
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
@@ -24,9 +24,9 @@ const ANSWER_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10)
 /// and the exit code is 1 when one was refused.
 pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
-        OperatorCommand::Breaker(args) => match args.action {
+        OperatorCommand::Breaker(args) => match &args.action {
             BreakerAction::Show(printed) => show(home, printed.output),
-            BreakerAction::Release(printed) => release(home, printed.output),
+            BreakerAction::Release(args) => release(home, args),
         },
         OperatorCommand::Leases(printed) => leases(home, printed.output),
         OperatorCommand::Scan(args) => scan(home, args),
@@ -37,6 +37,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
 fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let Answer::Breaker {
         tripped,
+        held_owners,
         recent,
         allowed,
         waiting,
@@ -46,12 +47,13 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
         bail!(odd());
     };
     let value = json!({
-        "tripped": tripped, "recent": recent, "allowed": allowed, "waiting": waiting, "shut_because": shut_because,
+        "tripped": tripped, "held_owners": held_owners, "recent": recent, "allowed": allowed, "waiting": waiting,
+        "shut_because": shut_because,
     });
     print(output, &value, || {
         let counts = format!("{recent} of {allowed} closes within the window");
         let waiting = lines(&waiting);
-        match &shut_because {
+        let mut text = match &shut_because {
             _ if tripped => {
                 format!("the circuit breaker has tripped; {counts}; waiting for its release:\n{waiting}")
             }
@@ -59,23 +61,38 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
                 "nothing is ended: {}; {counts}; waiting:\n{waiting}",
                 plain::line(why)
             ),
-            None => format!("the circuit breaker has not tripped; {counts}\n"),
+            None if held_owners.is_empty() => format!("the circuit breaker has not tripped; {counts}\n"),
+            None => {
+                format!("the circuit breaker is open for most; {counts}; waiting for its release:\n{waiting}")
+            }
+        };
+        if !held_owners.is_empty() {
+            text.push_str("it has tripped for each of these owners alone:\n");
+            text.push_str(&lines(&held_owners));
         }
+        text
     });
     Ok(ExitCode::SUCCESS)
 }
 
-fn release(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Answer::Released { was_tripped, waited } = granted(ask(home, &Question::ReleaseBreaker)?)? else {
+fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
+    let owner = args.owner.clone();
+    let question = Question::ReleaseBreaker { owner };
+    let Answer::Released { was_tripped, waited } = granted(ask(home, &question)?)? else {
         bail!(odd());
     };
     let value = json!({ "was_tripped": was_tripped, "waited": waited });
-    print(output, &value, || {
+    print(args.printed.output, &value, || {
         if !was_tripped {
             return "the circuit breaker had not tripped\n".to_owned();
         }
         let waited = lines(&waited);
-        format!("the circuit breaker is released; these leases waited, and go on:\n{waited}")
+        let whose = args
+            .owner
+            .as_ref()
+            .map(|owner| format!(" for {owner}"))
+            .unwrap_or_default();
+        format!("the circuit breaker is released{whose}; these leases waited, and go on:\n{waited}")
     });
     Ok(ExitCode::SUCCESS)
 }

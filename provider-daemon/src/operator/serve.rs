@@ -5,7 +5,7 @@ use crate::run::Distant;
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::provider::ProviderHandle;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{Address, LeaseId};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -152,7 +152,7 @@ impl Desk {
     async fn answer(&self, question: Question) -> Answer {
         match question {
             Question::Breaker => self.with_status(breaker).await,
-            Question::ReleaseBreaker => self.release().await,
+            Question::ReleaseBreaker { owner } => self.release(owner).await,
             Question::Scan { dry_run } => match self.handle.scan(dry_run).await {
                 Ok(findings) => Answer::Scanned { findings },
                 Err(refusal) => refused(refusal.message),
@@ -172,16 +172,27 @@ impl Desk {
         }
     }
 
-    async fn release(&self) -> Answer {
+    async fn release(&self, owner: Option<Address>) -> Answer {
         let before = self.handle.known_status().await;
-        if let Err(refusal) = self.handle.release_breaker().await {
+        let released = match owner.clone() {
+            Some(owner) => self.handle.release_breaker_for(owner).await,
+            None => self.handle.release_breaker().await,
+        };
+        if let Err(refusal) = released {
             return refused(refusal.message);
         }
-        tracing::warn!("an operator has released the circuit breaker");
+        tracing::warn!(
+            owner = owner.as_ref().map(Address::as_str),
+            "an operator has released the circuit breaker"
+        );
         let before = before.map(|status| status.breaker.clone()).unwrap_or_default();
+        let is_shut = before.tripped || before.records_missing.is_some();
+        // Where it is shut for all, those of one owner go on waiting.
+        let goes_on = |lease: &&LeaseId| owner.as_ref().is_none_or(|o| lease.owner() == o && !is_shut);
+        let waited = before.waiting.iter().filter(goes_on);
         Answer::Released {
-            was_tripped: before.tripped || before.records_missing.is_some(),
-            waited: before.waiting.iter().map(ToString::to_string).collect(),
+            was_tripped: is_shut || !before.held_owners.is_empty(),
+            waited: waited.map(ToString::to_string).collect(),
         }
     }
 
@@ -214,6 +225,7 @@ fn breaker(status: &Status) -> Answer {
     let breaker = &status.breaker;
     Answer::Breaker {
         tripped: breaker.tripped,
+        held_owners: breaker.held_owners.iter().map(ToString::to_string).collect(),
         recent: breaker.recent,
         allowed: breaker.allowed,
         waiting: breaker.waiting.iter().map(ToString::to_string).collect(),

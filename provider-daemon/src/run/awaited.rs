@@ -1,6 +1,7 @@
 //! What a provider waits for before it can bid, told whenever it changes; and whether it leads, told to its cluster.
 
 use super::breaker::Breaker;
+use crate::breaker::Shut;
 use crate::dev::Printer;
 use crate::plain;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
@@ -98,8 +99,9 @@ impl Watch {
                 return;
             }
             self.leading.set(status.leader);
-            if status.breaker.tripped {
-                self.breaker.renew(handle).await;
+            let shut = Shut::of(&status.breaker);
+            if !shut.is_open() {
+                self.breaker.renew(&shut, handle).await;
             }
             let awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
             self.tell(awaited, self.gateway.awaits());

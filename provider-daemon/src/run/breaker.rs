@@ -1,26 +1,43 @@
-//! The circuit breaker's state over restarts: a file that is there while it is tripped. It is a note for the next
-//! start and no switch: the command `breaker release` releases the breaker, and what is removed by hand is written
-//! again while it is tripped.
+//! The circuit breaker's state over restarts: a file that is there while it is tripped, for all or for some owners. It
+//! is a note for the next start and no switch: the command `breaker release` releases the breaker, and what is removed
+//! by hand is written again while it is tripped.
+//!
+//! ```text
+//! # a remark
+//! all
+//! owner akash1…
+//! ```
+//! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
 
-use crate::breaker;
+use crate::breaker::{self, Shut};
+use crate::plain;
+use akash_provider_core::Config;
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, Topic};
 use anyhow::Context;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const TEXT: &str = "The circuit breaker has tripped: more leases were about to be closed by this provider than is \
-                    usual.\nLook at its log. When that is how it should be, let the provider run and release it with \
-                    `provider-daemon breaker release`: the closes then go on.\n";
+const FOR_ALL: &str = "# The circuit breaker has tripped: more leases were about to be closed by this provider than \
+                       is usual.\n";
+const FOR_OWNERS: &str = "# The circuit breaker has tripped for the owners below: more leases of each of them were about \
+                          to be closed\n# than is usual. Leases of others are closed as ever.\n";
+const MEND: &str = "# Look at the provider's log. When that is how it should be, let the provider run and release it \
+                    with\n# `provider-daemon breaker release`: the closes then go on.\n";
+/// Longest file in bytes; the longest that is written has a line for each of 64 owners.
+const BYTES_MAX: u64 = 16 * 1024;
 
 /// Where it is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Breaker {
     path: PathBuf,
+    /// Who writes does so alone.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Breaker {
@@ -36,87 +53,221 @@ impl Breaker {
         let chain: String = chain_id.chars().map(plain).collect();
         Self {
             path: home.join(format!("{provider}.{chain}.breaker-tripped")),
+            turn: Arc::default(),
         }
     }
 
-    /// Keeps what a provider does with its breaker, until the end.
+    /// Keeps what a provider that was started with it `shut` so does with its breaker, until the end.
     pub(super) async fn follow(
         &self,
         bus: &LocalBus,
         handle: ProviderHandle,
+        shut: Shut,
         until: CancellationToken,
     ) -> anyhow::Result<JoinHandle<()>> {
         let facts = bus.subscribe(&[Topic::Facts]).await?;
         let file = self.clone();
         Ok(tokio::spawn(async move {
-            let now = || async { Some(handle.known_status().await?.breaker.tripped) };
-            breaker::follow(facts, now, |tripped| file.keep(tripped), until).await;
+            let now = || async { Some(Shut::of(&handle.known_status().await?.breaker)) };
+            breaker::follow(facts, shut, now, |shut| file.keep(shut), until).await;
         }))
     }
 
-    /// Writes the file again when it is gone although the breaker of this provider has tripped.
-    pub(super) async fn renew(&self, handle: &ProviderHandle) {
-        if self.is_tripped().is_ok_and(|is_there| !is_there) {
+    /// Writes the file again when it is gone although the breaker of this provider is `shut`.
+    pub(super) async fn renew(&self, shut: &Shut, handle: &ProviderHandle) {
+        if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
                 file = %self.path.display(),
                 "the file of the tripped circuit breaker was removed, which releases nothing: it is written again"
             );
-            self.keep(true);
+            self.keep(shut);
             // It may have been released just before, and its file rightly removed.
-            if handle
-                .known_status()
-                .await
-                .is_some_and(|status| !status.breaker.tripped)
+            let now = handle.known_status().await;
+            if let Some(now) = now
+                .map(|status| Shut::of(&status.breaker))
+                .filter(|now| now != shut)
             {
-                self.keep(false);
+                self.keep(&now);
             }
         }
     }
 
-    pub(super) fn is_tripped(&self) -> anyhow::Result<bool> {
-        self.path
-            .try_exists()
-            .with_context(|| format!("looking for {}", self.path.display()))
+    /// What was kept, given to the provider that starts.
+    pub(super) fn remind(&self, config: &mut Config) -> Shut {
+        let shut = self.kept();
+        shut.give(config);
+        shut
+    }
+
+    fn kept(&self) -> Shut {
+        let mut bytes = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+        let (shut, problem) = match read {
+            Ok(_) => parsed(&bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Shut::default(),
+            Err(error) => {
+                let for_all = Shut {
+                    for_all: true,
+                    ..Shut::default()
+                };
+                (for_all, Some(format!("it cannot be read: {error}")))
+            }
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(
+                file = %self.path.display(),
+                "{problem}: the circuit breaker counts as tripped for all; release it with `provider-daemon breaker \
+                 release` when its leases may be closed"
+            );
+        }
+        shut
     }
 
     /// Keeps what the engine says; the engine goes on where that fails.
-    pub(super) fn keep(&self, tripped: bool) {
-        if let Err(error) = self.set(tripped) {
+    fn keep(&self, shut: &Shut) {
+        if let Err(error) = self.set(shut) {
             tracing::error!("the state of the circuit breaker was not kept: {error:#}");
         }
     }
 
-    fn set(&self, tripped: bool) -> anyhow::Result<()> {
-        if tripped {
-            let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
-            fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-            return fs::write(&self.path, TEXT).with_context(|| format!("writing {}", self.path.display()));
+    fn set(&self, shut: &Shut) -> anyhow::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if shut.is_open() {
+            return match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).with_context(|| format!("removing {}", self.path.display()))
+                }
+                _ => Ok(()),
+            };
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("removing {}", self.path.display()))
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        // Half of it would release some owners.
+        let fresh = self.path.with_extension("breaker-new");
+        write(&fresh, &text(shut)).with_context(|| format!("writing {}", fresh.display()))?;
+        fs::rename(&fresh, &self.path).with_context(|| format!("replacing {}", self.path.display()))
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    use io::Write;
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn text(shut: &Shut) -> String {
+    let mut text = String::new();
+    if shut.for_all {
+        text.push_str(FOR_ALL);
+    }
+    if !shut.owners.is_empty() {
+        text.push_str(FOR_OWNERS);
+    }
+    text.push_str(MEND);
+    if shut.for_all {
+        text.push_str("all\n");
+    }
+    let owners = shut.owners.iter().map(|owner| format!("owner {owner}\n"));
+    text.extend(owners);
+    text
+}
+
+/// What a file says, and what is wrong with it.
+fn parsed(bytes: &[u8]) -> (Shut, Option<String>) {
+    let mut shut = Shut::default();
+    let mut problem = None;
+    for (number, line) in (1..).zip(String::from_utf8_lossy(bytes).lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let owner = line.strip_prefix("owner ").map(|owner| owner.trim().parse());
+        match owner {
+            Some(Ok(owner)) => drop(shut.owners.insert(owner)),
+            None if line == "all" => shut.for_all = true,
+            _ => {
+                let line = plain::line(line);
+                problem.get_or_insert(format!(
+                    "line {number} says neither `all` nor `owner ADDRESS`: `{line}`"
+                ));
             }
-            _ => Ok(()),
         }
     }
+    if bytes.len() as u64 > BYTES_MAX {
+        problem = Some(format!("it is longer than {BYTES_MAX} bytes"));
+    }
+    if shut.is_open() && problem.is_none() {
+        problem = Some("it does not say for whom".to_owned());
+    }
+    shut.for_all |= problem.is_some();
+    (shut, problem)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+    fn shut(for_all: bool, owners: &[&str]) -> Shut {
+        let owners = owners.iter().map(|owner| owner.parse().unwrap()).collect();
+        Shut { for_all, owners }
+    }
+
     #[test]
     fn it_stays_tripped_over_a_restart() {
         let home = std::env::temp_dir().join(format!("breaker-{}", std::process::id()));
-        let account: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+        let account: Address = OWNER.parse().unwrap();
         let breaker = Breaker::of(&home, "../odd chain", &account);
-        assert!(breaker.path.starts_with(&home) && !breaker.is_tripped().unwrap());
-        breaker.set(false).unwrap();
-        breaker.set(true).unwrap();
-        assert!(Breaker::of(&home, "../odd chain", &account).is_tripped().unwrap());
-        assert!(!Breaker::of(&home, "another", &account).is_tripped().unwrap());
-        breaker.set(false).unwrap();
-        assert!(!breaker.is_tripped().unwrap());
+        assert!(breaker.path.starts_with(&home) && breaker.kept().is_open());
+        breaker.set(&Shut::default()).unwrap();
+        for kept in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
+            breaker.set(&kept).unwrap();
+            let again = Breaker::of(&home, "../odd chain", &account);
+            let mut config = Config::new(account.clone(), "here");
+            assert_eq!(again.remind(&mut config), kept);
+            assert_eq!(config.breaker_tripped, kept.for_all);
+            assert_eq!(config.breaker_held_owners, kept.owners);
+        }
+        assert!(Breaker::of(&home, "another", &account).kept().is_open());
+        breaker.set(&Shut::default()).unwrap();
+        assert!(breaker.kept().is_open());
+        fs::create_dir(&breaker.path).unwrap();
+        assert!(breaker.kept().for_all, "what cannot be read is no release");
+        fs::remove_dir(&breaker.path).unwrap();
+        let left: Vec<_> = fs::read_dir(&home).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
         fs::remove_dir_all(&home).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_no_release() {
+        let owner = format!("# by hand\n\n  owner {OWNER}  \n");
+        assert_eq!(parsed(owner.as_bytes()), (shut(false, &[OWNER]), None));
+        let (half, problem) = parsed(format!("owner {OWNER}\nowner akash1y37\nowned\n").as_bytes());
+        assert_eq!(half, shut(true, &[OWNER]));
+        let problem = problem.unwrap();
+        assert!(
+            problem.contains("line 2") && problem.contains("`owner akash1y37`"),
+            "{problem}"
+        );
+        // Nothing, only remarks, what versions before wrote, and no text at all.
+        for text in [
+            &b""[..],
+            b"# all\n",
+            b"The circuit breaker has tripped: more\n",
+            b"\xff\xfe",
+        ] {
+            let (shut, problem) = parsed(text);
+            assert!(shut.for_all && problem.is_some(), "{text:?}");
+        }
+        let line = format!("owner {OWNER}\n");
+        let full = usize::try_from(BYTES_MAX).unwrap() / line.len();
+        let mut long = line.repeat(full);
+        long.push_str(&"\n".repeat(usize::try_from(BYTES_MAX).unwrap() - long.len()));
+        assert_eq!(parsed(long.as_bytes()), (shut(false, &[OWNER]), None));
+        long.push('\n');
+        assert!(parsed(long.as_bytes()).0.for_all);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::stage::{ADDRESS, Stage, until};
 use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::Address;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -71,6 +72,46 @@ fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
     assert_eq!(again, json!({ "was_tripped": false, "waited": [] }));
     let shown = object(&stage, &["breaker", "show", "-o", "json"]);
     assert_eq!(shown["tripped"], json!(false), "{shown}");
+}
+
+#[test]
+fn it_stays_shut_for_one_owner_over_restarts_until_it_is_released_for_him() {
+    let mut stage = Stage::new("breaker-owner", true);
+    stage.start_node(FAST);
+    let file = stage.path(&format!("{ADDRESS}.devnet.breaker-tripped"));
+    std::fs::write(&file, format!("owner {ADDRESS}\n")).unwrap();
+    for name in ["first", "second"] {
+        let mut provider = stage.provider(name, &[]);
+        provider.says("ready: bidding");
+        let shown = object(&stage, &["breaker", "show", "-o", "json"]);
+        assert_eq!(
+            (&shown["tripped"], &shown["held_owners"]),
+            (&json!(false), &json!([ADDRESS]))
+        );
+        std::fs::remove_file(&file).unwrap();
+        until("the file comes back", || provider.told(), || file.exists());
+        provider.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(kept.ends_with(&format!("\nowner {ADDRESS}\n")), "{kept}");
+    }
+    let provider = stage.provider("third", &[]);
+    provider.says("ready: bidding");
+    let (_, said, problem) = stage.ran(&["breaker", "show"]);
+    assert!(
+        said.contains("for each of these owners alone") && said.contains(ADDRESS),
+        "{said}{problem}"
+    );
+    let other = Address::from_bytes(&[9; 20]).unwrap();
+    let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", other.as_str()]);
+    assert!(
+        code == 1 && problem.contains("is not shut for"),
+        "{said}{problem}"
+    );
+    let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);
+    let released = format!("the circuit breaker is released for {ADDRESS}");
+    assert!(code == 0 && said.contains(&released), "{said}{problem}");
+    until("the file goes", || provider.told(), || !file.exists());
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
+    /// It was won in this epoch of ours, and nothing was tried to be kept for it since, nor found of it.
+    pub(super) bare_since: Option<u64>,
 }
 
 impl Entry {
@@ -50,6 +52,7 @@ impl Entry {
         }
         self.evidence = Evidence::Unusable(Arc::clone(problem));
         self.deadline = None;
+        self.bare_since = None;
         let lease = self.lease.clone();
         out.push(Action::Spare(lease.clone()));
         out.push(Action::Publish(Event::RecordUnusable {
