@@ -15,6 +15,7 @@ mod figures;
 mod fix;
 mod fuzz;
 mod layers;
+mod mutants;
 mod process;
 mod replay;
 mod report;
