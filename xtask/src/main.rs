@@ -99,3 +99,14 @@ fn run(command: Command) -> Result<()> {
         Command::Crds => crds::run(&workspace),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_can_be_given() {
+        Cli::command().debug_assert();
+    }
+}

@@ -66,6 +66,8 @@ const SUBJECTS: [Subject; 2] = [
 
 /// How many mutants.
 #[derive(Debug, Arguments)]
+// Its fields stand among those of the campaign, whose group has the same name.
+#[group(id = "mutants")]
 pub(crate) struct Args {
     /// Mutants: how many are tried, evenly from all files. The seed says which; the next seed tries others.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
