@@ -123,7 +123,14 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
     };
     for figure in &found {
-        println!("{}", if args.json { json(figure)? } else { row(figure) });
+        println!(
+            "{}",
+            if args.json {
+                figures::json(figure)?
+            } else {
+                row(figure)
+            }
+        );
     }
     Error::from_findings("figures that nothing measured", &missing(&found, wanted))
 }
@@ -187,10 +194,6 @@ fn missing(found: &[Figure], wanted: &[(&str, Aim)]) -> Vec<String> {
         .collect()
 }
 
-fn json(figure: &Figure) -> Result<String> {
-    serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
-}
-
 fn row(figure: &Figure) -> String {
     let aim = CORE
         .iter()
@@ -247,7 +250,7 @@ mod tests {
     #[test]
     fn json_has_three_keys() {
         assert_eq!(
-            json(&figure("a", 1.5)).unwrap(),
+            figures::json(&figure("a", 1.5)).unwrap(),
             r#"{"name":"a","value":1.5,"unit":"us"}"#
         );
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
@@ -13,6 +15,11 @@ pub(crate) struct Figure {
 /// Finds the figures among lines of other output.
 pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
     lines.into_iter().filter_map(parse).collect()
+}
+
+/// The figure as one line.
+pub(crate) fn json(figure: &Figure) -> Result<String> {
+    serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
 }
 
 /// Reads a figure. The test runner may have begun the line with the name of the test that prints it.

@@ -15,6 +15,7 @@ mod figures;
 mod fix;
 mod fuzz;
 mod layers;
+mod mutants;
 mod process;
 mod replay;
 mod report;
@@ -97,5 +98,16 @@ fn run(command: Command) -> Result<()> {
         Command::Conformance => conformance::run(&workspace),
         Command::Cluster(args) => cluster::run(&workspace, &args),
         Command::Crds => crds::run(&workspace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_can_be_given() {
+        Cli::command().debug_assert();
     }
 }

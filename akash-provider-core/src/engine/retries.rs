@@ -134,3 +134,144 @@ impl Retries {
         self.queue.drain(..batch).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Address;
+
+    fn order(dseq: usize) -> OrderId {
+        let owner = Address::from_bytes(&[1; 20]).unwrap();
+        format!("{owner}/{dseq}/1/1").parse().unwrap()
+    }
+
+    const fn at(seconds: u64) -> Mono {
+        Mono(seconds * 1000)
+    }
+
+    fn declined(orders: impl IntoIterator<Item = usize>) -> Retries {
+        let mut retries = Retries::default();
+        for dseq in orders {
+            retries.when_capacity_comes(&order(dseq));
+        }
+        retries
+    }
+
+    /// Everything that is looked at from now on, with the pause after each batch.
+    fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
+        let mut batches = Vec::new();
+        while retries.deadline().is_some_and(|due| due <= now) {
+            batches.push(retries.take_due(now).len());
+            now = now.plus(PAUSE);
+        }
+        batches
+    }
+
+    #[test]
+    fn a_few_are_looked_at_at_a_time() {
+        let mut retries = declined(0..=BATCH);
+        assert_eq!(retries.deadline(), None);
+        retries.capacity_freed();
+        let first: Vec<OrderId> = (0..BATCH).map(order).collect();
+        assert_eq!(retries.take_due(at(100)), first);
+        assert_eq!(retries.deadline(), Some(at(105)));
+        assert!(retries.take_due(Mono(104_999)).is_empty());
+        assert_eq!(retries.take_due(at(105)), [order(BATCH)]);
+        assert_eq!(retries.deadline(), None);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_wait_for_capacity() {
+        let mut retries = declined(0..=MAX);
+        retries.capacity_freed();
+        assert_eq!(drained(&mut retries, at(0)), [BATCH; MAX / BATCH]);
+    }
+
+    #[test]
+    fn who_was_declined_before_a_reservation_does_not_wait_for_it() {
+        let mut retries = declined([1]);
+        let moment = retries.moment();
+        retries.when_capacity_comes(&order(2));
+        retries.freed_since(moment);
+        assert_eq!(retries.take_due(at(0)), [order(2)]);
+        retries.capacity_freed();
+        assert_eq!(retries.take_due(at(5)), [order(1)]);
+    }
+
+    #[test]
+    fn what_could_not_be_decided_is_looked_at_ever_more_rarely() {
+        let (mut retries, mut now) = (Retries::default(), at(0));
+        for pause in [8, 16, 32, 60, 60] {
+            retries.undecided(now, &order(1));
+            let due = now.plus(Duration::from_secs(pause));
+            assert_eq!(retries.deadline(), Some(due));
+            assert!(retries.take_due(Mono(due.0 - 1)).is_empty());
+            assert_eq!(retries.take_due(due), [order(1)]);
+            now = due;
+        }
+        // Told again before it was due, it waits once.
+        retries.undecided(now, &order(1));
+        retries.undecided(now, &order(1));
+        assert_eq!(drained(&mut retries, now.plus(Duration::from_secs(60))), [1]);
+        // Once it has had its end nothing is known of how often that was in vain.
+        retries.undecided(now, &order(1));
+        retries.forget(&order(1));
+        assert_eq!(retries.deadline(), None);
+        retries.undecided(at(1000), &order(1));
+        assert_eq!(retries.deadline(), Some(at(1008)));
+    }
+
+    #[test]
+    fn two_that_are_due_are_looked_at_together_and_after_the_pause() {
+        let mut retries = declined([3]);
+        retries.undecided(at(0), &order(1));
+        retries.undecided(at(1), &order(2));
+        retries.capacity_freed();
+        assert_eq!(retries.take_due(at(7)), [order(3)]);
+        assert_eq!(retries.deadline(), Some(at(12)));
+        assert_eq!(retries.take_due(at(12)), [order(1), order(2)]);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_are_undecided() {
+        let mut retries = Retries::default();
+        for dseq in 0..=MAX {
+            retries.undecided(at(0), &order(dseq));
+        }
+        assert_eq!(drained(&mut retries, at(60)), [BATCH; MAX / BATCH]);
+        // Those that are known may come again.
+        retries.undecided(at(60), &order(MAX));
+        assert_eq!(retries.deadline(), None);
+        retries.undecided(at(60), &order(0));
+        assert_eq!(retries.take_due(at(2000)), [order(0)]);
+    }
+
+    #[test]
+    fn a_price_is_asked_for_in_vain_six_times() {
+        let (mut retries, mut now) = (Retries::default(), at(0));
+        let mut looks = 1;
+        loop {
+            retries.unpriced(now, &order(1));
+            let Some(due) = retries.deadline() else { break };
+            assert_eq!(retries.take_due(due), [order(1)]);
+            now = due;
+            looks += 1;
+        }
+        assert_eq!(looks, PRICES_TRIED);
+    }
+
+    #[test]
+    fn orders_that_are_not_open_are_forgotten() {
+        let mut retries = declined([1, 2]);
+        retries.undecided(at(0), &order(3));
+        retries.undecided(at(0), &order(4));
+        let (one, three) = (order(1), order(3));
+        retries.keep(&[&one, &three].into());
+        retries.capacity_freed();
+        assert_eq!(retries.take_due(at(100)), [order(1), order(3)]);
+        // Nothing is known of how often the other was looked at in vain.
+        retries.undecided(at(100), &order(4));
+        assert_eq!(retries.deadline(), Some(at(108)));
+        assert_eq!(retries.declined.len(), 0);
+    }
+}

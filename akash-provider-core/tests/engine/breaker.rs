@@ -64,6 +64,7 @@ fn a_lease_that_recovers_in_time_is_not_closed_by_the_release() {
     assert_eq!(waiting.len(), 1);
     assert!(leases.contains(&waiting[0]));
     world.health(&waiting[0], Health::Good);
+    assert_eq!(world.status().breaker.waiting, []);
     world.request(Request::ReleaseBreaker);
     assert_eq!(world.closes().len(), 3);
     assert!(world.engine.has_lease(&waiting[0]));

@@ -157,6 +157,33 @@ fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
 }
 
 #[test]
+fn a_teardown_that_waited_while_another_led_is_made_by_the_next_leader() {
+    let mut world = World::new();
+    world.lead(Leadership::Leader { epoch: 1 });
+    let lease = world.running(1, &web());
+    let update = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: lease.deployment().clone(),
+        hash: update.hash,
+    });
+    world.hold = Some(is_record);
+    world.submit_later(1, &update);
+    world.tenant(TenantMsg::CloseDeployment {
+        id: lease.deployment().clone(),
+    });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.count(is_teardown), 0, "it waits behind the record");
+    world.lead(Leadership::Standby);
+    world.hold = None;
+    world.settle();
+    assert_eq!(world.count(is_teardown), 0, "another leads");
+    world.lead(Leadership::Leader { epoch: 2 });
+    world.wait(2 * MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+    assert_eq!(world.active(), []);
+}
+
+#[test]
 fn a_leader_from_the_start_leaves_the_one_before_its_grace() {
     let mut world = World::new();
     let lease = world.running(1, &web());

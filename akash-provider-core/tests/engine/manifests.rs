@@ -6,6 +6,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn kind(response: Response) -> Option<RefusalKind> {
     response.err().map(|refusal| refusal.kind)
@@ -32,6 +33,21 @@ fn w6_a_refused_manifest_disarms_no_deadline() {
         world.blocks(9, BLOCK);
     }
     assert_eq!(world.closes(), [(lease, CloseReason::ManifestTimeout)]);
+}
+
+#[test]
+fn a_manifest_has_its_time_to_the_block_that_ends_it() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let deadline = world.status().deployments[0].manifest_deadline.unwrap();
+    let mut before = world.market.time();
+    while world.market.time() < deadline {
+        assert_eq!(world.closes(), []);
+        before = world.market.time();
+        world.blocks(1, BLOCK);
+    }
+    assert_eq!(before.plus(BLOCK), deadline);
+    assert_eq!(world.closes().len(), 1);
 }
 
 #[test]
@@ -66,6 +82,20 @@ fn w17_a_deployment_that_nobody_needs_is_forgotten() {
         "it lingers for a resumed group"
     );
     world.wait(6 * MINUTE);
+    assert_eq!(world.status().deployments, []);
+}
+
+#[test]
+fn a_deployment_that_closes_while_its_manifest_is_recorded_does_not_linger() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    world.hold = Some(is_record);
+    world.submit_later(1, &web());
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.hold = None;
+    world.settle();
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
     assert_eq!(world.status().deployments, []);
 }
 
@@ -283,6 +313,27 @@ fn w43_a_chain_that_is_away_for_a_moment_is_asked_again() {
     world.fail = None;
     world.wait(MINUTE);
     assert_eq!(kind(world.replies[&request].clone()), None);
+}
+
+#[test]
+fn a_deployment_that_cannot_be_read_is_asked_for_twice_more_and_then_the_tenant_is_told() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
+    world.fail = Some(is_fetch);
+    world.calls.clear();
+    let request = world.submit_later(1, &web());
+    for (asked, pause) in [(1, 1000), (2, 2000)] {
+        world.wait(Duration::from_millis(pause - 1));
+        assert_eq!(world.count(is_fetch), asked);
+        assert_eq!(world.replies.get(&request), None);
+        world.wait(Duration::from_millis(1));
+        assert_eq!(world.count(is_fetch), asked + 1);
+    }
+    assert_eq!(
+        kind(world.replies[&request].clone()),
+        Some(RefusalKind::Unavailable)
+    );
 }
 
 #[test]

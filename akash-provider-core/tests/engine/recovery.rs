@@ -144,6 +144,7 @@ fn w4_open_bids_stay_at_the_end_and_are_taken_over() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let before = world.status().inventory.pending;
+    let bid = world.bid(&order).unwrap().price.clone();
     world.feed(Input::Shutdown);
     world.settle();
     assert_eq!(
@@ -152,6 +153,7 @@ fn w4_open_bids_stay_at_the_end_and_are_taken_over() {
     );
     world.restart();
     assert_eq!(world.status().inventory.pending, before);
+    assert_eq!(world.status().orders[0].price.as_ref(), Some(&bid));
     assert_eq!(world.told(|e| matches!(e, Event::BidAdopted { .. })), 1);
     world.take_bids(1, &web());
     assert!(world.engine.has_lease(&lease_id(1)));

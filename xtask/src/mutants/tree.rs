@@ -1,0 +1,96 @@
+//! A copy of the workspace that may be changed. It stays, so that the next run builds little.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Build output, history, and what other package managers leave: nothing of it is source.
+const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
+
+/// Makes `to` the same as `from`. Files that are the same already keep their times: cargo goes by them.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(|error| at(to, &error))?;
+    let wanted = names(from)?;
+    for name in names(to)?.difference(&wanted) {
+        let path = to.join(name);
+        remove(&path).map_err(|error| at(&path, &error))?;
+    }
+    for name in wanted {
+        let (source, copied) = (from.join(&name), to.join(&name));
+        if source.is_dir() {
+            copy(&source, &copied)?;
+        } else {
+            file(&source, &copied)?;
+        }
+    }
+    Ok(())
+}
+
+fn file(source: &Path, copied: &Path) -> Result<()> {
+    let bytes = fs::read(source).map_err(|error| at(source, &error))?;
+    // The mark of a program is all that is kept of a file besides its bytes.
+    let allowed = |path| fs::metadata(path).map(|metadata| metadata.permissions());
+    let same_mark = matches!((allowed(source), allowed(copied)), (Ok(one), Ok(other)) if one == other);
+    if same_mark && fs::read(copied).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    fs::copy(source, copied)
+        .map(drop)
+        .map_err(|error| at(copied, &error))
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    }
+}
+
+fn names(folder: &Path) -> Result<BTreeSet<OsString>> {
+    let failed = |error| at(folder, &error);
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !LEFT_OUT.iter().any(|left_out| name == *left_out) {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+fn at(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn a_copy_follows_its_source_and_leaves_alone_what_is_the_same() {
+        let scratch = Workspace::load().unwrap().scratch("xtask-tests/tree").unwrap();
+        let _ = fs::remove_dir_all(&scratch);
+        let (from, to) = (scratch.join("from"), scratch.join("to"));
+        fs::create_dir_all(from.join("a/target")).unwrap();
+        fs::write(from.join("a/target/output"), "1").unwrap();
+        fs::write(from.join("a/kept"), "1").unwrap();
+        fs::write(from.join("a/changed"), "1").unwrap();
+        fs::write(from.join("gone"), "1").unwrap();
+        copy(&from, &to).unwrap();
+        assert!(!to.join("a/target").exists());
+        let time = |name: &str| fs::metadata(to.join(name)).unwrap().modified().unwrap();
+        let kept = time("a/kept");
+        fs::write(to.join("a/changed"), "a mutant").unwrap();
+        fs::create_dir_all(to.join("extra/folder")).unwrap();
+        fs::remove_file(from.join("gone")).unwrap();
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("a/changed")).unwrap(), "1");
+        assert!(!to.join("gone").exists() && !to.join("extra").exists());
+        assert_eq!(time("a/kept"), kept);
+    }
+}
