@@ -188,9 +188,9 @@ fn parsed(bytes: &[u8]) -> (Shut, Option<String>) {
             None if line == "all" => shut.for_all = true,
             _ => {
                 let line = plain::line(line);
-                problem.get_or_insert(format!(
-                    "line {number} says neither `all` nor `owner ADDRESS`: `{line}`"
-                ));
+                problem.get_or_insert_with(|| {
+                    format!("line {number} says neither `all` nor `owner ADDRESS`: `{line}`")
+                });
             }
         }
     }
