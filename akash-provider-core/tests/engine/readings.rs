@@ -27,6 +27,32 @@ fn held(world: &mut World, which: Which) -> (EffectId, Call) {
 }
 
 #[test]
+fn a_bid_that_a_snapshot_has_shown_is_not_taken_for_absent() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    // Its order is over, it is not, and then a node that is not behind does not find it.
+    let mut shown = world.market.snapshot(&us());
+    shown.orders.clear();
+    world.crash();
+    world.feed_capacity();
+    let is_fetch: Which = |call| matches!(call, Call::FetchBid(_));
+    world.hold = Some(is_fetch);
+    world.feed(Input::Chain(ChainEvent::Resync(Arc::new(shown))));
+    world.settle();
+    let (id, _) = held(&mut world, is_fetch);
+    let absent = Observed {
+        value: None,
+        height: world.market.height(),
+        agreement: Agreement::Single,
+    };
+    world.feed(Input::Completed(id, Completion::Bid(Ok(absent))));
+    assert_eq!(world.status().orders[0].price, Some(price(10)));
+    world.hold = None;
+    world.wait(MINUTE);
+    assert_eq!(world.bid(&order).unwrap().state, BidState::Closed);
+}
+
+#[test]
 fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
     let mut world = World::new();
     world.hold = Some(is_bid);

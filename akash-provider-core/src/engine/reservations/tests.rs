@@ -306,6 +306,18 @@ fn replicas_without_a_place_come_before_new_orders() {
 }
 
 #[test]
+fn only_replicas_without_a_place_are_given_one() {
+    let mut ledger = ledger(capacity(&[("a", 9000)]));
+    ledger.reserve(&order(1), &one(6500)).unwrap();
+    ledger.adopt(&order(2), &[unit(1, 1000, 4)], None);
+    assert_eq!(ledger.available().overcommitted_replicas, 2);
+    ledger.unreserve(&order(1));
+    assert_eq!(ledger.available().overcommitted_replicas, 0);
+    assert_eq!(free_cpu(&ledger), [5000]);
+    assert!(ledger.recount_matches());
+}
+
+#[test]
 fn params_of_a_running_deployment_are_taken_over() {
     let mut ledger = ledger(of_spec(&two_models()));
     let open = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/*"]);
@@ -362,6 +374,15 @@ fn a_doubted_promise_is_known_once_the_bid_was_read() {
     assert_eq!(ledger.units(&order(1)).unwrap()[0].resources.cpu.units, 20);
     ledger.adopt(&order(2), &[], None);
     assert!(!ledger.is_promise_known(&order(2)), "nothing is known of it");
+}
+
+#[test]
+fn an_offer_that_says_nothing_or_the_same_changes_nothing() {
+    let mut ledger = ledger(capacity(&[("a", 4000)]));
+    let units = ledger.reserve(&order(1), &one(10)).unwrap();
+    ledger.keep_promise(&order(1), &[]);
+    ledger.keep_promise(&order(1), &[unit(1, 10, 1)]);
+    assert!(Arc::ptr_eq(&units, &ledger.units(&order(1)).unwrap()));
 }
 
 #[test]
