@@ -103,7 +103,7 @@ impl Workload {
         self.reclamation = Some(Reclamation {
             window: before.map(|r| r.window).unwrap_or_default(),
             deadline: Some(deadline),
-            reason: recorded.or(self.ending.map(|e| e.reason)),
+            reason: recorded.or_else(|| self.ending.map(|e| e.reason)),
         });
         if let ChainLane::AwaitEvent(_) = self.chain {
             self.chain = ChainLane::Idle;
