@@ -31,6 +31,7 @@ use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::types::Address;
 use anyhow::Context;
 use awaited::{Desks, Watch};
 use breaker::Breaker;
@@ -82,10 +83,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     let state = state(home, &printer)?;
-    let heights = state.heights(&config.chain_id);
-    let spent = state.spent(&config.chain_id, key.address());
-    let reading = || format!("reading {}", state.path().display());
-    (settings.heights, settings.spent) = (heights.with_context(reading)?, spent.with_context(reading)?);
+    remember(&mut settings, &state, &config.chain_id, key.address())?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut helpers = vec![tokio::spawn(writer)];
     let desks = Desks::default();
@@ -135,6 +133,19 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Gives the chain client what it has to know after a restart.
+fn remember(
+    settings: &mut ClientSettings,
+    state: &State,
+    chain_id: &str,
+    account: &Address,
+) -> anyhow::Result<()> {
+    let reading = || format!("reading {}", state.path().display());
+    settings.heights = state.heights(chain_id).with_context(reading)?;
+    settings.spent = state.spent(chain_id, account).with_context(reading)?;
+    Ok(())
 }
 
 fn answer_operators(

@@ -138,6 +138,7 @@ fn lease_of_another(world: &mut World, sdl: &Sdl) -> LeaseId {
 }
 
 /// Time for a manifest of so many names to be taken over, moved, listed and given up.
+#[expect(clippy::disallowed_methods, reason = "what it compares is time")]
 fn life_of(names: usize) -> Duration {
     let all: Vec<String> = (0..names).map(|n| format!("n{n}.example.org")).collect();
     let of = |names: &[String]| {

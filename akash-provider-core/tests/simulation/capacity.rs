@@ -63,7 +63,11 @@ impl Amounts {
             for volume in &resources.storage {
                 let class = volume.class().filter(|_| volume.is_persistent());
                 let at = class.and_then(|c| CLASSES.iter().position(|known| *known == c));
-                let at = at.map_or(if volume.is_ram() { 1 } else { 2 }, |at| 3 + at);
+                let at = match at {
+                    Some(at) => 3 + at,
+                    None if volume.is_ram() => 1,
+                    None => 2,
+                };
                 each[at] += signed(volume.bytes);
             }
             Self(each.map(|amount| amount.saturating_mul(i64::from(unit.count))))

@@ -67,10 +67,8 @@ impl Told {
 
 impl Moment<'_> {
     pub(crate) fn running_is_whole(&self) -> Checked {
-        let running = self.status.leases.iter().filter(|l| l.phase == "running");
-        running
-            .map(|l| self.told.ready_only_when_whole(&l.lease))
-            .collect()
+        let mut running = self.status.leases.iter().filter(|l| l.phase == "running");
+        running.try_for_each(|l| self.told.ready_only_when_whole(&l.lease))
     }
 }
 

@@ -35,6 +35,7 @@ impl State {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "a desk hands out what it keeps, as it keeps it")]
 fn write(database: &Database, key: &str, minutes: &Vec<Minute>) -> Result<(), redb::Error> {
     let rows: Vec<u8> = minutes.iter().flat_map(row).collect();
     let write = database.begin_write().map_err(any)?;
