@@ -1,7 +1,7 @@
 //! The last block that was told, for each chain.
 //!
 //! A height comes with every block, hundreds a second while blocks are caught up, so it lies on a
-//! [desk](super::desk). What a crash loses is a second of blocks, told again after the next start.
+//! desk (`desk.rs`). What a crash loses is a second of blocks, told again after the next start.
 
 use super::desk::Desk;
 use super::{State, any};

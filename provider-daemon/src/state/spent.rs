@@ -1,6 +1,6 @@
 //! What an account paid in the last hour, by the minute, so that the ceiling of an hour holds over a restart.
 //!
-//! It changes with every transaction, so it lies on a [desk](super::desk). What a crash loses is a second of fees.
+//! It changes with every transaction, so it lies on a desk (`desk.rs`). What a crash loses is a second of fees.
 
 use super::desk::Desk;
 use super::{State, any};
