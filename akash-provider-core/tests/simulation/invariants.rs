@@ -155,7 +155,10 @@ impl Deed<'_> {
     /// missing manifest.
     fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
-        if !live || reason != CloseReason::ManifestTimeout || self.told.ended.contains(id) {
+        // What was announced on the chain is carried out, for the reason that is recorded there; the announcement was
+        // held against this rule.
+        let exempt = self.told.ended.contains(id) || self.is_reclaiming(id);
+        if !live || reason != CloseReason::ManifestTimeout || exempt {
             return Ok(());
         }
         let hidden = self.told.hidden.contains(id) && !self.told.released;
@@ -172,6 +175,7 @@ impl Deed<'_> {
             return Ok(());
         }
         let justified = self.told.ended.contains(id)
+            || self.is_reclaiming(id)
             || match reason {
                 CloseReason::ManifestTimeout => !self.told.recorded.contains(id),
                 CloseReason::Unstable => {
@@ -179,9 +183,8 @@ impl Deed<'_> {
                     let limit = self.config.unhealthy_limit;
                     unwell.zip(limit).is_some_and(|(unwell, limit)| unwell >= limit)
                 }
-                // Of a bid: see halted_chain_expires_nothing. Of a lease: an end that was announced on the chain
-                // before a restart is carried out.
-                _ => !self.told.leases.contains(id) || self.is_reclaiming(id),
+                // Of a bid: see halted_chain_expires_nothing. Of a lease: none.
+                _ => !self.told.leases.contains(id),
             };
         ensure("no_close_because_a_query_failed", justified, || {
             let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
