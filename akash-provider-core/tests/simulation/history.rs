@@ -272,6 +272,10 @@ impl World {
         self.faults = Faults::default();
         self.outage = false;
         self.rack.mend();
+        if self.flavour.losses > 0 {
+            // Nothing but a look at the cluster mends this.
+            self.part_goes();
+        }
         self.parameters_at_the_end();
         self.fill_wallet();
         self.one_instance()?;
