@@ -3,7 +3,7 @@
 use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,6 +33,13 @@ pub struct Deployment {
     pub ips: Vec<IpDeclaration>,
     /// Leadership epoch of the writer; a later one wins.
     pub epoch: u64,
+}
+
+impl Deployment {
+    /// The hostnames to declare, to look names up in.
+    pub(crate) fn names(&self) -> BTreeSet<&str> {
+        self.hostnames.iter().map(|h| h.hostname.as_str()).collect()
+    }
 }
 
 /// A hostname that leads to a service.

@@ -285,7 +285,7 @@ impl Engine {
     fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
-        let asked_for: BTreeSet<String> = hosts::custom_hosts(&group).into_iter().collect();
+        let asked_for = hosts::custom_host_set(&group);
         hostnames.retain(|h| !asked_for.contains(&h.hostname) || self.holds_name(lease, &h.hostname));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);
@@ -364,7 +364,7 @@ impl Engine {
     /// that nobody else has got meanwhile. It waits for the others.
     pub(super) fn adopt_names(&mut self, deployment: &Deployment) {
         let lease = &deployment.lease;
-        let recorded: BTreeSet<&str> = deployment.hostnames.iter().map(|h| h.hostname.as_str()).collect();
+        let recorded = deployment.names();
         for name in hosts::custom_hosts(&deployment.group) {
             let wanted = recorded.contains(name.as_str());
             // An earlier lease of the group, which is over, hands its names on.
@@ -382,7 +382,7 @@ impl Engine {
     /// What the cluster has of a lease, with the hostnames that it holds now.
     pub(super) fn with_held_names(&self, deployment: &Arc<Deployment>) -> Arc<Deployment> {
         let lease = &deployment.lease;
-        let asked_for: BTreeSet<String> = hosts::custom_hosts(&deployment.group).into_iter().collect();
+        let asked_for = hosts::custom_host_set(&deployment.group);
         let lost = |name: &String| asked_for.contains(name) && !self.holds_name(lease, name);
         if !deployment.hostnames.iter().any(|h| lost(&h.hostname)) {
             return Arc::clone(deployment);
@@ -441,7 +441,7 @@ impl Engine {
                 message,
             });
         };
-        let listed: BTreeSet<String> = hosts::custom_hosts(&group).into_iter().collect();
+        let listed = hosts::custom_host_set(&group);
         if let Some(name) = names.iter().find(|n| !listed.contains(*n)) {
             let message =
                 format!("hostname `{name}` is not listed by the manifest of {lease}; list it first");

@@ -329,7 +329,7 @@ impl Engine {
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<Deployment>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
-            .map(|d| (&d.lease, hosts::custom_hosts(&d.group).into_iter().collect()))
+            .map(|d| (&d.lease, hosts::custom_host_set(&d.group)))
             .collect();
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
@@ -360,8 +360,8 @@ impl Engine {
         let mut unwanted = BTreeMap::<&LeaseId, Vec<String>>::new();
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = wanted.entry(lease).or_insert_with(|| {
-                let desired = self.workload(lease).and_then(Workload::deployment)?;
-                Some(desired.hostnames.iter().map(|h| h.hostname.as_str()).collect())
+                let desired = self.workload(lease).and_then(Workload::deployment);
+                desired.map(|d| d.names())
             });
             if wanted
                 .as_ref()
@@ -403,8 +403,8 @@ impl Engine {
                 continue;
             };
             let elsewhere = |name: &str| holders.as_ref().is_some_and(|h| h.get(name) != Some(&&id));
-            let names = deployment.hostnames.iter().map(|h| h.hostname.as_str());
-            let name = names.into_iter().find(|name| elsewhere(name));
+            let mut names = deployment.hostnames.iter().map(|h| h.hostname.as_str());
+            let name = names.find(|name| elsewhere(name));
             let name = name.map(|name| format!("hostname {name}"));
             let address = addresses.as_ref().and_then(|a| a.difference(deployment));
             misled.extend(name.or(address).map(|what| (id.clone(), what)));

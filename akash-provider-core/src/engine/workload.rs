@@ -27,7 +27,6 @@ use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
 };
 use health::HealthClock;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -351,7 +350,7 @@ impl Workload {
             purge.extend(old.purge);
         }
         if !purge.is_empty() {
-            let wanted: BTreeSet<&str> = deployment.hostnames.iter().map(|h| h.hostname.as_str()).collect();
+            let wanted = deployment.names();
             purge.retain(|name| !wanted.contains(name.as_str()));
         }
         purge.sort();

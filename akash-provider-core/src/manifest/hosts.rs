@@ -33,16 +33,16 @@ pub fn hostnames_wanted(
     wanted
 }
 
-/// The hostnames the tenant listed, over all exposes of the group; lower case, each once.
+/// The hostnames the tenant listed, over all exposes of the group; lower case, each once, in their order.
 #[must_use]
 pub fn custom_hosts(group: &Group) -> Vec<String> {
-    let exposes = group.services.iter().flat_map(|service| &service.expose);
-    let hosts = exposes.flat_map(|expose| expose.hosts.iter().flatten());
     let mut seen = BTreeSet::new();
-    hosts
-        .map(|host| host.to_lowercase())
-        .filter(|host| seen.insert(host.clone()))
-        .collect()
+    listed(group).filter(|host| seen.insert(host.clone())).collect()
+}
+
+/// The same to look names up in.
+pub(crate) fn custom_host_set(group: &Group) -> BTreeSet<String> {
+    listed(group).collect()
 }
 
 /// Addresses to declare for a lease: one entry per global expose that names a leased IP.
@@ -91,6 +91,12 @@ pub fn same_services(old: &Group, new: &Group) -> bool {
             .collect()
     };
     names(old) == names(new)
+}
+
+fn listed(group: &Group) -> impl Iterator<Item = String> {
+    let exposes = group.services.iter().flat_map(|service| &service.expose);
+    let hosts = exposes.flat_map(|expose| expose.hosts.iter().flatten());
+    hosts.map(|host| host.to_lowercase())
 }
 
 fn ingresses(group: &Group) -> impl Iterator<Item = (&Service, &ServiceExpose)> {

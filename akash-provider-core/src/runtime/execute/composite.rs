@@ -38,7 +38,7 @@ pub(super) async fn deploy(
         }
     }
     if let Some(hostnames) = &hostnames {
-        let kept: BTreeSet<&str> = deployment.hostnames.iter().map(|n| n.hostname.as_str()).collect();
+        let kept = deployment.names();
         for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
             hostnames.purge_declared_hostname(lease, name).await?;
         }
