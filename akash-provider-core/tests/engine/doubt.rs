@@ -5,9 +5,7 @@ use akash_provider_core::engine::{Call, Completion, Input, Request, RequestId, R
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{
-    BidState, ChainEvent, DeploymentId, GroupId, LeaseId, LeaseState, Msg, OrderId,
-};
+use akash_provider_core::types::{BidState, ChainEvent, LeaseId, LeaseState, Msg, OrderId};
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -22,28 +20,6 @@ fn hosted(hosts: &[&str]) -> Sdl {
 fn runs_as(world: &World, lease: &LeaseId, name: &str) -> bool {
     let deployed = world.cluster.get(lease);
     deployed.is_some_and(|d| d.hostnames.iter().any(|h| h.hostname == name))
-}
-
-/// A lease of another tenant than the world's.
-fn lease_of_another(world: &mut World, sdl: &Sdl) -> LeaseId {
-    let id = DeploymentId {
-        owner: tenant(2),
-        dseq: 1,
-    };
-    world.tenant(TenantMsg::CreateDeployment {
-        id: id.clone(),
-        groups: sdl.groups.clone(),
-        hash: sdl.hash,
-        deposit: uact(50_000_000),
-        reclamation_min_window: None,
-    });
-    let group = GroupId {
-        deployment: id,
-        gseq: 1,
-    };
-    let bid = bid_of(&OrderId { group, oseq: 1 }, us());
-    world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
-    bid
 }
 
 fn submit_for(world: &mut World, lease: &LeaseId, sdl: &Sdl) -> Response {
@@ -102,7 +78,7 @@ fn a_recording_that_failed_and_was_done_takes_no_name_from_another_tenant() {
     let refused = kind(world.submit(1, &hosted(&["a.example", "b.example"])));
     assert_eq!(refused, Some(RefusalKind::Unavailable));
     world.lie = None;
-    let second = lease_of_another(&mut world, &hosted(&["a.example"]));
+    let second = world.lease_of_another(&hosted(&["a.example"]));
     assert_eq!(
         kind(submit_for(&mut world, &second, &hosted(&["a.example"]))),
         None
@@ -228,7 +204,7 @@ fn a_name_follows_the_live_lease_of_its_group() {
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&old));
     assert_eq!(world.status().hostnames["a.example"], new);
-    let thief = lease_of_another(&mut world, &sdl);
+    let thief = world.lease_of_another(&sdl);
     assert_eq!(
         kind(submit_for(&mut world, &thief, &sdl)),
         Some(RefusalKind::Hostname)

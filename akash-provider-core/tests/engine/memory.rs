@@ -115,13 +115,7 @@ fn nothing_is_kept_of_a_lease_that_is_gone() {
 #[test]
 fn what_was_declined_for_good_is_judged_once() {
     let mut world = World::new();
-    world.tenant(TenantMsg::CreateDeployment {
-        id: deployment_id(1),
-        groups: web().groups,
-        hash: web().hash,
-        deposit: uact(5_000_000),
-        reclamation_min_window: Some(HOUR),
-    });
+    world.order_as(deployment_id(1), &web(), Some(HOUR));
     let read = world.count(is_fetch);
     world.tell(vec![ChainEvent::OrderCreated { id: order_id(1) }]);
     world.settle();

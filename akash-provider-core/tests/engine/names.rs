@@ -4,7 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::{Call, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::LeaseId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ fn another_tenant_that_gets_a_name_waits_for_the_deploy_that_declares_it() {
     world.submit_later(1, &without);
 
     let sdl = hosted("nginx:1", &[NAME]);
-    let theirs = lease_of_another(&mut world, &sdl);
+    let theirs = world.lease_of_another(&sdl);
     world.request(Request::SubmitManifest {
         deployment: theirs.deployment().clone(),
         manifest: Arc::new(sdl.manifest.clone()),
@@ -117,24 +117,6 @@ fn another_tenant_that_gets_a_name_waits_for_the_deploy_that_declares_it() {
     world.settle();
     assert_eq!(declarations(&world, &theirs), 1);
     assert!(world.owed.is_empty());
-}
-
-fn lease_of_another(world: &mut World, sdl: &Sdl) -> LeaseId {
-    let deployment = DeploymentId {
-        owner: tenant(2),
-        dseq: 1,
-    };
-    world.tenant(TenantMsg::CreateDeployment {
-        id: deployment.clone(),
-        groups: sdl.groups.clone(),
-        hash: sdl.hash,
-        deposit: uact(50_000_000),
-        reclamation_min_window: None,
-    });
-    let group = GroupId { deployment, gseq: 1 };
-    let bid = bid_of(&OrderId { group, oseq: 1 }, us());
-    world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
-    bid
 }
 
 /// Time for a manifest of so many names to be taken over, moved, listed and given up.

@@ -180,13 +180,7 @@ fn w9_an_auditor_is_asked_once_for_many_orders_and_again_when_it_signs() {
 #[test]
 fn w12_what_we_cannot_meet_is_neither_reserved_nor_priced() {
     let mut world = World::new();
-    world.tenant(TenantMsg::CreateDeployment {
-        id: deployment_id(1),
-        groups: web().groups,
-        hash: web().hash,
-        deposit: uact(5_000_000),
-        reclamation_min_window: Some(HOUR),
-    });
+    world.order_as(deployment_id(1), &web(), Some(HOUR));
     assert_eq!((world.count(is_price), world.count(is_write)), (0, 0));
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }

@@ -531,14 +531,32 @@ impl World {
 
     /// A tenant orders what an SDL says.
     pub(crate) fn order(&mut self, dseq: u64, sdl: &Sdl) -> OrderId {
+        self.order_as(deployment_id(dseq), sdl, None);
+        order_id(dseq)
+    }
+
+    /// The same for any tenant, and for a lease that may be taken back after no less than this time.
+    pub(crate) fn order_as(&mut self, id: DeploymentId, sdl: &Sdl, reclamation_min_window: Option<Duration>) {
         self.tenant(TenantMsg::CreateDeployment {
-            id: deployment_id(dseq),
+            id,
             groups: sdl.groups.clone(),
             hash: sdl.hash,
             deposit: uact(50_000_000),
-            reclamation_min_window: None,
+            reclamation_min_window,
         });
-        order_id(dseq)
+    }
+
+    /// A lease of another tenant than the world's.
+    pub(crate) fn lease_of_another(&mut self, sdl: &Sdl) -> LeaseId {
+        let deployment = DeploymentId {
+            owner: tenant(2),
+            dseq: 1,
+        };
+        self.order_as(deployment.clone(), sdl, None);
+        let group = GroupId { deployment, gseq: 1 };
+        let bid = bid_of(&OrderId { group, oseq: 1 }, us());
+        self.tenant(TenantMsg::CreateLease { bid: bid.clone() });
+        bid
     }
 
     /// An order, our bid, and the tenant's choice of it.
