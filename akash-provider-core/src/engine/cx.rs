@@ -3,7 +3,7 @@
 use super::input::Leadership;
 use crate::bidding::Decline;
 use crate::config::Config;
-use crate::types::{Coin, Height, Now};
+use crate::types::{BlockTime, Coin, Height, Now};
 use std::time::Duration;
 
 /// Context of one step.
@@ -46,6 +46,12 @@ impl Cx<'_> {
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)
+    }
+
+    /// When the time of a lease for its manifest is over that starts with the newest block; `None` without limit.
+    #[must_use]
+    pub(super) fn manifest_due(&self) -> Option<BlockTime> {
+        self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))
     }
 
     /// True for a standby.

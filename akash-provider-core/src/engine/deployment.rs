@@ -512,7 +512,8 @@ impl Deployment {
                     if let Evidence::Unusable(_) = entry.evidence {
                         out.push(Action::Publish(Event::RecordUsable { lease }));
                     }
-                } else if entry.evidence == Evidence::Missing {
+                } else if entry.has_clock() || deadline > cx.manifest_due() {
+                    // Later than now is that of a record newer than the newest block we were told of.
                     entry.deadline = entry.deadline.max(deadline);
                 }
             }

@@ -45,6 +45,11 @@ impl Entry {
         !self.has_manifest && self.evidence == Evidence::Missing
     }
 
+    /// Its time for a manifest has a beginning, which may be earlier than what its record says.
+    pub(super) fn has_clock(&self) -> bool {
+        self.evidence == Evidence::Missing || self.deadline.is_some()
+    }
+
     /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
     pub(super) fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
         if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
@@ -67,8 +72,7 @@ impl Entry {
             Evidence::Missing => {}
             Evidence::Unseen | Evidence::Unusable(_) => {
                 self.evidence = Evidence::Missing;
-                let from_now = cx.config.manifest_timeout.map(|t| cx.now.block_time.plus(t));
-                self.deadline = self.deadline.or(from_now);
+                self.deadline = self.deadline.or_else(|| cx.manifest_due());
             }
             Evidence::Due => {
                 self.evidence = Evidence::Missing;
