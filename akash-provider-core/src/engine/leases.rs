@@ -102,7 +102,7 @@ impl Engine {
         }
         if !self.reservations.contains(&id.order) {
             // Nothing is known of what it holds yet; a full scan brings the bid's offer.
-            self.reservations.adopt(&id.order, &[], None);
+            self.reservations.adopt_unread(&id.order);
             self.scan.soon();
         }
         self.reservations.mark_active(&id.order);

@@ -34,6 +34,9 @@ pub struct Reservations {
     held: HashMap<OrderId, Held, FxBuildHasher>,
     /// Orders of which a replica is nowhere.
     homeless: BTreeSet<OrderId>,
+    /// Leases of which it was not read yet what they hold: the bid that won may be another than the one this was
+    /// made for, or none that is known.
+    unread: BTreeSet<OrderId>,
     pools: Pools,
     /// Orders whose addresses the pool's last count has, and which were not given back since.
     counted: HashSet<OrderId, FxBuildHasher>,
@@ -56,8 +59,6 @@ struct Held {
     places: Box<[Place]>,
     claim: Claim,
     active: bool,
-    /// The bid that won may be another than the one this was made for.
-    doubted: bool,
 }
 
 impl Held {
@@ -80,6 +81,7 @@ impl Reservations {
             known: None,
             held: HashMap::default(),
             homeless: BTreeSet::new(),
+            unread: BTreeSet::new(),
             counted: HashSet::default(),
             shared: params::Shared::default(),
         }
@@ -135,7 +137,8 @@ impl Reservations {
     /// Reserves what an order asks for, commit levels applied. An order that holds a reservation keeps it.
     ///
     /// # Errors
-    /// What is missing: capacity, external ports, leased IPs, or the knowledge of them. Nothing is taken then.
+    /// What is missing: capacity, external ports, leased IPs, or the knowledge of them, which also lacks while a
+    /// lease is there whose bid was not read yet ([`adopt_unread`](Self::adopt_unread)). Nothing is taken then.
     pub fn reserve(&mut self, order: &OrderId, spec: &GroupSpec) -> Result<Arc<Vec<ResourceUnit>>, Decline> {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
@@ -144,6 +147,9 @@ impl Reservations {
             return Err(Decline::InvalidGroup {
                 problem: "it asks for no resources".to_owned(),
             });
+        }
+        if let Some(decline) = self.not_read() {
+            return Err(decline);
         }
         let claim = claim(&spec.resources);
         self.pools.check(claim)?;
@@ -168,7 +174,6 @@ impl Reservations {
             places: allocation.places.into(),
             claim,
             active: false,
-            doubted: false,
         };
         self.held.insert(order.clone(), held);
         Ok(units)
@@ -187,11 +192,22 @@ impl Reservations {
         })
     }
 
+    /// Nothing is for sale while it is not known what is left of it.
+    fn not_read(&self) -> Option<Decline> {
+        let order = self.unread.first()?;
+        Some(Decline::Unknown {
+            message: format!("what the lease of {order} holds is not known before the next full scan"),
+        })
+    }
+
     /// Why a reservation is no longer good for a bid: it has lost its place, or another promise came to light
-    /// since that needs the GPUs, the ports or the addresses.
+    /// since that needs the GPUs, the ports or the addresses, or that was not read yet.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let held = self.held.get(order)?;
+        if let Some(decline) = self.not_read() {
+            return Some(decline);
+        }
         if let Some(decline) = self.pools.overdrawn(held.claim) {
             return Some(decline);
         }
@@ -210,6 +226,7 @@ impl Reservations {
     /// divided again; where the bid says nothing, the group is reserved as `spec` has it. Never fails: what
     /// has no room shows as overcommitted. A reservation with units is left as it is.
     pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
+        self.unread.remove(order);
         let mut active = false;
         if let Some(held) = self.held.get(order) {
             if !held.units.is_empty() || (offer.is_empty() && spec.is_none()) {
@@ -233,7 +250,6 @@ impl Reservations {
             units: Arc::new(units),
             places: Box::default(),
             active,
-            doubted: false,
         };
         self.pools.take(held.claim);
         if let Some(known) = &mut self.known {
@@ -247,13 +263,20 @@ impl Reservations {
         }
     }
 
+    /// Takes over a lease of which nothing is known but that it is there. Until somebody has looked, which is
+    /// [`adopt`](Self::adopt) whatever it finds, nothing is reserved for others.
+    pub fn adopt_unread(&mut self, order: &OrderId) {
+        self.adopt(order, &[], None);
+        self.unread.insert(order.clone());
+    }
+
     /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
     /// land after the order was reserved anew.
     pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
-        let Some(held) = self.held.get_mut(order) else {
+        self.unread.remove(order);
+        let Some(held) = self.held.get(order) else {
             return;
         };
-        held.doubted = false;
         if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
             return;
         }
@@ -265,10 +288,11 @@ impl Reservations {
         }
     }
 
-    /// Whether a bid promised what is reserved has to be looked up.
+    /// Whether the bid that won promised what is reserved has to be read, and nothing is reserved for others until
+    /// [`keep_promise`](Self::keep_promise).
     pub fn doubt_promise(&mut self, order: &OrderId) {
-        if let Some(held) = self.held.get_mut(order) {
-            held.doubted = true;
+        if self.held.contains_key(order) {
+            self.unread.insert(order.clone());
         }
     }
 
@@ -276,11 +300,12 @@ impl Reservations {
     #[must_use]
     pub fn is_promise_known(&self, order: &OrderId) -> bool {
         let held = self.held.get(order);
-        held.is_some_and(|h| !h.units.is_empty() && !h.doubted)
+        held.is_some_and(|h| !h.units.is_empty()) && !self.unread.contains(order)
     }
 
     /// Gives a reservation back; its capacity is free at once. False when there was none.
     pub fn unreserve(&mut self, order: &OrderId) -> bool {
+        self.unread.remove(order);
         let Some(held) = self.held.remove(order) else {
             return false;
         };
