@@ -265,8 +265,12 @@ impl Workload {
             (ClusterLane::Deploying(_), _) => "deploying",
             (ClusterLane::Retry(_), _) => "retrying",
             (ClusterLane::Idle, _) if self.ending.is_some() => "ending",
-            (ClusterLane::Idle, _) if self.applied > 0 => "running",
-            (ClusterLane::Idle, _) => "waiting_for_manifest",
+            (ClusterLane::Idle, _) => match &self.desired {
+                None => "waiting_for_manifest",
+                // A standby, or one that is told too little, does not deploy; nor is it known how the last one ended.
+                Some(desired) if desired.generation > self.applied => "pending",
+                Some(_) => "running",
+            },
         }
     }
 
