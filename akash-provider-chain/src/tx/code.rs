@@ -36,6 +36,7 @@ fn market(number: u32) -> TxError {
         36 => TxError::AlreadyReclaiming,
         38 => TxError::WindowNotElapsed,
         39..=41 => TxError::Reclamation,
+        31 => TxError::InvalidBid,
         _ => TxError::Other,
     }
 }

@@ -3,12 +3,15 @@
 use super::deployment::{Accepted, Action, Deployment as Machine, Input, Phase, Submission};
 use super::hostnames::HostnameError;
 use super::input::{Refusal, RefusalKind, Reply, RequestId};
+use super::order::Order;
 use super::timers::Key;
 use super::workload::{self, Workload};
 use super::{EffectId, Engine, Slot, Target, take_awaited};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Hashes, Manifest, hosts};
-use crate::types::{CloseReason, DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord};
+use crate::types::{
+    CloseReason, DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord, OrderId,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -133,7 +136,7 @@ impl Engine {
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
-        let unknown = |(lease, _): &&(&Lease, &Group)| !self.reservations.is_promise_known(&lease.id.order);
+        let unknown = |(lease, _): &&(&Lease, &Group)| !self.is_promise_known(&lease.id.order);
         if let Some((lease, _)) = parts.iter().find(unknown) {
             let message = format!(
                 "what was promised to lease {} is being looked up; submit again",
@@ -226,6 +229,12 @@ impl Engine {
             .map(|s| format!("{}.{domain}", lease.ingress_label(&s.name)))
             .collect();
         names.iter().filter(below).find(|name| !own.contains(*name))
+    }
+
+    /// It is known what was promised: no bid of another process of ours may have won instead.
+    fn is_promise_known(&self, order: &OrderId) -> bool {
+        let knows_its_bid = self.orders.get(order).is_none_or(Order::knows_its_bid);
+        knows_its_bid && self.reservations.is_promise_known(order)
     }
 
     /// A manifest may come before the lease's own event.

@@ -154,7 +154,7 @@ impl Market {
         // The network compares with "greater than", so one more than the limit gets in.
         if counted_bids(order) > usize::try_from(self.params.order_max_bids).unwrap_or(usize::MAX) {
             let log = "invalid bid: too many bids on the order";
-            return Err(Rejection::market(TxError::Other, 31, log));
+            return Err(Rejection::market(TxError::InvalidBid, 31, log));
         }
         check_open(order)?;
         check_price(&order.order.spec, price)?;

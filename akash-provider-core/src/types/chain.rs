@@ -634,6 +634,8 @@ pub enum TxError {
     WindowNotElapsed,
     /// market/39 to 41: the window offered is missing, too short or outside the parameters.
     Reclamation,
+    /// market/31: the order has more bids than the parameters allow.
+    InvalidBid,
     /// The account cannot pay fee or deposit.
     InsufficientFunds,
     /// Anything else.

@@ -314,7 +314,8 @@ impl Order {
     /// The chain takes no bid of ours on the order.
     fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<Action>) -> Self {
         if error == TxError::OrderNotOpen {
-            return self.end(End::OrderClosed, out);
+            // It may be active by a bid of ours from before a restart, which this one would have doubled.
+            return self.check(cx, Some(End::OrderClosed), BlockTime::default(), out);
         }
         let decline = if error == TxError::InsufficientFunds {
             Decline::Wallet { message }
@@ -375,25 +376,21 @@ impl Order {
             Err(_) => return self.check_again(cx, ending, expires),
         };
         self.landed |= bid.is_some();
-        match (bid.as_ref().map(|b| b.state), ending) {
-            (Some(BidState::Open), None) => {
-                if let Some(bid) = bid {
-                    self.price = Some(bid.price);
-                    out.push(Action::Promised(bid.resources_offer));
-                }
-                self.opened(cx, height, out)
-            }
+        let state = bid.as_ref().map(|b| b.state);
+        if let Some(bid) = bid.filter(|b| matches!(b.state, BidState::Open | BidState::Active)) {
+            // One from before a restart may have promised another thing.
+            out.push(Action::Promised(bid.resources_offer));
+            self.price = Some(bid.price);
+        }
+        match (state, ending) {
+            (Some(BidState::Open), None) => self.opened(cx, height, out),
             // It may have ended with its order since; the node has not seen that yet.
             (Some(BidState::Open), ending) if cx.is_past(height) => self.check_again(cx, ending, expires),
             (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
             (Some(BidState::Lost), _) => self.end(End::Lost, out),
             // The lease's own event or the next snapshot hands it over; until then the reservation stays.
-            (Some(BidState::Active), _) => {
-                let offer = bid.map(|bid| bid.resources_offer);
-                out.extend(offer.map(Action::Promised));
-                self.goto(Phase::Open { deadline: None })
-            }
+            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
             // Not found is evidence only where the bid never showed, the reading is not older than what was
             // processed, and nothing can land any more: the transaction has expired, or the order is over.
             (None, ending)
@@ -632,5 +629,8 @@ impl Order {
 /// The chain refuses by parameters what was right by those that are known: they have changed, and may be what they
 /// were before anybody reads them.
 const fn is_by_parameters(error: TxError) -> bool {
-    matches!(error, TxError::Deposit | TxError::Reclamation)
+    matches!(
+        error,
+        TxError::Deposit | TxError::Reclamation | TxError::InvalidBid
+    )
 }
