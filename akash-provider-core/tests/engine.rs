@@ -37,6 +37,8 @@ mod records;
 mod recovery;
 #[path = "engine/size.rs"]
 mod size;
+#[path = "engine/unread.rs"]
+mod unread;
 #[path = "engine/upkeep.rs"]
 mod upkeep;
 #[path = "engine/world.rs"]

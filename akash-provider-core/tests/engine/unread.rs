@@ -1,0 +1,165 @@
+//! Bids and leases that come to light before anybody has read what they promise: those of a process before ours,
+//! and those that records show earlier than events.
+
+use crate::world::*;
+use akash_provider_core::engine::status::DeclineStatus;
+use akash_provider_core::engine::{Call, Leadership, RefusalKind, Request};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{BidId, CloseReason, Msg, OrderId};
+
+const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
+const IS_BID_READ: Which = |call| matches!(call, Call::FetchBid(_));
+
+/// A bid that another process with our key sends.
+fn bid_elsewhere(world: &mut World, order: &OrderId, sdl: &Sdl) -> BidId {
+    let id = bid_of(order, us());
+    world.outside(&Msg::CreateBid {
+        id: id.clone(),
+        price: price(10),
+        deposit: uact(500_000),
+        resources_offer: sdl.groups[0].resources.clone(),
+        reclamation_window: None,
+    });
+    id
+}
+
+fn decline(world: &World, order: &OrderId) -> Option<String> {
+    let declines = world.status().recent_declines;
+    let of = |d: &&DeclineStatus| d.order == *order;
+    declines.iter().rfind(of).map(|d| d.message.clone())
+}
+
+#[test]
+fn a_lease_newer_than_the_newest_block_told_has_its_whole_time() {
+    let mut config = settings();
+    config.manifest_timeout = Some(MINUTE);
+    let mut world = World::with(config);
+    world.order(1, &web());
+    // The stream falls behind by more than the time a manifest has, and a full scan shows the lease.
+    world.deaf = true;
+    world.blocks(1, 10 * MINUTE);
+    world.take_bids(1, &web());
+    world.request(Request::Scan { dry_run: false });
+    world.deaf = false;
+    assert_eq!(world.status().leases.len(), 1);
+    world.blocks(3, BLOCK);
+    assert_eq!(world.closes(), [], "it is half a minute old");
+    world.blocks(12, BLOCK);
+    assert_eq!(world.closes(), [(lease_id(1), CloseReason::ManifestTimeout)]);
+}
+
+#[test]
+fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
+    let mut world = World::new();
+    world.hold = Some(IS_SNAPSHOT);
+    // Our bid on it is not read, for the order is not looked at any more.
+    world.price = Err(failure(false));
+    let first = world.order(1, &web());
+    let bid = bid_elsewhere(&mut world, &first, &web());
+    world.price = Ok(price(10));
+    world.tenant(TenantMsg::CreateLease { bid });
+    let second = world.order(2, &web());
+    assert_eq!(world.count(is_bid), 0);
+    let why = decline(&world, &second).unwrap();
+    assert!(why.contains("is not known before the next full scan"), "{why}");
+    // It is known, and the order gets its bid without anybody asking.
+    world.hold = None;
+    world.wait(2 * MINUTE);
+    assert_eq!((world.active(), world.pending()), (vec![first], vec![second]));
+}
+
+#[test]
+fn a_bid_that_was_priced_waits_too() {
+    let mut world = World::new();
+    world.hold = Some(is_price);
+    let first = world.order(1, &web());
+    let second = world.order(2, &web());
+    // A bid from before a restart wins, and may promise another thing than what is reserved.
+    world.deaf = true;
+    let bid = bid_elsewhere(&mut world, &first, &web());
+    world.deaf = false;
+    let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    world.tell(events);
+    world.hold = Some(IS_SNAPSHOT);
+    world.settle();
+    assert_eq!(world.count(is_bid), 0);
+    let why = decline(&world, &second).unwrap();
+    assert!(why.contains("is not known before the next full scan"), "{why}");
+    world.hold = None;
+    world.wait(2 * MINUTE);
+    assert_eq!((world.active(), world.pending()), (vec![first], vec![second]));
+}
+
+#[test]
+fn an_order_that_is_active_by_a_bid_of_ours_keeps_its_place() {
+    let mut world = World::new();
+    world.hold = Some(is_price);
+    let order = world.order(1, &web());
+    // Before a restart we bid, and it won; nobody has told us yet.
+    world.deaf = true;
+    let bid = bid_elsewhere(&mut world, &order, &web());
+    world.tenant(TenantMsg::CreateLease { bid });
+    world.deaf = false;
+    world.hold = None;
+    world.settle();
+    assert_eq!(world.count(is_bid), 1, "it is refused, for the order is active");
+    assert_eq!(world.pending(), [order], "and read");
+}
+
+#[test]
+fn no_manifest_is_taken_before_our_bid_is_read() {
+    let mut world = World::new();
+    world.hold = Some(is_price);
+    let order = world.order(1, &web());
+    world.hold = Some(IS_BID_READ);
+    let bid = bid_elsewhere(&mut world, &order, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::CreateLease { bid });
+    world.deaf = false;
+    let refusal = world.submit(1, &web()).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Unavailable, "{}", refusal.message);
+    world.hold = None;
+    world.settle();
+    assert!(world.submit(1, &web()).is_ok());
+}
+
+#[test]
+fn a_bid_too_many_by_parameters_that_nobody_has_read_is_not_refused_for_ever() {
+    let mut world = World::new();
+    let before = world.market.params().clone();
+    let mut params = before.clone();
+    params.order_max_bids = 0;
+    world.hold = Some(is_price);
+    let order = world.order(1, &web());
+    world.deaf = true;
+    world.outside(&Msg::CreateBid {
+        id: bid_of(&order, rival()),
+        price: price(10),
+        deposit: uact(500_000),
+        resources_offer: web().groups[0].resources.clone(),
+        reclamation_window: None,
+    });
+    world.deaf = false;
+    world.market.set_params(params);
+    world.hold = None;
+    world.settle();
+    assert_eq!(world.count(is_bid), 1);
+    assert!(decline(&world, &order).is_some_and(|why| why.starts_with("not decided")));
+    // As they were before anybody has read them.
+    world.market.set_params(before);
+    world.wait(MINUTE);
+    assert_eq!(world.pending(), [order]);
+}
+
+#[test]
+fn a_workload_that_nobody_deploys_is_pending() {
+    let mut world = World::new();
+    world.running(1, &web());
+    let phase = |world: &World| world.status().leases[0].phase.clone();
+    assert_eq!(phase(&world), "running");
+    world.crash();
+    world.lead(Leadership::Standby);
+    world.start();
+    assert_eq!(phase(&world), "pending", "the leader may have deployed it or not");
+}
