@@ -84,3 +84,17 @@ pub(crate) fn say(text: &str) {
             .and_then(|()| out.flush()),
     );
 }
+
+/// Writes a line, its second half in a style where somebody watches; `NO_COLOR` is heard.
+pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
+    let mut out = std::io::stdout().lock();
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let style = if is_wanted && out.is_terminal() {
+        style
+    } else {
+        anstyle::Style::new()
+    };
+    let (head, tail) = (plain::plain(head), plain::plain(tail));
+    // As above.
+    drop(writeln!(out, "{head}{style}{tail}{style:#}").and_then(|()| out.flush()));
+}

@@ -13,6 +13,8 @@ mod breaker;
 mod distant;
 mod gateway;
 mod hardware;
+mod parts;
+mod summary;
 
 use crate::args::RunArgs;
 use crate::commands::chain::{addresses, roots};
@@ -37,7 +39,9 @@ use awaited::{Desks, Watch};
 use breaker::Breaker;
 pub(crate) use distant::Distant;
 use hardware::Hardware;
+use parts::Parts;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -85,10 +89,11 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
-    let mut helpers = vec![tokio::spawn(writer)];
+    let mut parts = Parts::default();
+    parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
     let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), &desks);
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut helpers).await;
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
     let screening = Screening {
@@ -103,13 +108,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         .pricing(pricing)
         .inventory(hardware.inventory)
         .build()?;
-    helpers.push(print_facts(&bus, &printer, &background).await?);
-    helpers.push(
-        breaker
-            .follow(&bus, handle.clone(), shut, background.clone())
-            .await?,
+    parts.add(
+        "printing of events",
+        print_facts(&bus, &printer, &background).await?,
     );
-    helpers.push(answer_operators(home, &handle, hardware.distant, &background));
+    let keeping = breaker.follow(&bus, handle.clone(), shut, background.clone());
+    parts.add("keeping of the circuit breaker", keeping.await?);
+    let answering = answer_operators(home, &handle, hardware.distant, &background);
+    parts.add("operator socket", answering);
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,
@@ -118,21 +124,40 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     };
     let plan = gateway::Plan::of(args, home, key, screening);
     let end = gateway::End::of(&shutdown);
-    helpers.extend(gateway::start(plan, served, desks.gateway, &printer, &end));
+    if let Some(serving) = gateway::start(plan, served, desks.gateway, &printer, &end) {
+        parts.add("gateway", serving);
+    }
     let until = background.clone();
-    helpers.push(tokio::spawn(async move { watch.follow(&handle, until).await }));
-    let ended = provider.run_until(shutdown.clone(), abort).await;
+    let watching = async move { watch.follow(&handle, until).await };
+    parts.add("watch", tokio::spawn(watching));
+    let running = provider.run_until(shutdown.clone(), abort.clone());
+    let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     background.cancel();
     // The gateway ends with it, however it ended.
     shutdown.cancel();
     end.over.cancel();
-    for helper in helpers {
-        helper.await.context("a part of the provider")?;
-    }
+    let parts = parts.end().await;
     signals.abort();
+    failure.map_or(parts, Err)?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the provider as long as all its parts do.
+async fn supervised<R>(
+    running: impl Future<Output = R>,
+    parts: &mut Parts,
+    stop: &[&CancellationToken],
+) -> (R, Option<anyhow::Error>) {
+    let mut running = pin!(running);
+    tokio::select! {
+        ended = &mut running => (ended, None),
+        failure = parts.failure() => {
+            stop.iter().for_each(|token| token.cancel());
+            (running.await, Some(failure))
+        }
+    }
 }
 
 /// Gives the chain client what it has to know after a restart.

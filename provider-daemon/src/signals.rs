@@ -2,10 +2,14 @@
 
 use crate::dev::Printer;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The first signal drains, the second aborts; a terminal that goes away counts as one.
+/// A signal that follows the first sooner is the same: a terminal and a supervisor may both send it.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The first signal drains, and one that comes a second later or more aborts; a terminal that goes away counts as one.
 ///
 /// # Errors
 /// When signals cannot be heard.
@@ -18,12 +22,19 @@ pub(crate) fn on_signals(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
-        for (token, text) in [(shutdown, "draining; once more aborts"), (abort, "aborting")] {
+        let mut first = None;
+        while !abort.is_cancelled() {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 _ = hangup.recv() => {}
             }
+            let (text, token) = match first {
+                None => ("draining; once more, after a second, aborts", &shutdown),
+                Some(at) if Instant::now().duration_since(at) < AGAIN_AFTER => continue,
+                Some(_) => ("aborting", &abort),
+            };
+            first.get_or_insert_with(Instant::now);
             printer.note(text);
             token.cancel();
         }

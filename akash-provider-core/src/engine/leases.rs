@@ -118,12 +118,12 @@ impl Engine {
                 self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
             }
         }
-        if !new.adopted {
-            self.publish(Event::LeaseWon {
-                lease: id.clone(),
-                price: new.price.clone(),
-            });
-        }
+        let (lease, price) = (id.clone(), new.price.clone());
+        self.publish(if new.adopted {
+            Event::LeaseAdopted { lease, price }
+        } else {
+            Event::LeaseWon { lease, price }
+        });
         self.money_of(new);
         self.deployment_slot(id.deployment());
         let origin = if new.adopted { Origin::Found } else { Origin::Won };

@@ -249,6 +249,7 @@ fn log(event: &Event) {
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
         Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome, "bid ended"),
+        Event::LeaseAdopted { lease, price } => tracing::info!(%lease, %price, "lease adopted"),
         Event::LeaseWon { lease, price } => tracing::info!(%lease, %price, "lease won"),
         Event::ManifestReceived { deployment, hash } => {
             tracing::info!(%deployment, hash, "manifest received");

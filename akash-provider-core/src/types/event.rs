@@ -116,6 +116,13 @@ pub enum Event {
         /// `lost`, `order_closed`, `timeout`, `closed` or `failed`.
         outcome: String,
     },
+    /// A live lease of ours from before was taken over.
+    LeaseAdopted {
+        /// Which.
+        lease: LeaseId,
+        /// Price per block.
+        price: DecCoin,
+    },
     /// Our bid won.
     LeaseWon {
         /// Which.

@@ -177,7 +177,7 @@ async fn finish(
         printer.note(&format!("left over: {line}"));
     }
     let good = left.is_empty() && failed == 0 && missing == 0;
-    printer.object(&json!({
+    printer.object(json!({
         "event": "finished", "served": played.len() - failed, "failed": failed, "not_played": missing,
         "left_over": left, "ok": good,
     }));
@@ -215,7 +215,7 @@ fn summary(printer: &Printer, played: &[Outcome]) {
             printer.note(&format!("{:<22} {bid:>9} {run:>9}  {last}", outcome.name));
         }
         let ms = |d: Option<Duration>| d.map(|d| d.as_millis() as u64);
-        printer.object(&json!({
+        printer.object(json!({
             "event": "summary", "name": outcome.name, "to_bid_ms": ms(outcome.to_bid),
             "to_run_ms": ms(outcome.to_run), "prices": outcome.prices, "declined": outcome.declined,
             "problem": outcome.problem,

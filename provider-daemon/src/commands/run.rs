@@ -24,7 +24,7 @@ const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// A setting makes no sense, the key cannot be had, or the provider failed. That chain or cluster are down is no
 /// error.
 pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let printer = Arc::new(Printer::new(args.output));
+    let printer = Arc::new(Printer::with_wall_clock(args.output));
     for notice in args.notices(|name| std::env::var(name).ok()) {
         printer.note(&notice);
     }

@@ -138,7 +138,7 @@ impl DevGateway {
         let tenant = names::tenant(GIVEN)?;
         let chain_id = world.chain.market(|market| market.chain_id().to_owned());
         let keyring = tenants_keyring();
-        printer.object(&json!({
+        printer.object(json!({
             "event": "gateway", "url": format!("https://{address}"), "token": token, "tenant": tenant.as_str(),
             "provider": world.provider.as_str(), "node": self.node_url, "chain_id": chain_id,
             "keyring": keyring.as_ref().ok().map(|folder| folder.display().to_string()),

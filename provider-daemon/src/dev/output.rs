@@ -1,43 +1,65 @@
 //! What `dev` and `run` print: one line per transition, for people or as JSON.
 
+mod words;
+
 use crate::args::Output;
-use crate::{plain, say};
+use crate::{plain, say, say_styled};
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
+use anstyle::Style;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use words::{Line, line, short, style};
+
+/// Deployments of which it is remembered when their order came.
+const ORDERS_MAX: usize = 10_000;
+/// How long at least.
+const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Prints events as they come.
 #[derive(Debug)]
 pub struct Printer {
     output: Output,
     started: Instant,
+    clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
     /// Leases that run with their newest manifest and that nobody has closed: only there is bad health news.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
-/// A transition in words.
-struct Line {
-    deployment: DeploymentId,
-    what: &'static str,
-    detail: String,
+/// What its lines begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    /// Seconds since the start, or since the order: a short run is watched as a whole.
+    Elapsed,
+    /// The time of day in UTC, and ids in full: what is read later, and beside other logs.
+    Wall,
 }
 
 impl Printer {
-    /// Starts the clock.
+    /// Begins each line with the seconds since the start.
     #[must_use]
     pub fn new(output: Output) -> Self {
         Self {
             output,
             started: Instant::now(),
+            clock: Clock::Elapsed,
             names: Mutex::default(),
             settled: Mutex::default(),
+        }
+    }
+
+    /// Begins each line with the time of day.
+    #[must_use]
+    pub fn with_wall_clock(output: Output) -> Self {
+        Self {
+            clock: Clock::Wall,
+            ..Self::new(output)
         }
     }
 
@@ -51,11 +73,50 @@ impl Printer {
     /// One event of the provider.
     pub fn event(&self, event: &Event) {
         let Some(line) = line(event) else { return };
-        if !self.is_news(event) && self.is_text() {
-            return;
+        if let Event::OrderSeen { order } = event {
+            self.ordered(order.deployment());
         }
-        let body = serde_json::to_value(event).unwrap_or(Value::Null);
-        self.print(&line.deployment, line.what, &line.detail, body);
+        let is_news = self.is_news(event);
+        if is_news || !self.is_text() {
+            let body = serde_json::to_value(event).unwrap_or(Value::Null);
+            self.print(&line, style(event), body);
+        }
+        if let Event::LeaseClosed { lease, .. } = event {
+            self.forget(lease.deployment());
+        }
+    }
+
+    /// The time of a deployment counts from its first order.
+    fn ordered(&self, id: &DeploymentId) {
+        if let Ok(mut names) = self.names.lock()
+            && self.has_room(&mut names)
+        {
+            let name = || (self.unnamed(id), Instant::now());
+            names.entry(id.clone()).or_insert_with(name);
+        }
+    }
+
+    /// Old orders make room for new ones; a few more than that count from nowhere.
+    fn has_room(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
+        if self.clock == Clock::Wall && names.len() >= ORDERS_MAX {
+            names.retain(|_, (_, since)| since.elapsed() < ORDER_AGE_MAX);
+        }
+        names.len() < ORDERS_MAX
+    }
+
+    fn forget(&self, id: &DeploymentId) {
+        if self.clock == Clock::Wall
+            && let Ok(mut names) = self.names.lock()
+        {
+            names.remove(id);
+        }
+    }
+
+    fn unnamed(&self, id: &DeploymentId) -> String {
+        match self.clock {
+            Clock::Elapsed => short(id),
+            Clock::Wall => id.to_string(),
+        }
     }
 
     /// A workload that starts, or that its tenant has closed, is unhealthy and that is as it must be.
@@ -90,29 +151,39 @@ impl Printer {
 
     /// One thing a tenant did.
     pub fn tenant(&self, id: &DeploymentId, what: &'static str, detail: &str) {
-        self.print(
-            id,
+        let line = Line {
+            deployment: id.clone(),
             what,
-            detail,
-            json!({ "event": what.replace(' ', "_"), "detail": detail }),
-        );
+            detail: detail.to_owned(),
+        };
+        let body = json!({ "event": what.replace(' ', "_"), "detail": detail });
+        self.print(&line, Style::new(), body);
     }
 
     /// A line that belongs to no deployment.
     pub fn note(&self, text: &str) {
         match self.output {
+            Output::Text if self.clock == Clock::Wall => say(&format!("{}  {text}\n", now())),
             Output::Text => say(&format!("{text}\n")),
-            Output::Json => {
-                let note = json!({ "event": "note", "at_ms": self.at_ms(), "text": text });
-                say(&format!("{note}\n"));
-            }
+            Output::Json => self.object(json!({ "event": "note", "text": text })),
         }
     }
 
     /// A JSON object of its own; nothing for people.
-    pub fn object(&self, value: &Value) {
+    pub fn object(&self, mut value: Value) {
         if self.output == Output::Json {
+            self.stamp(&mut value);
             say(&format!("{value}\n"));
+        }
+    }
+
+    fn stamp(&self, value: &mut Value) {
+        let Some(object) = value.as_object_mut() else {
+            return;
+        };
+        object.insert("at_ms".to_owned(), json!(self.at_ms()));
+        if self.clock == Clock::Wall {
+            object.insert("at".to_owned(), json!(now()));
         }
     }
 
@@ -126,21 +197,26 @@ impl Printer {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn print(&self, id: &DeploymentId, what: &str, detail: &str, mut body: Value) {
+    fn print(&self, line: &Line, style: Style, mut body: Value) {
+        let id = &line.deployment;
         let named = self.names.lock().ok().and_then(|names| names.get(id).cloned());
-        let (name, since) = named.unwrap_or_else(|| (short(id), self.started));
-        let since = since.elapsed();
+        let (name, since) = match named {
+            Some((name, since)) => (name, Some(since.elapsed())),
+            None => (self.unnamed(id), None),
+        };
         match self.output {
             Output::Text => {
-                let since = since.as_secs_f64();
-                let (name, detail) = (plain::line(&name), plain::line(detail));
-                let line = format!("{since:>8.2}s  {name:<22} {what:<17} {detail}");
-                say(&format!("{}\n", line.trim_end()));
+                let when = self.when(since);
+                let (name, detail) = (plain::line(&name), plain::line(&line.detail));
+                let rest = format!("{:<17} {detail}", line.what);
+                say_styled(&format!("{when}  {name:<22} "), style, rest.trim_end());
             }
             Output::Json => {
+                self.stamp(&mut body);
                 if let Some(object) = body.as_object_mut() {
-                    object.insert("at_ms".to_owned(), json!(self.at_ms()));
-                    object.insert("since_order_ms".to_owned(), json!(since.as_millis() as u64));
+                    // Of what was there before us it is not known when it was ordered.
+                    let since = since.map(|since| since.as_millis() as u64);
+                    object.insert("since_order_ms".to_owned(), json!(since));
                     object.insert("name".to_owned(), json!(name));
                     object.insert("deployment".to_owned(), json!(id.to_string()));
                 }
@@ -148,6 +224,21 @@ impl Printer {
             }
         }
     }
+
+    fn when(&self, since_order: Option<Duration>) -> String {
+        match self.clock {
+            Clock::Elapsed => {
+                let since = since_order.unwrap_or_else(|| self.started.elapsed());
+                format!("{:>8.2}s", since.as_secs_f64())
+            }
+            Clock::Wall => now(),
+        }
+    }
+}
+
+/// The time of day.
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Prints the provider's facts as they come.
@@ -177,79 +268,4 @@ pub async fn print_facts(
             }
         }
     }))
-}
-
-/// A deployment that has no name: the beginning of its owner, and its number.
-fn short(id: &DeploymentId) -> String {
-    let owner: String = id.owner.as_str().chars().take(12).collect();
-    format!("{owner}/{}", id.dseq)
-}
-
-fn line(event: &Event) -> Option<Line> {
-    let (deployment, what, detail) = match event {
-        Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
-        Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
-        Event::BidsNotCounted { order, message } => (order.deployment(), "bids not counted", message.clone()),
-        Event::BidPlaced { bid, price } => (
-            bid.deployment(),
-            "bid placed",
-            format!("{}, {price} per block", group(bid.order.group.gseq)),
-        ),
-        Event::BidAdopted { bid, price } => (
-            bid.deployment(),
-            "bid adopted",
-            format!("{}, {price} per block", group(bid.order.group.gseq)),
-        ),
-        Event::BidEnded { bid, outcome } => (
-            bid.deployment(),
-            "bid ended",
-            format!("{}, {outcome}", group(bid.order.group.gseq)),
-        ),
-        Event::LeaseWon { lease, .. } => (lease.deployment(), "lease won", group(lease.order.group.gseq)),
-        Event::ManifestReceived { deployment, hash } => {
-            (deployment, "manifest", hash.chars().take(12).collect::<String>())
-        }
-        Event::Deployed { lease, generation } => (
-            lease.deployment(),
-            "deployed",
-            format!("{}, version {generation}", group(lease.order.group.gseq)),
-        ),
-        Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
-        Event::HealthChanged { lease, health } => {
-            let word = match health.as_str() {
-                "good" => "running",
-                "bad" => "unhealthy",
-                _ => "health unknown",
-            };
-            (lease.deployment(), word, group(lease.order.group.gseq))
-        }
-        Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
-        Event::LeaseClosed { lease, .. } => (
-            lease.deployment(),
-            "lease closed",
-            format!("{}, everything released", group(lease.order.group.gseq)),
-        ),
-        Event::Withdrawn { lease } => (lease.deployment(), "paid out", group(lease.order.group.gseq)),
-        Event::WithdrawFailed { lease, message } => (lease.deployment(), "payout failed", message.clone()),
-        Event::RecordUnusable { lease, problem } => (lease.deployment(), "record unusable", problem.clone()),
-        Event::RecordUsable { lease } => (lease.deployment(), "record usable", group(lease.order.group.gseq)),
-        Event::RecordsNotFound { .. }
-        | Event::RecordsFound
-        | Event::BalanceChecked { .. }
-        | Event::BreakerTripped { .. }
-        | Event::BreakerTrippedFor { .. }
-        | Event::BreakerReleased
-        | Event::BreakerReleasedFor { .. }
-        | Event::DriftFound { .. }
-        | Event::Status { .. } => return None,
-    };
-    Some(Line {
-        deployment: deployment.clone(),
-        what,
-        detail,
-    })
-}
-
-fn group(gseq: u32) -> String {
-    format!("group {gseq}")
 }

@@ -1,6 +1,7 @@
 //! What a provider waits for before it can bid, told whenever it changes; and whether it leads, told to its cluster.
 
 use super::breaker::Breaker;
+use super::summary;
 use crate::breaker::Shut;
 use crate::dev::Printer;
 use crate::plain;
@@ -10,11 +11,13 @@ use akash_provider_core::provider::ProviderHandle;
 use akash_provider_k8s::cluster::Leading;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it is summed up what there is.
+const SUMMARY_EVERY: Duration = Duration::from_secs(60);
 /// A connection that is opened again within so long is no outage.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Reasons of one kind that are told; the rest is in the log.
@@ -88,6 +91,7 @@ impl Watch {
     }
 
     async fn look(&mut self, handle: &ProviderHandle, until: CancellationToken) {
+        let mut summarised = Instant::now();
         loop {
             tokio::select! {
                 biased;
@@ -105,6 +109,10 @@ impl Watch {
             }
             let awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
             self.tell(awaited, self.gateway.awaits());
+            if summarised.elapsed() >= SUMMARY_EVERY {
+                summarised = Instant::now();
+                summary::tell(&self.printer, &status);
+            }
         }
     }
 
@@ -123,7 +131,7 @@ impl Watch {
             // Nodes and clusters have a say in it.
             self.printer.note(&plain::line(&told));
         }
-        self.printer.object(&json!({
+        self.printer.object(json!({
             "event": "awaited", "is_ready": awaited.is_empty() && gateway.is_none(),
             "is_bidding": awaited.is_empty(), "awaited": awaited, "gateway": gateway,
         }));

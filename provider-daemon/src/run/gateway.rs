@@ -206,7 +206,7 @@ fn tell(gateway: &Gateway, printer: &Printer) {
         let grpc = grpc.map(|grpc| format!(", gRPC at {grpc}")).unwrap_or_default();
         printer.note(&format!("gateway at https://{address}{grpc}"));
     }
-    printer.object(&json!({ "event": "gateway", "url": format!("https://{address}"), "grpc": grpc }));
+    printer.object(json!({ "event": "gateway", "url": format!("https://{address}"), "grpc": grpc }));
 }
 
 /// Shows the certificate of the file whenever that changes.

@@ -2,6 +2,7 @@
 
 use super::awaited::{Desk, Desks};
 use super::distant::Distant;
+use super::parts::Parts;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
 use akash_provider_core::Config;
@@ -12,7 +13,6 @@ use akash_provider_k8s::cluster::Leading;
 use akash_provider_k8s::inventory::Options;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Time between two steps of a cluster in memory: what starts there is healthy with the next one.
@@ -38,7 +38,7 @@ impl Hardware {
         config: &Config,
         desks: &Desks,
         background: &CancellationToken,
-        helpers: &mut Vec<JoinHandle<()>>,
+        parts: &mut Parts,
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
             let distant = Distant::new(args.kubernetes.ip_operator);
@@ -50,7 +50,8 @@ impl Hardware {
                 desk: desks.cluster.clone(),
                 leading: desks.leading.clone(),
             };
-            helpers.push(tokio::spawn(connecting.run(distant.clone(), background.clone())));
+            let connecting = connecting.run(distant.clone(), background.clone());
+            parts.add("connection to the cluster", tokio::spawn(connecting));
             return Self {
                 cluster: Arc::new(distant.clone()),
                 inventory: Arc::new(distant.clone()),
@@ -63,7 +64,10 @@ impl Hardware {
             inventory: backend.inventory(),
             distant: None,
         };
-        helpers.push(tokio::spawn(tick(backend, background.clone())));
+        parts.add(
+            "clock of the cluster in memory",
+            tokio::spawn(tick(backend, background.clone())),
+        );
         hardware
     }
 }

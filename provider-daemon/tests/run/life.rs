@@ -28,12 +28,13 @@ fn an_order_is_bid_on_leased_and_closed() {
     provider.says("\"event\":\"lease_closed\"");
     let lines = provider.output();
     let parsed = lines.lines().map(serde_json::from_str::<serde_json::Value>);
-    assert!(
-        parsed
-            .clone()
-            .all(|line| line.is_ok_and(|l| l["event"].is_string())),
-        "{lines}"
-    );
+    let parsed: Vec<_> = parsed.map(Result::unwrap).collect();
+    let is_event = |line: &serde_json::Value| line["event"].is_string() && line["at"].is_string();
+    assert!(parsed.iter().all(is_event), "{lines}");
+    // The time of an order counts from the order, not from the start.
+    let placed = parsed.iter().find(|line| line["event"] == "bid_placed").unwrap();
+    let (since, at) = (placed["since_order_ms"].as_u64(), placed["at_ms"].as_u64());
+    assert!(since.unwrap() < at.unwrap(), "{placed}");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
     assert!(provider.output().contains("draining"), "{}", provider.told());
@@ -82,7 +83,7 @@ fn bids_stay_over_every_kind_of_end() {
     second.signal(Signal::SIGTERM);
     assert_eq!(second.ended(), Some(0), "{}", second.told());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    let third = stage.provider("third", &[]);
+    let mut third = stage.provider("third", &[]);
     third.says("bid adopted");
     let bids = stage.bids(&id);
     assert_eq!(
@@ -96,6 +97,14 @@ fn bids_stay_over_every_kind_of_end() {
         .unwrap();
     third.says("lease won");
     assert_eq!(stage.live_leases(), 1);
+    third.kill();
+    let fourth = stage.provider("fourth", &[]);
+    fourth.says("lease adopted");
+    let told = fourth.output();
+    let line = told.lines().find(|l| l.contains("lease adopted")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(humantime::parse_rfc3339(words[0]).is_ok(), "{line}");
+    assert_eq!(words[1], id.to_string(), "it can be pasted");
 }
 
 /// Whoever makes a provider die again and again does not make it pay more in an hour.
