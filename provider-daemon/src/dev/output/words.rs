@@ -1,0 +1,113 @@
+//! The words for each event.
+
+use akash_provider_core::types::{DeploymentId, Event};
+use anstyle::{AnsiColor, Style};
+
+/// A transition in words.
+pub(super) struct Line {
+    pub(super) deployment: DeploymentId,
+    pub(super) what: &'static str,
+    pub(super) detail: String,
+}
+
+/// How it looks on a terminal: what earns is green, what wants a look is red, what was let go is dim.
+pub(super) fn style(event: &Event) -> Style {
+    let colour = |colour: AnsiColor| colour.on_default();
+    match event {
+        Event::BidPlaced { .. } | Event::BidAdopted { .. } => colour(AnsiColor::Cyan),
+        Event::LeaseWon { .. } | Event::LeaseAdopted { .. } | Event::Deployed { .. } => {
+            colour(AnsiColor::Green)
+        }
+        Event::HealthChanged { health, .. } if health == "good" => colour(AnsiColor::Green),
+        Event::HealthChanged { .. } => colour(AnsiColor::Yellow),
+        Event::DeployFailed { .. }
+        | Event::WithdrawFailed { .. }
+        | Event::RecordUnusable { .. }
+        | Event::LeaseEnding { .. } => colour(AnsiColor::Red),
+        Event::OrderSeen { .. } | Event::OrderDeclined { .. } | Event::BidEnded { .. } => {
+            Style::new().dimmed()
+        }
+        _ => Style::new(),
+    }
+}
+
+/// A deployment that has no name: the beginning of its owner, and its number.
+pub(super) fn short(id: &DeploymentId) -> String {
+    let owner: String = id.owner.as_str().chars().take(12).collect();
+    format!("{owner}/{}", id.dseq)
+}
+
+/// What is told of an event; nothing of those that are only for machines.
+pub(super) fn line(event: &Event) -> Option<Line> {
+    let (deployment, what, detail) = match event {
+        Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
+        Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
+        Event::BidsNotCounted { order, message } => (order.deployment(), "bids not counted", message.clone()),
+        Event::BidPlaced { bid, price } => (
+            bid.deployment(),
+            "bid placed",
+            format!("{}, {price} per block", group(bid.order.group.gseq)),
+        ),
+        Event::BidAdopted { bid, price } => (
+            bid.deployment(),
+            "bid adopted",
+            format!("{}, {price} per block", group(bid.order.group.gseq)),
+        ),
+        Event::BidEnded { bid, outcome } => (
+            bid.deployment(),
+            "bid ended",
+            format!("{}, {outcome}", group(bid.order.group.gseq)),
+        ),
+        Event::LeaseAdopted { lease, price } => (
+            lease.deployment(),
+            "lease adopted",
+            format!("{}, {price} per block", group(lease.order.group.gseq)),
+        ),
+        Event::LeaseWon { lease, .. } => (lease.deployment(), "lease won", group(lease.order.group.gseq)),
+        Event::ManifestReceived { deployment, hash } => {
+            (deployment, "manifest", hash.chars().take(12).collect::<String>())
+        }
+        Event::Deployed { lease, generation } => (
+            lease.deployment(),
+            "deployed",
+            format!("{}, version {generation}", group(lease.order.group.gseq)),
+        ),
+        Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
+        Event::HealthChanged { lease, health } => {
+            let word = match health.as_str() {
+                "good" => "running",
+                "bad" => "unhealthy",
+                _ => "health unknown",
+            };
+            (lease.deployment(), word, group(lease.order.group.gseq))
+        }
+        Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
+        Event::LeaseClosed { lease, .. } => (
+            lease.deployment(),
+            "lease closed",
+            format!("{}, everything released", group(lease.order.group.gseq)),
+        ),
+        Event::Withdrawn { lease } => (lease.deployment(), "paid out", group(lease.order.group.gseq)),
+        Event::WithdrawFailed { lease, message } => (lease.deployment(), "payout failed", message.clone()),
+        Event::RecordUnusable { lease, problem } => (lease.deployment(), "record unusable", problem.clone()),
+        Event::RecordUsable { lease } => (lease.deployment(), "record usable", group(lease.order.group.gseq)),
+        Event::RecordsNotFound { .. }
+        | Event::RecordsFound
+        | Event::BalanceChecked { .. }
+        | Event::BreakerTripped { .. }
+        | Event::BreakerTrippedFor { .. }
+        | Event::BreakerReleased
+        | Event::BreakerReleasedFor { .. }
+        | Event::DriftFound { .. }
+        | Event::Status { .. } => return None,
+    };
+    Some(Line {
+        deployment: deployment.clone(),
+        what,
+        detail,
+    })
+}
+
+fn group(gseq: u32) -> String {
+    format!("group {gseq}")
+}
