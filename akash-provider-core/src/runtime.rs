@@ -260,8 +260,8 @@ impl<B: Brain> Shell<B> {
             Ask::Status(reply) => {
                 let _ = reply.send(self.status());
             }
-            Ask::Explainer(reply) => {
-                let _ = reply.send(self.brain.explainer());
+            Ask::Capacity(reply) => {
+                let _ = reply.send(self.brain.capacity().map(Box::new));
             }
             Ask::HasLease(lease, reply) => {
                 let _ = reply.send(self.brain.has_lease(&lease));

@@ -9,12 +9,12 @@ use akash_provider_core::bidding::{self, Facts};
 use akash_provider_core::engine::reservations::Reservations;
 use akash_provider_core::inventory::{Explanation, InventoryUpdate, LeasedIpUsage, NodeInventory};
 use akash_provider_core::market::network_params;
-use akash_provider_core::pricing::{PRICE_PRECISION, PriceRequest, PricingStrategy};
+use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
     Attribute, AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState,
-    ResourceUnit,
 };
+use anyhow::Context;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -123,54 +123,28 @@ impl Provider {
         };
         let params = network_params();
         let facts = Facts {
-            attributes: &self.attributes,
+            attributes: Some(&self.attributes),
             audited: &self.audited,
             params: Some(&params),
+            bids: None,
         };
         let mut reservations = Reservations::new(&self.config);
         reservations.update(self.update.clone());
-        let explanation = reservations.explain(group);
-        let maximum = group.max_price();
-        let judged = bidding::should_bid(&order, &facts, &self.config)
-            .and_then(|()| reservations.reserve(&order.id, group));
-        let decided = match judged {
-            Ok(units) => self.price(&order, units).await,
-            Err(decline) => Err((decline.code().to_owned(), decline.to_string())),
+        let mut capacity = reservations.capacity().context("there is no capacity")?;
+        let screened = bidding::screen(&order, &facts, &mut capacity, &*self.pricing).await;
+        let (offer, decline) = match screened.bid {
+            Ok(offer) => (Some(offer), None),
+            Err(decline) => (None, Some(decline)),
         };
-        let (price, why) = match decided {
-            Ok(price) => (Some(price), None),
-            Err(why) => (None, Some(why)),
-        };
-        let (reason, message) = why.unzip();
-        let would_bid = reason.is_none();
         Ok(Verdict {
             group: group.name.clone(),
-            would_bid,
-            price,
-            maximum,
-            reason,
-            message,
-            explanation,
+            would_bid: offer.is_some(),
+            price: offer.map(|offer| offer.price),
+            maximum: group.max_price(),
+            reason: decline.as_ref().map(|decline| decline.code().to_owned()),
+            message: decline.map(|decline| decline.to_string()),
+            explanation: screened.explanation,
         })
-    }
-
-    async fn price(&self, order: &Order, units: Arc<Vec<ResourceUnit>>) -> Result<DecCoin, (String, String)> {
-        let request = PriceRequest {
-            owner: order.id.owner().clone(),
-            group: Arc::clone(&order.spec),
-            allocated: Some(units),
-            precision: PRICE_PRECISION,
-        };
-        let price = self.pricing.calculate_price(&request).await;
-        let price = price.map_err(|e| ("price".to_owned(), e.to_failure().message))?;
-        let Some(maximum) = order.spec.max_price() else {
-            return Err((
-                "invalid_group".to_owned(),
-                "its units have no common price".to_owned(),
-            ));
-        };
-        bidding::check_price(&price, &maximum).map_err(|d| (d.code().to_owned(), d.to_string()))?;
-        Ok(price)
     }
 }
 
