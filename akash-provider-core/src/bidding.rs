@@ -1,24 +1,32 @@
 //! Whether to bid: a pure decision, and a decline is a value with its reason.
 //!
-//! [`should_bid`] asks whether we may; capacity ([`crate::inventory`]) and price ([`check_price`]) come after it.
-//! Everything it needs is passed in, so nothing it knows can be stale.
+//! ```text
+//!  should_bid ──► Capacity::fit ──► check_bid_count ──► price_request ──► a strategy ──► judge_price
+//!  may we         is there room     does it take one    of what it would get             is it worth it
+//! ```
+//! The engine goes this way with every order and keeps what it reserves; [`screen()`] goes it with a copy and keeps
+//! nothing. Everything is passed in, so nothing that is known can be stale.
 
 pub mod attributes;
 pub mod capabilities;
 pub mod limits;
+mod price;
 mod profile;
+mod screen;
 mod signed_by;
 mod size;
 
 pub use capabilities::Capabilities;
+pub use price::{check_price, judge_price, price_request};
 pub use profile::accepting_profile;
+#[cfg(feature = "runtime")]
+pub use screen::screen;
+pub use screen::{Offer, Verdict, consider};
 pub use signed_by::{AUDITORS_MAX, auditors};
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
 
 use crate::config::Config;
-use crate::types::{
-    Attribute, AuditedAttributes, Coin, DecCoin, EndpointKind, GroupSpec, MarketParams, Order,
-};
+use crate::types::{Attribute, AuditedAttributes, Coin, EndpointKind, GroupSpec, MarketParams, Order};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -268,12 +276,16 @@ impl Decline {
 /// What is known about ourselves and the market when an order is looked at.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// Our attributes as the chain has them at this moment.
-    pub attributes: &'a [Attribute],
+    /// Our attributes as the chain has them at this moment; `None` while we are not registered, and then nothing is
+    /// bid on.
+    pub attributes: Option<&'a [Attribute]>,
     /// What auditors have signed about us.
     pub audited: &'a [AuditedAttributes],
     /// Market parameters; `None` while they are not known, and then nothing is checked against them.
     pub params: Option<&'a MarketParams>,
+    /// Bids of others on the order that count against the chain's limit; `None` where they were not counted. Looked at
+    /// once the order has a place ([`check_bid_count`]).
+    pub bids: Option<u32>,
 }
 
 /// Whether we may bid on an order.
@@ -292,9 +304,12 @@ pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(
 fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
     let group = &*order.spec;
     check_size(group)?;
+    let ours = facts.attributes.ok_or_else(|| Decline::Unknown {
+        message: "this provider is not registered on the chain".to_owned(),
+    })?;
     size::check_comparisons(group, facts, config)?;
     let requirements = &group.requirements;
-    if let Some(unmet) = attributes::first_unmet(&requirements.attributes, facts.attributes) {
+    if let Some(unmet) = attributes::first_unmet(&requirements.attributes, ours) {
         let Attribute { key, value } = unmet.clone();
         return Err(Decline::Attributes { key, value });
     }
@@ -302,7 +317,7 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
         let Attribute { key, value } = lacking.clone();
         return Err(Decline::NotForUs { key, value });
     }
-    Capabilities::of(facts.attributes).check(&group.resources)?;
+    Capabilities::of(ours).check(&group.resources)?;
     check_volumes(group, config.max_volumes_per_unit)?;
     check_hostnames(group, config)?;
     signed_by::check(&requirements.signed_by, &requirements.attributes, facts.audited)?;
@@ -323,33 +338,6 @@ fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
         wanted if wanted > 0 && !config.hostnames => Err(Decline::NoHostnames { wanted }),
         _ => Ok(()),
     }
-}
-
-/// Whether a price is worth a bid: the tenant's denomination, above zero and not above `maximum`, which may
-/// be reached.
-///
-/// # Errors
-/// [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is first: a
-/// price in another one makes the chain fail instead of refuse.
-pub fn check_price(price: &DecCoin, maximum: &DecCoin) -> Result<(), Decline> {
-    if price.denom != maximum.denom {
-        return Err(Decline::PriceDenom {
-            price: price.denom.to_string(),
-            order: maximum.denom.to_string(),
-        });
-    }
-    if price.amount.is_negative() || price.amount.is_zero() {
-        return Err(Decline::Price {
-            message: format!("{price} is not above zero"),
-        });
-    }
-    if price.amount > maximum.amount {
-        return Err(Decline::PriceTooHigh {
-            price: price.to_string(),
-            maximum: maximum.to_string(),
-        });
-    }
-    Ok(())
 }
 
 /// Whether an order still takes a bid. `bids` are its open, active and closed ones; lost ones do not count.

@@ -50,8 +50,7 @@ pub use input::{
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
-use crate::inventory::Explanation;
-use crate::types::{BlockTime, DeploymentId, Event, GroupId, GroupSpec, Height, LeaseId, Mono, Now, OrderId};
+use crate::types::{BlockTime, DeploymentId, Event, GroupId, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use cx::Cx;
 use facts::Facts;
@@ -59,7 +58,7 @@ use hostnames::Hostnames;
 use lanes::Lanes;
 use orders::Orders;
 use pace::Pace;
-use reservations::Reservations;
+use reservations::{Capacity, Reservations};
 use rustc_hash::FxHashMap;
 use scan::Scan;
 use std::sync::Arc;
@@ -244,20 +243,10 @@ impl Engine {
         self.writes_in_flight == 0
     }
 
-    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
+    /// What is left now, as a copy in which any group can be tried; `None` while capacity is not known.
     #[must_use]
-    pub fn explain(&self, group: &GroupSpec) -> Option<Explanation> {
-        self.reservations
-            .is_known()
-            .then(|| self.reservations.explain(group))
-    }
-
-    /// What answers [`Self::explain`] for any group, as things are at this moment; it holds a copy of its own.
-    #[must_use]
-    pub fn explainer(&self) -> Option<impl Fn(&GroupSpec) -> Explanation + Send + Sync + 'static + use<>> {
-        self.reservations
-            .is_known()
-            .then(|| self.reservations.explainer())
+    pub fn capacity(&self) -> Option<Capacity> {
+        self.reservations.capacity()
     }
 
     /// True while the chain shows this lease as ours and alive.

@@ -158,6 +158,9 @@ pub struct Metrics {
     pub storage: BTreeMap<String, Pair>,
     /// Replicas that are reserved but have no room (capacity shrank under a reservation).
     pub overcommitted_replicas: u32,
+    /// What exists and is not offered (an unlabelled storage class, a node that cannot be counted), and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 /// Free capacity as a ledger.

@@ -18,6 +18,7 @@
 pub(crate) mod asks;
 pub(crate) mod brain;
 mod execute;
+mod ignored;
 pub(crate) mod lifecycle;
 mod observe;
 mod shown;
@@ -33,6 +34,7 @@ use asks::{Ask, Desk};
 use brain::Brain;
 use execute::Executor;
 pub(crate) use execute::Ports;
+use ignored::Ignored;
 use lifecycle::{Lifecycle, Stage};
 use observe::Observer;
 use shown::Shown;
@@ -99,6 +101,7 @@ struct Shell<B> {
     chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
+    ignored: Ignored,
     /// Until when a drain may take; `None` before the first signal.
     drain_until: Option<Mono>,
     /// When deadlines were last let pass, so that a deadline that stays in the past cannot spin the loop.
@@ -125,6 +128,7 @@ impl<B: Brain> Shell<B> {
             chain_is_ours: false,
             cluster_seen: false,
             capacity_seen: false,
+            ignored: Ignored::default(),
             drain_until: None,
             timed_out_at: None,
         }
@@ -221,7 +225,10 @@ impl<B: Brain> Shell<B> {
             Input::Cluster(change) => {
                 self.cluster_seen |= !matches!(change, crate::cluster::ClusterChange::Lost);
             }
-            Input::Inventory(_) => self.capacity_seen = true,
+            Input::Inventory(update) => {
+                self.capacity_seen = true;
+                self.ignored.follow(update);
+            }
             Input::Chain(_)
             | Input::Completed(..)
             | Input::Request(..)
@@ -260,8 +267,8 @@ impl<B: Brain> Shell<B> {
             Ask::Status(reply) => {
                 let _ = reply.send(self.status());
             }
-            Ask::Explainer(reply) => {
-                let _ = reply.send(self.brain.explainer());
+            Ask::Capacity(reply) => {
+                let _ = reply.send(self.brain.capacity().map(Box::new));
             }
             Ask::HasLease(lease, reply) => {
                 let _ = reply.send(self.brain.has_lease(&lease));

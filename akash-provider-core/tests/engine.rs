@@ -35,6 +35,8 @@ mod readings;
 mod records;
 #[path = "engine/recovery.rs"]
 mod recovery;
+#[path = "engine/screening.rs"]
+mod screening;
 #[path = "engine/size.rs"]
 mod size;
 #[path = "engine/unread.rs"]

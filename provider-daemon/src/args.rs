@@ -25,6 +25,7 @@ pub use run::RunArgs;
 pub use tenant::TenantCommand;
 pub use tx::TxArgs;
 
+use akash_provider_core::types::OrderId;
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -61,7 +62,8 @@ pub enum Command {
     Devnet(Box<DevnetArgs>),
     /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
     Sdl(SdlArgs),
-    /// Say whether an SDL would get a bid, at what price, and node by node why not.
+    /// Say whether an SDL or an order would get a bid, at what price, and node by node why not: of a provider that flags
+    /// make, or with --from of a real one.
     Explain(Box<ExplainArgs>),
     /// Make, show, import and export the keys that sign transactions.
     Keys(Box<KeysArgs>),
@@ -94,7 +96,7 @@ impl Cli {
     #[must_use]
     pub fn of_process() -> Self {
         let command = run::for_a_real_chain(Self::command());
-        let command = environment::read_in(command, |name| std::env::var(name).ok());
+        let command = environment::read_in(command, is_of_a_real_provider(), |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
@@ -111,6 +113,15 @@ impl Cli {
         let user = user.context("there is no home directory: say with --home where keys and state are")?;
         Ok(user.join(".akash"))
     }
+}
+
+/// A real provider is named where it is typed, not where it is set for something else.
+fn is_of_a_real_provider() -> bool {
+    let mut words = std::env::args_os();
+    words.any(|word| {
+        word.to_str()
+            .is_some_and(|w| w == "--from" || w.starts_with("--from="))
+    })
 }
 
 /// How a command prints.
@@ -216,19 +227,34 @@ pub enum Format {
 
 /// Settings of `explain`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  provider-daemon explain deploy.yaml --node-gpus nvidia/a100=1
+      A trial: a provider with this hardware.
+  provider-daemon explain deploy.yaml --from akash1… --chain-id akashnet-2 --node https://rpc.example \\
+      --kubeconfig ~/.kube/config --bid-price-cpu-scale 0.004 --bid-price-memory-scale 0.0016
+      A real provider, with the flags that its `run` has.
+  provider-daemon explain --order akash1…/123456/1/1 --from akash1… …
+      The same of an order that it has not bid on.")]
 pub struct ExplainArgs {
     /// The SDL file; `-` reads standard input.
-    pub file: PathBuf,
+    #[arg(required_unless_present = "order")]
+    pub file: Option<PathBuf>,
+    /// An open order of the chain instead of an SDL: OWNER/DSEQ/GSEQ/OSEQ.
+    #[arg(long, conflicts_with = "file", requires = "from")]
+    pub order: Option<OrderId>,
     /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "from")]
     pub accept_any: bool,
-    /// How to print.
-    #[arg(long, value_enum, default_value = "text")]
-    pub output: Output,
-    /// The cluster.
+    /// The provider. With --from it is a real one: its record, leases and bids are read from the chain, and its capacity
+    /// from the cluster of --kubeconfig.
     #[command(flatten)]
-    pub cluster: ClusterArgs,
-    /// The prices.
-    #[command(flatten)]
-    pub pricing: PricingArgs,
+    pub run: RunArgs,
+}
+
+impl ExplainArgs {
+    /// Chain and cluster are asked; else nothing is.
+    #[must_use]
+    pub const fn is_of_a_real_provider(&self) -> bool {
+        self.run.signer.from.is_some()
+    }
 }

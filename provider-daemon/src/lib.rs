@@ -44,7 +44,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Dev(args) => commands::dev::run(args),
         Command::Devnet(args) => commands::devnet::run(args),
         Command::Sdl(args) => commands::sdl::run(args),
-        Command::Explain(args) => commands::explain::run(args),
+        Command::Explain(args) => commands::explain::run(args, || home),
         Command::Keys(args) => commands::keys::run(args, &home?),
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),

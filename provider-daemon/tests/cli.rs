@@ -351,6 +351,25 @@ fn explain_says_the_price_or_why_not_node_by_node() {
     assert!(yes.status.success(), "{verdict}");
     assert_eq!(verdict["would_bid"], true);
     assert_eq!(verdict["price"]["amount"], "11.839760000000000000");
+    let whose = run(&["explain", &sample("gpu.yaml"), "--kubeconfig=/nowhere"]);
+    let stderr = text(&whose.stderr);
+    assert!(
+        whose.status.code() == Some(1) && stderr.contains("--from"),
+        "{stderr}"
+    );
+    let nobody = run(&["explain", &sample("gpu.yaml"), "--from="]);
+    assert!(text(&nobody.stderr).contains("--from names no provider"));
+    let help = text(&run(&["explain", "--help"]).stdout);
+    for flag in [
+        "--from",
+        "--kubeconfig",
+        "--order",
+        "--bid-price-script-path",
+        "Examples:",
+    ] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    assert!(!help.contains("--gateway-listen-address"), "{help}");
 }
 
 #[test]

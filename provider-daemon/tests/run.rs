@@ -20,6 +20,8 @@ mod descriptors;
 mod door;
 #[path = "common/environment.rs"]
 mod environment;
+#[path = "run/explain.rs"]
+mod explain;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/outside.rs"]

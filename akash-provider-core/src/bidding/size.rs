@@ -29,12 +29,13 @@ pub(super) fn check_comparisons(
     facts: &Facts<'_>,
     config: &Config,
 ) -> Result<(), Decline> {
+    let ours = facts.attributes.map_or(0, <[_]>::len);
     let asked = group.requirements.attributes.len();
     let signed = facts
         .audited
         .iter()
         .map(|AuditedAttributes { attributes, .. }| attributes.len());
-    let against = signed.fold(facts.attributes.len(), usize::saturating_add);
+    let against = signed.fold(ours, usize::saturating_add);
     let placement = asked.saturating_mul(against.saturating_add(config.required_attributes.len()));
     let of_units = group.resources.iter().map(|unit| {
         let volumes = unit
@@ -45,7 +46,7 @@ pub(super) fn check_comparisons(
         volumes.fold(unit.resources.gpu.attributes.len(), usize::saturating_add)
     });
     let of_units = of_units.fold(0, usize::saturating_add);
-    let all = placement.saturating_add(of_units.saturating_mul(facts.attributes.len()));
+    let all = placement.saturating_add(of_units.saturating_mul(ours));
     limit("comparisons of attributes", all, COMPARISONS_MAX)
 }
 
@@ -153,9 +154,10 @@ mod tests {
             attributes: signed,
         }];
         let facts = Facts {
-            attributes: &ours,
+            attributes: Some(&ours),
             audited: &audited,
             params: None::<&MarketParams>,
+            bids: None,
         };
         let mut group = group();
         for unit in &mut group.resources {
@@ -186,9 +188,10 @@ mod tests {
             reclamation_min_window: None,
         };
         let facts = Facts {
-            attributes: &[],
+            attributes: Some(&[]),
             audited: &[],
             params: None,
+            bids: None,
         };
         let declined = crate::bidding::should_bid(&order, &facts, &config()).unwrap_err();
         assert_eq!(declined.code(), "attributes");

@@ -1,7 +1,7 @@
 use super::fixtures::{group, order, unit};
 use super::*;
 use crate::types::price::Dec;
-use crate::types::{Coin, Endpoint, Storage};
+use crate::types::{Coin, DecCoin, Endpoint, Storage};
 use std::sync::Arc;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -21,9 +21,10 @@ fn params() -> MarketParams {
 }
 
 const NOTHING: Facts<'_> = Facts {
-    attributes: &[],
+    attributes: Some(&[]),
     audited: &[],
     params: None,
+    bids: None,
 };
 
 fn attribute(key: &str, value: &str) -> Attribute {
@@ -56,7 +57,7 @@ fn placement_attributes_must_be_ours() {
         should_bid(
             &order,
             &Facts {
-                attributes: &ours,
+                attributes: Some(&ours),
                 ..NOTHING
             },
             &config()
@@ -104,7 +105,7 @@ fn b10_configured_attributes_keep_other_orders_out() {
         should_bid(
             &order(mine),
             &Facts {
-                attributes: &ours,
+                attributes: Some(&ours),
                 ..NOTHING
             },
             &config
@@ -150,25 +151,28 @@ fn w9_changed_attributes_and_audits_count_at_once() {
     let code = |facts: Facts<'_>| should_bid(&order, &facts, &config()).err().map(|d| d.code());
     assert_eq!(
         code(Facts {
-            attributes: &eu,
+            attributes: Some(&eu),
             audited: &audit,
-            params: None
+            params: None,
+            bids: None,
         }),
         Some("attributes")
     );
     assert_eq!(
         code(Facts {
-            attributes: &us,
+            attributes: Some(&us),
             audited: &audit,
-            params: None
+            params: None,
+            bids: None,
         }),
         None
     );
     assert_eq!(
         code(Facts {
-            attributes: &us,
+            attributes: Some(&us),
             audited: &[],
-            params: None
+            params: None,
+            bids: None,
         }),
         Some("signed_by")
     );
@@ -217,11 +221,11 @@ fn the_first_failing_check_gives_the_reason() {
         reasons.push(should_bid(order, facts, config).map_or_else(|d| d.code(), |()| "none"));
     };
     reason(&order, &facts, &config);
-    facts.attributes = &ours;
+    facts.attributes = Some(&ours);
     reason(&order, &facts, &config);
     config.required_attributes.clear();
     reason(&order, &facts, &config);
-    facts.attributes = &class;
+    facts.attributes = Some(&class);
     reason(&order, &facts, &config);
     config.max_volumes_per_unit = 5;
     reason(&order, &facts, &config);
@@ -389,9 +393,10 @@ fn an_accepting_profile_makes_every_given_group_acceptable() {
     let groups = demanding_groups();
     let (attributes, audited) = accepting_profile(&groups, "akash1dev");
     let facts = Facts {
-        attributes: &attributes,
+        attributes: Some(&attributes),
         audited: &audited,
         params: None,
+        bids: None,
     };
     for group in groups {
         let order = order(group);

@@ -80,10 +80,10 @@ impl Facts {
         self.version
     }
 
-    /// Our attributes as registered; none while we are not.
+    /// Our attributes as registered; `None` while we are not.
     #[must_use]
-    pub(super) fn attributes(&self) -> &[Attribute] {
-        self.provider.as_ref().map_or(&[], |p| &p.attributes)
+    pub(super) fn attributes(&self) -> Option<&[Attribute]> {
+        self.provider.as_ref().map(|p| p.attributes.as_slice())
     }
 
     /// Where tenants reach us, as registered.

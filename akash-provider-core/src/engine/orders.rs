@@ -314,14 +314,10 @@ impl Engine {
                     attributes: self.facts.attributes(),
                     audited: &audited,
                     params: self.facts.params(),
+                    // Counted once it is reserved.
+                    bids: None,
                 };
-                if self.facts.is_registered() {
-                    bidding::should_bid(&order, &facts, &self.config)
-                } else {
-                    Err(Decline::Unknown {
-                        message: "this provider is not registered on the chain".to_owned(),
-                    })
-                }
+                bidding::should_bid(&order, &facts, &self.config)
             }
             facts::Needs::Failed(message) => Err(Decline::Unknown { message }),
             facts::Needs::Ask(auditors) => {

@@ -15,6 +15,7 @@ use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+mod capacity;
 mod commit;
 mod params;
 mod pins;
@@ -23,6 +24,7 @@ mod pools;
 mod tests;
 mod view;
 
+pub use capacity::Capacity;
 pub use commit::{committed, committed_units};
 use pools::{Claim, Pools};
 
@@ -143,29 +145,14 @@ impl Reservations {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
         }
-        if spec.resources.is_empty() {
-            return Err(Decline::InvalidGroup {
-                problem: "it asks for no resources".to_owned(),
-            });
-        }
-        if let Some(decline) = self.not_read() {
-            return Err(decline);
-        }
-        let claim = claim(&spec.resources);
-        self.pools.check(claim)?;
-        if let Some(decline) = self.gpus_owed(&spec.resources) {
-            return Err(decline);
-        }
-        let units = committed_units(&self.config, spec);
+        let claim = capacity::check(spec, &self.pools, &self.first())?;
         let Some(known) = &mut self.known else {
             return Err(Decline::Unknown {
                 message: "the capacity of the cluster is not known yet".to_owned(),
             });
         };
-        let fits = known.left.adjust(&units, AdjustOptions::default());
-        let allocation = fits.map_err(|misfit| Decline::InsufficientCapacity {
-            message: misfit.to_string(),
-        })?;
+        let take = AdjustOptions::default();
+        let allocation = capacity::place(spec, &self.config, &mut *known.left, take)?;
         self.pools.take(claim);
         let units = Arc::new(allocation.units);
         let held = Held {
@@ -179,25 +166,20 @@ impl Reservations {
         Ok(units)
     }
 
-    /// GPUs are not for sale while a reservation that was promised some finds no place.
-    fn gpus_owed(&self, wanted: &[ResourceUnit]) -> Option<Decline> {
-        let gpus = |units: &[ResourceUnit]| units.iter().any(|u| u.resources.gpu.units > 0);
-        if !gpus(wanted) {
-            return None;
-        }
-        let owed = |order: &&OrderId| self.held.get(*order).is_some_and(|held| gpus(&held.units));
-        let order = self.homeless.iter().find(owed)?;
-        Some(Decline::InsufficientCapacity {
-            message: format!("GPUs are owed to {order}, which finds no place for all its replicas"),
-        })
+    /// The order that was promised GPUs and finds no place.
+    fn gpus_owed_to(&self) -> Option<&OrderId> {
+        let owed = |order: &&OrderId| {
+            let held = self.held.get(*order);
+            held.is_some_and(|held| capacity::wants_gpus(&held.units))
+        };
+        self.homeless.iter().find(owed)
     }
 
-    /// Nothing is for sale while it is not known what is left of it.
-    fn not_read(&self) -> Option<Decline> {
-        let order = self.unread.first()?;
-        Some(Decline::Unknown {
-            message: format!("what the lease of {order} holds is not known before the next full scan"),
-        })
+    fn first(&self) -> capacity::First {
+        capacity::First {
+            unread: self.unread.first().cloned(),
+            owed_gpus: self.gpus_owed_to().cloned(),
+        }
     }
 
     /// Why a reservation is no longer good for a bid: it has lost its place, or another promise came to light
@@ -205,8 +187,8 @@ impl Reservations {
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let held = self.held.get(order)?;
-        if let Some(decline) = self.not_read() {
-            return Some(decline);
+        if let Some(order) = self.unread.first() {
+            return Some(capacity::not_read(order));
         }
         if let Some(decline) = self.pools.overdrawn(held.claim) {
             return Some(decline);
@@ -219,7 +201,9 @@ impl Reservations {
                 message: "its replicas have lost their place since it was reserved".to_owned(),
             });
         }
-        self.gpus_owed(&held.units)
+        let wants = capacity::wants_gpus(&held.units);
+        let owed = self.gpus_owed_to().filter(|_| wants)?;
+        Some(capacity::gpus_are_owed(owed))
     }
 
     /// Takes over a reservation that was made before a restart. `offer` is what the bid promised and is not

@@ -215,6 +215,7 @@ impl Inventory for NodeInventory {
                 .map(|(class, free)| (class.name.clone(), pair(class.quantity, *free)))
                 .collect(),
             overcommitted_replicas: self.overcommitted(),
+            ignored: self.layout.ignored().cloned().collect(),
         }
     }
 

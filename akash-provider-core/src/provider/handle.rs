@@ -1,6 +1,7 @@
 //! The handle: what others ask of a running provider.
 
 use super::Lifecycle;
+use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::Explanation;
@@ -140,21 +141,31 @@ impl ProviderHandle {
         }
     }
 
-    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known.
+    /// What is left right now, as a copy in which any group can be tried; `None` while capacity is not known.
     ///
-    /// The provider gives away a copy of what it holds, which costs microseconds, and goes on; the group is
-    /// judged by a thread of its own, however large it is.
+    /// The provider gives it away in microseconds and goes on. [`crate::bidding::screen()`] says with it what would
+    /// become of an order, and its [`explain`](Capacity::explain) which nodes have room. Both take as long as the
+    /// group is large.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
+        let capacity = self.ask("capacity", Ask::Capacity).await?;
+        Ok(capacity.map(|copy| *copy))
+    }
+
+    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known. A thread of its
+    /// own judges it.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
-        const OPERATION: &str = "explain";
-        let Some(explainer) = self.ask(OPERATION, Ask::Explainer).await? else {
+        let Some(capacity) = self.capacity().await? else {
             return Ok(None);
         };
         let group = group.clone();
-        let judging = tokio::task::spawn_blocking(move || explainer.explain(&group));
-        let failed = |error| Error::new(ErrorKind::Internal, OPERATION, format!("{error}"));
+        let judging = tokio::task::spawn_blocking(move || capacity.explain(&group));
+        let failed = |error| Error::new(ErrorKind::Internal, "explain", format!("{error}"));
         judging.await.map(Some).map_err(failed)
     }
 

@@ -1,7 +1,7 @@
 //! What handles ask of the loop, and the desk where each request gets its one reply.
 
+use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Status};
-use crate::runtime::brain::Explainer;
 use crate::types::{GroupId, LeaseId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),
-    Explainer(oneshot::Sender<Option<Explainer>>),
+    Capacity(oneshot::Sender<Option<Box<Capacity>>>),
     HasLease(LeaseId, oneshot::Sender<bool>),
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }

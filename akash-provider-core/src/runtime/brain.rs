@@ -1,29 +1,9 @@
 //! What the loop drives.
 
+use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
 use crate::engine::{Effect, Engine, Input, Status};
-use crate::inventory::Explanation;
-use crate::types::{GroupId, GroupSpec, LeaseId, Mono, Now};
-use std::fmt;
-
-/// Says why a group would or would not fit, as things were when it was made; whoever has it takes its own time.
-pub(crate) struct Explainer(Box<dyn Fn(&GroupSpec) -> Explanation + Send>);
-
-impl Explainer {
-    pub(crate) fn new(explain: impl Fn(&GroupSpec) -> Explanation + Send + 'static) -> Self {
-        Self(Box::new(explain))
-    }
-
-    pub(crate) fn explain(&self, group: &GroupSpec) -> Explanation {
-        (self.0)(group)
-    }
-}
-
-impl fmt::Debug for Explainer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Explainer").finish_non_exhaustive()
-    }
-}
+use crate::types::{GroupId, LeaseId, Mono, Now};
 
 /// What the loop drives: the engine, or a script in tests.
 pub(crate) trait Brain: Send {
@@ -35,7 +15,7 @@ pub(crate) trait Brain: Send {
     /// Counts what may have changed the status, but for its pulse.
     fn changes(&self) -> u64;
     fn pulse(&self) -> Pulse;
-    fn explainer(&self) -> Option<Explainer>;
+    fn capacity(&self) -> Option<Capacity>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
 }
@@ -62,8 +42,8 @@ impl Brain for Engine {
     fn pulse(&self) -> Pulse {
         Self::pulse(self)
     }
-    fn explainer(&self) -> Option<Explainer> {
-        Self::explainer(self).map(Explainer::new)
+    fn capacity(&self) -> Option<Capacity> {
+        Self::capacity(self)
     }
     fn has_lease(&self, lease: &LeaseId) -> bool {
         Self::has_lease(self, lease)

@@ -1,6 +1,5 @@
 //! Small scripted ports and a scripted brain for the shell's own tests.
 
-use super::brain::Explainer;
 use super::*;
 use crate::bus::EventStream;
 use crate::chain::{
@@ -12,6 +11,7 @@ use crate::cluster::{
     Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions,
     ServiceStatus, Shell, Teardown,
 };
+use crate::engine::reservations::{Capacity, Reservations};
 use crate::engine::status::Pulse;
 use crate::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,
@@ -177,14 +177,15 @@ impl InventorySource for FakeInventory {
 
 pub(crate) fn capacity() -> InventoryUpdate {
     InventoryUpdate {
-        inventory: Arc::new(Nothing),
+        inventory: Arc::new(Nothing::default()),
         placements: Vec::new(),
         leased_ips: None,
     }
 }
 
-#[derive(Debug)]
-struct Nothing;
+/// Holds nothing, and says so once something has come here.
+#[derive(Debug, Clone, Default)]
+struct Nothing(Arc<Mutex<Option<std::sync::mpsc::Receiver<()>>>>);
 
 impl Inventory for Nothing {
     fn adjust(&mut self, _: &[ResourceUnit], _: AdjustOptions) -> Result<Allocation, InsufficientCapacity> {
@@ -193,13 +194,16 @@ impl Inventory for Nothing {
     fn restore(&mut self, _: &Allocation) {}
     fn release(&mut self, _: &Allocation) {}
     fn explain(&self, _: &[ResourceUnit]) -> Explanation {
+        if let Some(judging) = &*self.0.lock().unwrap() {
+            let _ = judging.recv();
+        }
         Explanation::default()
     }
     fn metrics(&self) -> Metrics {
         Metrics::default()
     }
     fn dup(&self) -> Box<dyn Inventory> {
-        Box::new(Self)
+        Box::new(self.clone())
     }
 }
 
@@ -265,14 +269,14 @@ impl Brain for ScriptedBrain {
             ..Pulse::default()
         }
     }
-    fn explainer(&self) -> Option<Explainer> {
+    fn capacity(&self) -> Option<Capacity> {
         let judging = self.memory.lock().unwrap().judging.take();
-        Some(Explainer::new(move |_| {
-            if let Some(judging) = &judging {
-                let _ = judging.recv();
-            }
-            Explanation::default()
-        }))
+        let mut ledger = Reservations::new(&config());
+        ledger.update(InventoryUpdate {
+            inventory: Arc::new(Nothing(Arc::new(Mutex::new(judging)))),
+            ..capacity()
+        });
+        ledger.capacity()
     }
     fn has_lease(&self, lease: &LeaseId) -> bool {
         lease.deployment().dseq == 1

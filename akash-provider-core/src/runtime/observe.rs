@@ -175,6 +175,7 @@ fn cluster_capacity(metrics: &Metrics) -> Value {
         "memory": sum(|n| n.memory),
         "storage_ephemeral": sum(|n| n.storage_ephemeral),
         "overcommitted_replicas": metrics.overcommitted_replicas,
+        "ignored": metrics.ignored,
     })
 }
 

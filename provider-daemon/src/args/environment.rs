@@ -1,7 +1,8 @@
 //! Settings from the environment: every flag of the commands that operators' and tenants' scripts use can be set as
 //! `AP_FLAG` or `AKASH_FLAG`, the former first, with `-` written `_`. A flag on the command line goes before both.
 //!
-//! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster.
+//! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster. `explain`
+//! is one of them until a real provider is named.
 
 use clap::builder::Resettable;
 use clap::{Arg, Command};
@@ -28,12 +29,14 @@ const COMMANDS: [&str; 16] = [
     "show-cluster-ns",
 ];
 
-/// Lets the flags of a command line be set by an environment; `look` says what is set.
+/// Lets the flags of a command line be set by an environment; `look` says what is set. `is_real` is when what is explained
+/// is a real provider.
 #[must_use]
-pub fn read_in(root: Command, look: impl Fn(&str) -> Option<String>) -> Command {
+pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
     root.mut_subcommands(|command| {
-        if COMMANDS.contains(&command.get_name()) {
+        let name = command.get_name();
+        if COMMANDS.contains(&name) || (is_real && name == "explain") {
             all(command, &look)
         } else {
             command
@@ -89,8 +92,9 @@ mod tests {
     #[test]
     fn a_trial_is_not_led_by_what_is_set_for_the_real_thing() {
         use clap::CommandFactory;
-        let command = read_in(crate::args::Cli::command(), |_| Some("x".to_owned()));
-        let env_of = |name: &str, flag: &str| {
+        let with = |is_real| read_in(crate::args::Cli::command(), is_real, |_| Some("x".to_owned()));
+        let (command, real) = (with(false), with(true));
+        let env_in = |command: &Command, name: &str, flag: &str| {
             let below = command.find_subcommand(name).unwrap();
             let arg = below
                 .get_arguments()
@@ -98,7 +102,12 @@ mod tests {
                 .unwrap();
             arg.get_env().map(|e| e.to_string_lossy().into_owned())
         };
-        assert_eq!(env_of("dev", "kubeconfig"), None);
-        assert_eq!(env_of("query", "node").as_deref(), Some("AP_NODE"));
+        for trial in ["dev", "explain"] {
+            assert_eq!(env_in(&command, trial, "kubeconfig"), None);
+        }
+        assert_eq!(env_in(&command, "query", "node").as_deref(), Some("AP_NODE"));
+        assert_eq!(env_in(&real, "dev", "kubeconfig"), None);
+        let explained = env_in(&real, "explain", "kubeconfig");
+        assert_eq!(explained.as_deref(), Some("AP_KUBECONFIG"));
     }
 }

@@ -5,6 +5,7 @@ use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
 use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
+use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -241,22 +242,58 @@ impl RunArgs {
     }
 }
 
-/// What is convenient in a trial is no default on a real chain: there the operator sets prices and public host.
+const PRICES: [&str; 5] = [
+    "bid-price-cpu-scale",
+    "bid-price-memory-scale",
+    "bid-price-storage-scale",
+    "bid-price-endpoint-scale",
+    "bid-price-ip-scale",
+];
+
+/// Of the flags of `run` whose headings change no bid those that do.
+const CHANGE_BIDS: [&str; 9] = [
+    "bid-deposit",
+    "reclamation-window",
+    "overcommit-pct-cpu",
+    "overcommit-pct-mem",
+    "overcommit-pct-storage",
+    "ip-operator",
+    "ip-pool-size",
+    "k8s-manifest-ns",
+    "kube-call-timeout",
+];
+
+/// What is convenient in a trial is no default on a real chain: there the operator sets prices and public host. With
+/// `explain` the flags of `run` that change no bid can be given and are not shown.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
-    root.mut_subcommand("run", |run| {
+    let root = root.mut_subcommand("run", |run| {
         run.mut_args(|arg| match arg.get_long() {
-            Some(
-                "bid-price-cpu-scale"
-                | "bid-price-memory-scale"
-                | "bid-price-storage-scale"
-                | "bid-price-endpoint-scale"
-                | "bid-price-ip-scale",
-            ) => arg.default_value("0"),
+            Some(price) if PRICES.contains(&price) => arg.default_value("0"),
             Some("cluster-public-hostname") => arg.default_value(""),
             _ => arg,
         })
+    });
+    root.mut_subcommand("explain", |explain| {
+        explain.mut_args(|arg| match arg.get_long() {
+            Some(price) if PRICES.contains(&price) => {
+                arg.default_value_if("from", ArgPredicate::IsPresent, "0")
+            }
+            Some("kubeconfig") => arg.help("The cluster of a real provider"),
+            Some("cluster-k8s") => arg
+                .help("It has a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in"),
+            Some(flag) if CHANGE_BIDS.contains(&flag) => arg,
+            Some("shutdown-grace") => arg.hide(true),
+            _ => match arg.get_help_heading() {
+                Some(heading) if changes_no_bid(heading) => arg.hide(true),
+                _ => arg,
+            },
+        })
     })
+}
+
+fn changes_no_bid(heading: &str) -> bool {
+    ["Bids", "Leases", "Fee", "Kubernetes"].contains(&heading) || heading.starts_with("Gateway")
 }
 
 #[cfg(test)]

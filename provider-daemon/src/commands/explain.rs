@@ -1,21 +1,30 @@
-//! `explain`: would an SDL get a bid, at what price, and why not, node by node.
+//! `explain`: would an SDL, or an order, get a bid, at what price, and why not, node by node.
+//!
+//! ```text
+//!  flags ────────────────► trial ──┐
+//!  chain, cluster, flags ► real ───┴─► bidding::screen
+//! ```
 
+mod real;
+mod trial;
+
+use super::chain::block_on;
 use super::read_sdl;
 use crate::args::{ExplainArgs, Output};
-use crate::dev::{most_volumes, names};
+use crate::dev::names;
 use crate::say;
-use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Facts};
-use akash_provider_core::engine::reservations::Reservations;
-use akash_provider_core::inventory::{Explanation, InventoryUpdate, LeasedIpUsage, NodeInventory};
-use akash_provider_core::market::network_params;
-use akash_provider_core::pricing::{PRICE_PRECISION, PriceRequest, PricingStrategy};
+use akash_provider_core::engine::reservations::Capacity;
+use akash_provider_core::inventory::Explanation;
+use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState,
-    ResourceUnit,
+    Attribute, AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, MarketParams, Order, OrderId,
+    OrderState,
 };
+use anyhow::{Context, bail};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -38,139 +47,107 @@ pub struct Verdict {
     pub explanation: Explanation,
 }
 
-/// Prints a verdict for every group; fails (exit code 1) when one of them would get no bid.
+/// Prints a verdict for every group of an SDL, or for an order of the chain; fails (exit code 1) when one of them would
+/// get no bid.
 ///
 /// # Errors
-/// The file is not valid, or a setting makes no sense.
-pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
-    let sdl = read_sdl(&args.file)?;
-    let provider = Provider::new(args, &sdl)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut all_bid = true;
-    for (index, group) in sdl.groups.iter().enumerate() {
-        let verdict = runtime.block_on(provider.verdict(&sdl, group, index))?;
-        all_bid &= verdict.would_bid;
-        match args.output {
+/// The file is not valid, a setting makes no sense, or chain or cluster of a real provider cannot be read.
+pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
+    if args.run.signer.from.as_deref() == Some("") {
+        bail!("--from names no provider: write its address, or the name of its key");
+    }
+    let sdl = args.file.as_deref().map(read_sdl).transpose()?;
+    if args.is_of_a_real_provider() {
+        let home = home()?;
+        return block_on(real::explain(args, sdl.as_ref(), &home));
+    }
+    if args.run.kubernetes.kubeconfig.is_some() || args.run.cluster_k8s {
+        bail!(
+            "whose cluster is it? what its leases hold is known from the chain: name the provider with --from, and \
+             the chain with --node and --chain-id"
+        );
+    }
+    let sdl = sdl.context("there is nothing to explain: name an SDL file")?;
+    block_on(trial::explain(args, &sdl))
+}
+
+/// A provider that is asked: what it has, and what it is on the chain.
+struct Desk {
+    capacity: Capacity,
+    /// As registered; `None` while it is not.
+    attributes: Option<Vec<Attribute>>,
+    params: MarketParams,
+    pricing: Arc<dyn PricingStrategy>,
+    output: Output,
+}
+
+impl Desk {
+    /// Prints what would become of an order; true when it would be bid on.
+    async fn explain(
+        &mut self,
+        order: &Order,
+        audited: &[AuditedAttributes],
+        bids: Option<u32>,
+    ) -> anyhow::Result<bool> {
+        let facts = Facts {
+            attributes: self.attributes.as_deref(),
+            audited,
+            params: Some(&self.params),
+            bids,
+        };
+        let verdict = bidding::screen(order, &facts, &mut self.capacity, &*self.pricing).await;
+        self.tell(&order.spec, verdict)
+    }
+
+    fn tell(&self, group: &GroupSpec, screened: bidding::Verdict) -> anyhow::Result<bool> {
+        let (offer, decline) = match screened.bid {
+            Ok(offer) => (Some(offer), None),
+            Err(decline) => (None, Some(decline)),
+        };
+        let verdict = Verdict {
+            group: group.name.clone(),
+            would_bid: offer.is_some(),
+            price: offer.map(|offer| offer.price),
+            maximum: group.max_price(),
+            reason: decline.as_ref().map(|decline| decline.code().to_owned()),
+            message: decline.map(|decline| decline.to_string()),
+            explanation: screened.explanation,
+        };
+        match self.output {
             Output::Json => say(&(serde_json::to_string(&verdict)? + "\n")),
             Output::Text => say(&text(&verdict)),
         }
+        Ok(verdict.would_bid)
     }
-    Ok(if all_bid {
+}
+
+/// The orders that an SDL would make: an order for each of its groups.
+fn orders(sdl: &Sdl) -> anyhow::Result<Vec<Order>> {
+    let deployment = DeploymentId {
+        owner: names::tenant(0)?,
+        dseq: 1,
+    };
+    let order = |(gseq, group): (u32, &GroupSpec)| Order {
+        id: OrderId {
+            group: GroupId {
+                deployment: deployment.clone(),
+                gseq,
+            },
+            oseq: 1,
+        },
+        state: OrderState::Open,
+        spec: Arc::new(group.clone()),
+        created_at: 1,
+        reclamation_min_window: sdl.reclamation_min_window,
+    };
+    Ok((1..).zip(&sdl.groups).map(order).collect())
+}
+
+const fn code(all_bid: bool) -> ExitCode {
+    if all_bid {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
-}
-
-struct Provider {
-    config: Config,
-    attributes: Vec<Attribute>,
-    audited: Vec<AuditedAttributes>,
-    update: InventoryUpdate,
-    pricing: Arc<dyn PricingStrategy>,
-}
-
-impl Provider {
-    fn new(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Self> {
-        let mut config = Config::new(names::provider()?, names::CHAIN_ID);
-        config.external_ports = args.cluster.cluster_node_port_quantity;
-        config.leased_ips = args.cluster.leased_ips > 0;
-        let (mut attributes, mut audited) = (args.cluster.attributes(), Vec::new());
-        if args.accept_any {
-            (attributes, audited) = bidding::accepting_profile(&sdl.groups, names::AUDITOR);
-            config.reclamation_window = sdl.reclamation_min_window;
-            config.max_volumes_per_unit = config.max_volumes_per_unit.max(most_volumes(&sdl.groups));
-        }
-        let inventory = Arc::new(NodeInventory::new(&args.cluster.spec()));
-        let usage = LeasedIpUsage {
-            total: args.cluster.leased_ips,
-            ..LeasedIpUsage::default()
-        };
-        let leased_ips = config.leased_ips.then_some(usage);
-        let update = InventoryUpdate {
-            inventory,
-            placements: Vec::new(),
-            leased_ips,
-        };
-        Ok(Self {
-            config,
-            attributes,
-            audited,
-            update,
-            pricing: args.pricing.strategy(1)?,
-        })
-    }
-
-    async fn verdict(&self, sdl: &Sdl, group: &GroupSpec, index: usize) -> anyhow::Result<Verdict> {
-        let id = OrderId {
-            group: GroupId {
-                deployment: DeploymentId {
-                    owner: names::tenant(0)?,
-                    dseq: 1,
-                },
-                gseq: u32::try_from(index)? + 1,
-            },
-            oseq: 1,
-        };
-        let order = Order {
-            id,
-            state: OrderState::Open,
-            spec: Arc::new(group.clone()),
-            created_at: 1,
-            reclamation_min_window: sdl.reclamation_min_window,
-        };
-        let params = network_params();
-        let facts = Facts {
-            attributes: &self.attributes,
-            audited: &self.audited,
-            params: Some(&params),
-        };
-        let mut reservations = Reservations::new(&self.config);
-        reservations.update(self.update.clone());
-        let explanation = reservations.explain(group);
-        let maximum = group.max_price();
-        let judged = bidding::should_bid(&order, &facts, &self.config)
-            .and_then(|()| reservations.reserve(&order.id, group));
-        let decided = match judged {
-            Ok(units) => self.price(&order, units).await,
-            Err(decline) => Err((decline.code().to_owned(), decline.to_string())),
-        };
-        let (price, why) = match decided {
-            Ok(price) => (Some(price), None),
-            Err(why) => (None, Some(why)),
-        };
-        let (reason, message) = why.unzip();
-        let would_bid = reason.is_none();
-        Ok(Verdict {
-            group: group.name.clone(),
-            would_bid,
-            price,
-            maximum,
-            reason,
-            message,
-            explanation,
-        })
-    }
-
-    async fn price(&self, order: &Order, units: Arc<Vec<ResourceUnit>>) -> Result<DecCoin, (String, String)> {
-        let request = PriceRequest {
-            owner: order.id.owner().clone(),
-            group: Arc::clone(&order.spec),
-            allocated: Some(units),
-            precision: PRICE_PRECISION,
-        };
-        let price = self.pricing.calculate_price(&request).await;
-        let price = price.map_err(|e| ("price".to_owned(), e.to_failure().message))?;
-        let Some(maximum) = order.spec.max_price() else {
-            return Err((
-                "invalid_group".to_owned(),
-                "its units have no common price".to_owned(),
-            ));
-        };
-        bidding::check_price(&price, &maximum).map_err(|d| (d.code().to_owned(), d.to_string()))?;
-        Ok(price)
     }
 }
 

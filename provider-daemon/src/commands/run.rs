@@ -59,7 +59,7 @@ fn seed() -> u64 {
 }
 
 /// The provider's settings.
-fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
+pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();

@@ -1,8 +1,9 @@
 //! Would a group get a bid? Judged as an order would be, and nothing is kept of it.
 //!
 //! ```text
-//!  budget of the network ──► limits ──► a turn ──► facts of the chain ──► a copy of the ledger ──► price
-//!    else 429                else no     else 429    kept for a moment     on a thread of its own    few at once
+//!  budget of the network ──► limits ──► a turn ──► facts of the chain ──► bidding::consider ──► Offer::asked
+//!    else 429                else no     else 429    kept for a moment     a copy of the ledger,   few at once
+//!                                                                          a thread of its own
 //! ```
 //! Anybody may ask, so nobody is asked anything about a group that cannot be one, and a turn is held until the answer
 //! is written.
@@ -17,10 +18,10 @@ use super::App;
 use super::auth::LookupFault;
 use super::listen::Peer;
 use akash_provider_core::Config;
-use akash_provider_core::bidding::{self, Facts};
+use akash_provider_core::bidding::{self, Decline, Facts, Offer};
 use akash_provider_core::engine::hostnames::Hostnames;
-use akash_provider_core::error::Error;
-use akash_provider_core::pricing::{PRICE_PRECISION, PriceRequest, PricingStrategy};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
     AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, Provider,
     ResourceUnit,
@@ -82,6 +83,14 @@ impl Screened {
             turn: None,
         }
     }
+
+    fn yes(offer: Offer) -> Self {
+        Self {
+            offers: offer.units.to_vec(),
+            price: Some(offer.price),
+            ..Self::no(Vec::new())
+        }
+    }
 }
 
 /// Why it is not known.
@@ -140,18 +149,16 @@ pub(super) async fn screen(
     }
     let turn = Arc::clone(&app.desk.turns).try_acquire_owned();
     let turn = turn.map_err(|_| Unscreened::Busy)?;
-    let group = Arc::new(group);
-    let (mut reasons, offers) = judge(app, screening, peer, &group).await?;
-    if !hostnames.is_empty() {
-        reasons.extend(taken(app, screening, hostnames).await?);
-    }
-    let mut screened = Screened::no(reasons);
-    if screened.reasons.is_empty() {
-        match calculate(app, screening, &group).await? {
-            Ok(price) => (screened.price, screened.offers) = (Some(price), offers),
-            Err(reason) => screened.reasons.push(short(&reason)),
-        }
-    }
+    let judged = judge(app, screening, peer, group).await?;
+    let taken = taken(app, screening, hostnames).await?;
+    let mut screened = match judged {
+        Ok(request) if taken.is_empty() => match price(app, screening, &request).await? {
+            Ok(offer) => Screened::yes(offer),
+            Err(decline) => Screened::no(vec![decline.to_string()]),
+        },
+        Ok(_) => Screened::no(taken),
+        Err(reasons) => Screened::no([reasons, taken].concat()),
+    };
     screened.turn = Some(turn);
     Ok(screened)
 }
@@ -161,52 +168,53 @@ fn unavailable(error: &Error) -> Unscreened {
     Unscreened::Away("the chain or the provider cannot be asked; try again")
 }
 
-/// What speaks against a bid but the price, and what it would offer.
+/// What to ask for a price, or what speaks against a bid before that.
 async fn judge(
     app: &App,
     screening: &Screening,
     peer: Option<&Peer>,
-    group: &Arc<GroupSpec>,
-) -> Result<(Vec<String>, Vec<ResourceUnit>), Unscreened> {
+    group: GroupSpec,
+) -> Result<Result<PriceRequest, Vec<String>>, Unscreened> {
     let us = &screening.config.provider;
-    let no = |reason: String| Ok((vec![reason], Vec::new()));
     let record = app.desk.known.record(app, us).await?;
-    let Some(provider) = &record.provider else {
-        return no("the provider is not registered".to_owned());
-    };
     // The chain takes deposits and prices in these.
     let denoms: Vec<&str> = record.params.bid_min_deposits.iter().map(|c| &*c.denom).collect();
     let priced_in = group.max_price().map(|p| p.denom).unwrap_or_default();
     if !denoms.contains(&&*priced_in) {
         let taken = denoms.join(" or ");
-        return no(format!(
+        return Ok(Err(vec![format!(
             "the group is priced in {priced_in}; the chain takes {taken}"
-        ));
+        )]));
     }
     let mut audited: Vec<AuditedAttributes> = Vec::new();
-    for auditor in bidding::auditors(group) {
+    for auditor in bidding::auditors(&group) {
         let audit = app.desk.known.audit(app, us, auditor, Peer::ip(peer)).await?;
         audited.extend(audit.map(|a| (*a).clone()));
     }
-    let facts = Facts {
-        attributes: &provider.attributes,
-        audited: &audited,
-        params: Some(&record.params),
-    };
-    if let Err(decline) = bidding::should_bid(&order(group, screening), &facts, &screening.config) {
-        return no(decline.to_string());
-    }
-    let explained = app.handle.explain(group).await;
-    let explained = explained.map_err(|e| unavailable(&e))?;
-    let explained = explained.ok_or(Unscreened::Away("capacity is not known yet; try again"))?;
-    if explained.fits {
-        return Ok((Vec::new(), explained.offers));
-    }
-    Ok((summed(&explained), Vec::new()))
+    let capacity = app.handle.capacity().await.map_err(|e| unavailable(&e))?;
+    let mut capacity = capacity.ok_or(Unscreened::Away("capacity is not known yet; try again"))?;
+    let order = order(group, screening);
+    let judging = tokio::task::spawn_blocking(move || {
+        let facts = Facts {
+            attributes: record.provider.as_ref().map(|p| p.attributes.as_slice()),
+            audited: &audited,
+            params: Some(&record.params),
+            bids: None,
+        };
+        bidding::consider(&order, &facts, &mut capacity).map_err(|decline| match decline {
+            Decline::InsufficientCapacity { .. }
+            | Decline::ExternalPortsExhausted { .. }
+            | Decline::NoLeasedIps { .. }
+            | Decline::LeasedIpsExhausted { .. } => summed(&capacity.explain(&order.spec)),
+            decline => vec![decline.to_string()],
+        })
+    });
+    let failed = |error| Error::new(ErrorKind::Internal, "screening", format!("{error}"));
+    judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
 /// An order of nobody: what it is judged by is its group.
-fn order(group: &Arc<GroupSpec>, screening: &Screening) -> Order {
+fn order(group: GroupSpec, screening: &Screening) -> Order {
     let deployment = DeploymentId {
         owner: screening.config.provider.clone(),
         dseq: 1,
@@ -217,7 +225,7 @@ fn order(group: &Arc<GroupSpec>, screening: &Screening) -> Order {
             oseq: 1,
         },
         state: OrderState::Open,
-        spec: Arc::clone(group),
+        spec: Arc::new(group),
         created_at: 1,
         reclamation_min_window: None,
     }
@@ -225,6 +233,9 @@ fn order(group: &Arc<GroupSpec>, screening: &Screening) -> Order {
 
 /// Hostnames that somebody has, or that nobody gets.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, Unscreened> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
     let mut blocked = Hostnames::new(&screening.config.blocked_hostnames);
@@ -237,32 +248,16 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// The price, or why there is none. Those who ask wait for each other here, and never for the provider's own bids.
-async fn calculate(
+/// The bid, or why there is none. Those who ask wait for each other here, and never for the provider's own bids.
+async fn price(
     app: &App,
     screening: &Screening,
-    group: &Arc<GroupSpec>,
-) -> Result<Result<DecCoin, String>, Unscreened> {
+    request: &PriceRequest,
+) -> Result<Result<Offer, Decline>, Unscreened> {
     let limit = screening.config.pricing_timeout;
     // Never closed, so only time can run out.
     let Ok(Ok(_one_of_few)) = timeout(limit, app.desk.prices.acquire()).await else {
         return Err(Unscreened::Busy);
     };
-    let request = PriceRequest {
-        owner: screening.config.provider.clone(),
-        group: Arc::clone(group),
-        allocated: None,
-        precision: PRICE_PRECISION,
-    };
-    let asking = screening.pricing.calculate_price(&request);
-    let price = match timeout(limit, asking).await {
-        Ok(Ok(price)) => price,
-        Ok(Err(error)) => return Ok(Err(error.to_string())),
-        Err(_) => return Ok(Err(format!("no price within {limit:?}"))),
-    };
-    let Some(maximum) = group.max_price() else {
-        return Ok(Err("its units have no common price".to_owned()));
-    };
-    let checked = bidding::check_price(&price, &maximum).map_err(|d| d.to_string());
-    Ok(checked.map(|()| price))
+    Ok(Offer::asked(request, &*screening.pricing, limit).await)
 }

@@ -8,7 +8,6 @@ use crate::engine::backoff;
 use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
 use crate::error::Failure;
-use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{
     self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed,
     OrderState, ResourceUnit, TxError, TxOutcome,
@@ -159,15 +158,11 @@ impl Order {
     }
 
     fn ask_price(self, out: &mut Vec<Action>) -> Self {
-        let Some(order) = &self.order else {
+        let (Some(order), Some(units)) = (&self.order, &self.units) else {
             return self.unexpected(out);
         };
-        out.push(Action::Call(Call::CalculatePrice(PriceRequest {
-            owner: self.id.owner().clone(),
-            group: Arc::clone(&order.spec),
-            allocated: self.units.clone(),
-            precision: PRICE_PRECISION,
-        })));
+        let request = bidding::price_request(order, Arc::clone(units));
+        out.push(Action::Call(Call::CalculatePrice(request)));
         self.goto(Phase::Pricing)
     }
 
@@ -175,24 +170,16 @@ impl Order {
         let Phase::Pricing = self.phase else {
             return self.unexpected(out);
         };
-        let price = match result {
-            Ok(price) => price,
-            // What was reserved is given back meanwhile: it is asked again later, as a declined order.
-            Err(failure) => {
-                let message = failure.message;
-                return self.decline(Decline::Price { message }, out);
-            }
+        let Some(order) = &self.order else {
+            return self.unexpected(out);
         };
-        let Some(maximum) = self.order.as_ref().and_then(|o| o.spec.max_price()) else {
-            let problem = "its units have no common price".to_owned();
-            return self.decline(Decline::InvalidGroup { problem }, out);
-        };
-        match bidding::check_price(&price, &maximum) {
-            Ok(()) => {
+        match bidding::judge_price(&order.spec, result) {
+            Ok(price) => {
                 self.price = Some(price);
                 self.attempts = 0;
                 self.bid(cx, out)
             }
+            // What was reserved is given back meanwhile: without a price it is asked again later, as a declined order.
             Err(decline) => self.decline(decline, out),
         }
     }

@@ -1,29 +1,13 @@
 //! What the ledger says of itself.
 
 use super::pools::Pools;
-use super::{Held, Known, Reservations, claim, committed_units, pins};
-use crate::config::Config;
+use super::{Held, Reservations, pins};
 use crate::engine::status::{InventoryStatus, ReservationStatus};
-use crate::inventory::{Explanation, Inventory, Metrics};
-use crate::types::{GroupSpec, OrderId, ResourceUnit};
+use crate::inventory::Metrics;
+use crate::types::{OrderId, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Reservations {
-    /// Why a group would or would not fit now: ports and addresses, then node by node.
-    #[must_use]
-    pub fn explain(&self, spec: &GroupSpec) -> Explanation {
-        let left = self.known.as_ref().map(|known| &*known.left);
-        explain(left, &self.pools, &self.config, spec)
-    }
-
-    /// The same for any group, as things are at this moment: it works on a copy, so whoever has it may take its
-    /// time elsewhere, and nothing here waits.
-    pub fn explainer(&self) -> impl Fn(&GroupSpec) -> Explanation + Send + Sync + 'static + use<> {
-        let left = self.known.as_ref().map(|known: &Known| known.left.dup());
-        let (pools, config) = (self.pools.clone(), self.config.clone());
-        move |spec| explain(left.as_deref(), &pools, &config, spec)
-    }
-
     /// Everything that is held and what is left.
     #[must_use]
     pub fn status(&self) -> InventoryStatus {
@@ -72,22 +56,6 @@ impl Reservations {
             && back.metrics() == known.base.metrics()
             && self.homeless.iter().eq(homeless)
     }
-}
-
-fn explain(left: Option<&dyn Inventory>, pools: &Pools, config: &Config, spec: &GroupSpec) -> Explanation {
-    let Some(left) = left else {
-        return Explanation {
-            cluster: vec!["the capacity of the cluster is not known yet".to_owned()],
-            ..Explanation::default()
-        };
-    };
-    let mut explanation = left.explain(&committed_units(config, spec));
-    if let Err(decline) = pools.check(claim(&spec.resources)) {
-        explanation.fits = false;
-        explanation.offers.clear();
-        explanation.cluster.push(decline.to_string());
-    }
-    explanation
 }
 
 fn summary(order: &OrderId, units: &[ResourceUnit]) -> ReservationStatus {

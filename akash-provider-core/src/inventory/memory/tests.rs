@@ -110,8 +110,10 @@ fn what_cannot_be_offered_is_listed_with_the_reason() {
     let odd = NodeSpec::new("odd", 1, 1, 1).with_gpus(GpuSpec::new("intel", "max", "", "", 1));
     let mut spec = ClusterSpec::of_nodes([twice.clone(), twice, odd]);
     spec.ignored.push("storage class `x` has no label".to_owned());
-    let explanation = NodeInventory::new(&spec).explain(&[]);
-    assert_eq!(explanation.ignored.len(), 3, "{:?}", explanation.ignored);
+    let inventory = NodeInventory::new(&spec);
+    let ignored = inventory.explain(&[]).ignored;
+    assert_eq!(ignored.len(), 3, "{ignored:?}");
+    assert_eq!(inventory.metrics().ignored, ignored);
 }
 
 #[test]

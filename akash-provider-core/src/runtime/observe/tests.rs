@@ -117,9 +117,11 @@ async fn capacity_of_the_cluster_is_the_sum_of_its_nodes() {
     };
     let metrics = Metrics {
         nodes: vec![node("a", 1_000), node("b", 3_000)],
+        ignored: vec!["node `c`: no label".to_owned()],
         ..Metrics::default()
     };
     let body = cluster_capacity(&metrics);
     assert_eq!(body["cpu"], json!({ "allocatable": 4_000, "available": 2_000 }));
     assert_eq!(body["nodes"], 2);
+    assert_eq!(body["ignored"], json!(["node `c`: no label"]));
 }

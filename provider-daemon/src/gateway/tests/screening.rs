@@ -310,6 +310,56 @@ async fn prices_for_strangers_are_few_at_once() {
     world.stop().await;
 }
 
+/// A price by the model that would be reserved: of a group that names none it knows nothing.
+#[derive(Debug)]
+struct ByModel;
+
+#[async_trait::async_trait]
+impl PricingStrategy for ByModel {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
+        let gpus = request.units().iter().flat_map(|u| &u.resources.gpu.attributes);
+        let known = gpus.into_iter().any(|a| a.key.contains("/model/a100"));
+        let price = if known { "30" } else { "10" };
+        Ok(DecCoin::new(&"uact".into(), price.parse().unwrap()))
+    }
+}
+
+#[tokio::test]
+async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
+    let model = Attribute::new("capabilities/gpu/vendor/nvidia/model/a100", "true");
+    let world = World::with_all(vec![model], hardware(), |settings| {
+        settings.screening.as_mut().unwrap().pricing = Arc::new(ByModel);
+    })
+    .await;
+    let mut group = group();
+    let gpu = &mut group.resources[0].resources.gpu;
+    gpu.units = 1;
+    gpu.attributes = vec![Attribute::new("vendor/nvidia/model/*", "true")];
+    let amount = |text: &str| text.parse::<f64>().unwrap();
+    let validated = validate(&world, &group).await;
+    assert_eq!(validated.status, 200, "{}", validated.body);
+    let price = &validated.json()["min_bid_price"]["amount"];
+    assert_eq!(amount(price.as_str().unwrap()), 30.0);
+    let (message, code) = screen(&world, &group).await;
+    let told = BidScreeningResponse::decode(&message[..]).unwrap();
+    assert!(code == "0" && told.passed, "{:?}", told.reasons);
+    // On the wire a price has eighteen decimals and no point.
+    let amount = told.price.unwrap().amount;
+    assert!(
+        amount.starts_with("30") && amount.trim_end_matches('0') == "3",
+        "{amount}"
+    );
+    let offered = told.resource_offers[0]
+        .resources
+        .as_ref()
+        .unwrap()
+        .gpu
+        .as_ref()
+        .unwrap();
+    assert!(offered.attributes[0].key.contains("/model/a100"), "{offered:?}");
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_denomination_that_the_chain_does_not_take_reaches_no_price() {
     let (world, slow) = with_slow_prices().await;

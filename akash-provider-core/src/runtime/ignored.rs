@@ -1,0 +1,57 @@
+//! What the cluster has and does not offer: said in the log when it changes.
+
+use crate::inventory::InventoryUpdate;
+use std::collections::BTreeSet;
+
+/// Lines of one change that are logged; the status has all of them.
+const LOGGED: usize = 20;
+
+/// What was ignored by the last update.
+#[derive(Debug, Default)]
+pub(super) struct Ignored(BTreeSet<String>);
+
+impl Ignored {
+    /// Logs what an update ignores and the one before did not, and the other way round.
+    pub(super) fn follow(&mut self, update: &InventoryUpdate) {
+        let (came, went) = self.change(update.inventory.metrics().ignored);
+        for line in came.iter().take(LOGGED) {
+            tracing::warn!("not offered: {line}");
+        }
+        for line in went.iter().take(LOGGED) {
+            tracing::info!("no longer left out: {line}");
+        }
+        let more = came.len().max(went.len()).saturating_sub(LOGGED);
+        if more > 0 {
+            tracing::warn!(
+                "and {more} more lines of what is not offered have changed; the status has them all"
+            );
+        }
+    }
+
+    /// The lines that are new, and those that are gone.
+    fn change(&mut self, lines: Vec<String>) -> (Vec<String>, Vec<String>) {
+        let now = BTreeSet::from_iter(lines);
+        let came = now.difference(&self.0).cloned().collect();
+        let went = self.0.difference(&now).cloned().collect();
+        self.0 = now;
+        (came, went)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_when_it_comes_and_when_it_goes() {
+        let lines = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut ignored = Ignored::default();
+        assert_eq!(
+            ignored.change(lines(&["a", "b"])),
+            (lines(&["a", "b"]), lines(&[]))
+        );
+        assert_eq!(ignored.change(lines(&["b", "a"])), (lines(&[]), lines(&[])));
+        assert_eq!(ignored.change(lines(&["b", "c"])), (lines(&["c"]), lines(&["a"])));
+        assert_eq!(ignored.change(lines(&[])), (lines(&[]), lines(&["b", "c"])));
+    }
+}
