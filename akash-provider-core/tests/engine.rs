@@ -39,5 +39,7 @@ mod recovery;
 mod size;
 #[path = "engine/upkeep.rs"]
 mod upkeep;
+#[path = "engine/wallet.rs"]
+mod wallet;
 #[path = "engine/world.rs"]
 mod world;

@@ -190,6 +190,7 @@ fn line(event: &Event) -> Option<Line> {
         Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
         Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
         Event::BidsNotCounted { order, message } => (order.deployment(), "bids not counted", message.clone()),
+        Event::BidUnfunded { order, message } => (order.deployment(), "waits for money", message.clone()),
         Event::BidPlaced { bid, price } => (
             bid.deployment(),
             "bid placed",

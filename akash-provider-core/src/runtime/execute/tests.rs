@@ -81,6 +81,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
     vec![
         (Call::FetchOrder(bid.order.clone()), "order"),
         (Call::FetchProvider, "provider"),
+        (Call::FetchBalances(vec!["uakt".into()]), "balance"),
         (Call::FetchAudit("auditor".into()), "audit"),
         (Call::FetchBid(bid.clone()), "bid"),
         (Call::FetchLease(bid.clone()), "lease"),
@@ -102,6 +103,7 @@ fn fits(call: &Call, completion: &Completion) -> Option<bool> {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),
         (Call::CountBids(_), Completion::BidCount(r)) => r.is_err(),
         (Call::FetchProvider, Completion::Provider(r)) => r.is_err(),
+        (Call::FetchBalances(_), Completion::Balances(r)) => r.is_err(),
         (Call::FetchAudit(_), Completion::Audit(r)) => r.is_err(),
         (Call::FetchBid(_), Completion::Bid(r)) => r.is_err(),
         (Call::FetchLease(_), Completion::Lease(r)) => r.is_err(),
