@@ -175,32 +175,49 @@ impl Endpoint {
         data: Bytes,
         pin: Option<Height>,
     ) -> Result<Answer, NodeError> {
+        let (bytes, height) = self.bytes(path, data, pin).await?;
+        let silent = || Fault::Malformed("does not say from which height it answers".to_owned());
+        let height = height.or(pin).ok_or_else(|| self.error(path, silent()))?;
+        match pin {
+            Some(asked) if asked != height => {
+                let answered = height;
+                Err(self.error(path, Fault::WrongHeight { asked, answered }))
+            }
+            _ => Ok(Answer { bytes, height }),
+        }
+    }
+
+    /// Asks for what is of no height: a node says none with what its own server answers, without the chain's state.
+    pub(crate) async fn query_of_no_height(
+        &self,
+        path: &'static str,
+        data: Bytes,
+    ) -> Result<Bytes, NodeError> {
+        self.bytes(path, data, None).await.map(|(bytes, _)| bytes)
+    }
+
+    async fn bytes(
+        &self,
+        path: &'static str,
+        data: Bytes,
+        pin: Option<Height>,
+    ) -> Result<(Bytes, Option<Height>), NodeError> {
         // The semaphore is never closed.
         let _turn = self.questions.acquire().await;
         let answer = match &self.transport {
-            Transport::Rpc(rpc) => abci_query(rpc, path, &data, pin).await,
-            Transport::Grpc(grpc) => {
-                let answer = grpc.query(path, data, pin).await;
-                answer.and_then(|(bytes, height)| {
-                    let silent = || Fault::Malformed("does not say from which height it answers".to_owned());
-                    let height = height.or(pin).ok_or_else(silent)?;
-                    Ok(Answer { bytes, height })
-                })
+            Transport::Rpc(rpc) => {
+                let answer = abci_query(rpc, path, &data, pin).await;
+                answer.map(|answer| (answer.bytes, Some(answer.height)))
             }
+            Transport::Grpc(grpc) => grpc.query(path, data, pin).await,
         };
-        let answer = answer.and_then(|answer| match pin {
-            Some(asked) if asked != answer.height => Err(Fault::WrongHeight {
-                asked,
-                answered: answer.height,
-            }),
-            _ => Ok(answer),
-        });
         answer.map_err(|fault| self.error(path, fault))
     }
 
     async fn ask<M: Method>(&self, request: &M) -> Result<M::Response, NodeError> {
-        let answer = self.query(M::PATH, request.encode_to_vec().into(), None).await?;
-        let decoded = M::Response::decode(answer.bytes);
+        let data = request.encode_to_vec().into();
+        let bytes = self.query_of_no_height(M::PATH, data).await?;
+        let decoded = M::Response::decode(bytes);
         decoded.map_err(|e| self.error(M::PATH, Fault::Malformed(e.to_string())))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A question to a node that got no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{endpoint}, {method}: {fault}")]
+#[error("{}", told(.endpoint, .method, .fault))]
 pub struct NodeError {
     /// The endpoint, without what is secret in its address.
     pub endpoint: Arc<str>,
@@ -16,6 +16,14 @@ pub struct NodeError {
     pub fault: Fault,
 }
 
+/// Which question it was says nothing where there was no connection.
+fn told(endpoint: &str, method: &str, fault: &Fault) -> String {
+    match fault {
+        Fault::NotConnected(why) => format!("cannot connect to {endpoint} {why}"),
+        fault => format!("{endpoint}, {method}: {fault}"),
+    }
+}
+
 /// Why an answer is no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -23,8 +31,8 @@ pub enum Fault {
     /// No connection, or it broke.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// No connection, so the question was certainly not heard.
-    #[error("cannot be connected to: {0}")]
+    /// No connection, so the question was certainly not heard: why, in parentheses, and the mend.
+    #[error("{0}")]
     NotConnected(String),
     /// No answer in time.
     #[error("gave no answer within {0:?}")]

@@ -1,10 +1,11 @@
 //! Queries over gRPC. Requests and responses pass as bytes: the same ones as over `abci_query`.
 
+use crate::connection;
 use crate::fault::Fault;
 use crate::limits::Limits;
 use crate::raw::Raw;
 use crate::rpc::types::height_fault;
-use crate::tls::{Trust, explained};
+use crate::tls::Trust;
 use crate::{convert::shown, fault::causes};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -75,7 +76,7 @@ impl Grpc {
         let mut caller =
             Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.answer_bytes);
         let ready = caller.ready().await;
-        ready.map_err(|e| Fault::Unreachable(causes(&e)))?;
+        ready.map_err(|e| connection::fault(&e, is_connect(&e)))?;
         let mut request = Request::new(data);
         if let Some(height) = pin {
             request
@@ -96,7 +97,7 @@ impl Grpc {
         }
         // A status with a cause was made on this side: the connection broke.
         if std::error::Error::source(status).is_some() {
-            return Fault::Unreachable(explained(causes(status)));
+            return connection::fault(status, is_connect(status));
         }
         match status.code() {
             Code::NotFound => Fault::NotFound {
@@ -127,6 +128,12 @@ impl Grpc {
             },
         }
     }
+}
+
+/// True where there was no connection at all.
+fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|cause| cause.is::<tonic::ConnectError>())
 }
 
 fn height_in(metadata: &MetadataMap) -> Option<u64> {

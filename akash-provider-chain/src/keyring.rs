@@ -146,32 +146,35 @@ impl Keyring {
         Ok(listing)
     }
 
-    /// What may be shown of a key, by its name or its address.
+    /// What may be shown of a key, by its name or its address. A name goes first, as with the Go tool.
     ///
     /// # Errors
     /// When there is no such key or it cannot be read.
     pub fn show(&self, name_or_address: &str) -> Result<KeyInfo, KeyringError> {
-        Ok(info(&self.find(name_or_address)?))
+        Ok(info(&self.named(name_or_address)?))
     }
 
-    /// A key to sign with, by its name or its address.
+    /// A key to sign with, by its name or its address. An address is never taken for the name of a key with another
+    /// address.
     ///
     /// # Errors
     /// When there is no such key, it cannot be read, or it has no private half here.
     pub fn private_key(&self, name_or_address: &str) -> Result<PrivateKey, KeyringError> {
-        let stored = self.find(name_or_address)?;
-        stored.private.ok_or_else(|| KeyringError::NoPrivateHalf {
-            name: stored.name,
-            kind: stored.kind.as_str(),
-        })
+        private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key.
+    /// Stores a key. Its name may be its own address, which is how charts name it.
     ///
     /// # Errors
-    /// When the name or the address is there already, or the name cannot be one.
+    /// When the name or the address is there already, or the name cannot be one, such as the address of another key.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
+        if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {
+            return Err(KeyringError::NamedAsAnother {
+                name: shortened(name),
+                address: key.address().to_string(),
+            });
+        }
         let exists = |name: &str| KeyringError::Exists {
             name: name.to_owned(),
             place: self.folder.place(),
@@ -204,10 +207,10 @@ impl Keyring {
     /// A key as text, encrypted with a passphrase.
     ///
     /// # Errors
-    /// As [`Keyring::private_key`], or when the passphrase is too short.
+    /// As [`Keyring::show`], or when it has no private half here, or the passphrase is too short.
     pub fn export(&self, name_or_address: &str, passphrase: &SecretString) -> Result<String, KeyringError> {
         check_new_passphrase(passphrase)?;
-        armor::seal(&self.private_key(name_or_address)?, passphrase)
+        armor::seal(&private_half(self.named(name_or_address)?)?, passphrase)
     }
 
     /// Removes a key. Without a copy elsewhere it is gone for good.
@@ -215,35 +218,54 @@ impl Keyring {
     /// # Errors
     /// When there is no such key, or it cannot be read.
     pub fn delete(&self, name_or_address: &str) -> Result<(), KeyringError> {
-        let stored = self.find(name_or_address)?;
+        let stored = self.named(name_or_address)?;
         self.folder
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
+    /// The key of this name, or else of this address.
+    fn named(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
+        if name_or_address.parse::<Address>().is_ok()
+            && let Some(stored) = self.folder.read(name_or_address)?
+        {
+            return Ok(stored);
+        }
+        self.find(name_or_address)
+    }
+
+    /// The key of this address, whatever its name, or of this name where it is no address.
     fn find(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
-        let not_found = || KeyringError::NotFound {
-            name: shortened(name_or_address),
-            place: self.folder.place(),
-        };
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);
         };
-        let name = self.folder.name_of(&address)?.ok_or_else(not_found)?;
-        let stored = self.stored(&name)?;
+        // A key may have its address for a name, and then it is found without the index too.
+        let indexed = self.folder.name_of(&address)?;
+        let name = indexed.as_deref().unwrap_or(name_or_address);
+        let stored = self.stored(name)?;
         // The index may be old or changed; the key itself decides.
         if stored.public.as_ref().map(|k| k.address()) != Some(&address) {
-            return Err(not_found());
+            return Err(self.not_found(name_or_address));
         }
         Ok(stored)
     }
 
-    fn stored(&self, name: &str) -> Result<Stored, KeyringError> {
-        let stored = self.folder.read(name)?.ok_or_else(|| KeyringError::NotFound {
-            name: shortened(name),
+    fn not_found(&self, name_or_address: &str) -> KeyringError {
+        KeyringError::NotFound {
+            name: shortened(name_or_address),
             place: self.folder.place(),
-        })?;
-        Ok(stored)
+        }
     }
+
+    fn stored(&self, name: &str) -> Result<Stored, KeyringError> {
+        self.folder.read(name)?.ok_or_else(|| self.not_found(name))
+    }
+}
+
+fn private_half(stored: Stored) -> Result<PrivateKey, KeyringError> {
+    stored.private.ok_or_else(|| KeyringError::NoPrivateHalf {
+        name: stored.name,
+        kind: stored.kind.as_str(),
+    })
 }
 
 fn info(stored: &Stored) -> KeyInfo {
@@ -294,9 +316,6 @@ fn checked_name(name: &str) -> Result<&str, KeyringError> {
         .any(|c| c.is_control() || matches!(c, '/' | '\\' | '%'))
     {
         return Err(bad("it has a slash, a percent sign or a control character"));
-    }
-    if name.parse::<Address>().is_ok() {
-        return Err(bad("it is an address"));
     }
     Ok(name)
 }

@@ -32,6 +32,7 @@
 
 pub mod cert;
 mod client;
+mod connection;
 pub mod convert;
 mod endpoint;
 pub mod endpoints;

@@ -2,6 +2,7 @@
 
 pub(crate) mod types;
 
+use crate::connection;
 use crate::convert::shown;
 use crate::fault::{Fault, causes};
 use crate::limits::Limits;
@@ -112,10 +113,7 @@ impl Rpc {
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|e| internal(e.to_string()))?;
         let response = self.http.request(request).await;
-        let response = response.map_err(|e| match e.is_connect() {
-            true => Fault::NotConnected(crate::tls::explained(causes(&e))),
-            false => Fault::Unreachable(causes(&e)),
-        })?;
+        let response = response.map_err(|e| connection::fault(&e, e.is_connect()))?;
         let status = response.status();
         let limit = self.limits.answer_bytes;
         let body = Limited::new(response.into_body(), limit).collect().await;

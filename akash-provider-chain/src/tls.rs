@@ -84,16 +84,5 @@ fn add(store: &mut RootCertStore, text: &[u8]) -> Result<usize, String> {
     Ok(added)
 }
 
-/// The text of a failed connection, with the mend where a node's authority is not trusted.
-pub(crate) fn explained(text: String) -> String {
-    if text.contains("UnknownIssuer") || text.contains("BadSignature") {
-        return format!(
-            "{text}; nobody who is trusted vouches for this node: correct the address, or name the file of its own \
-             certificate authority"
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ pub use profile::accepting_profile;
 pub use screen::screen;
 pub use screen::{Offer, Verdict, consider};
 pub use signed_by::{AUDITORS_MAX, auditors};
+pub(crate) use size::cut;
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
 
 use crate::config::Config;
@@ -208,12 +209,6 @@ pub enum Decline {
         /// Its words.
         message: String,
     },
-    /// Our account cannot pay for the bid.
-    #[error("the account cannot pay fee or deposit of the bid: {message}")]
-    Wallet {
-        /// The chain's words.
-        message: String,
-    },
     /// We have bid on this order before; the chain allows one bid ever.
     #[error("this provider has bid on the order before and the chain allows one bid ever")]
     AlreadyBid,
@@ -252,7 +247,6 @@ impl Decline {
             Self::PriceDenom { .. } => "price_denom",
             Self::PriceTooHigh { .. } => "price_too_high",
             Self::Refused { .. } => "refused",
-            Self::Wallet { .. } => "wallet",
             Self::AlreadyBid => "already_bid",
             Self::Unknown { .. } => "unknown",
         }
@@ -267,7 +261,6 @@ impl Decline {
                 | Self::LeasedIpsExhausted { .. }
                 | Self::ExternalPortsExhausted { .. }
                 | Self::Price { .. }
-                | Self::Wallet { .. }
                 | Self::Unknown { .. }
         )
     }
@@ -402,19 +395,22 @@ fn whole_seconds_up(window: Duration) -> u64 {
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
-/// The deposit of a bid: the first of the configured ones that the chain takes, or just the first while its
-/// parameters are not known. `None` when it takes none of them.
-#[must_use]
-pub fn deposit<'a>(config: &'a Config, params: Option<&MarketParams>) -> Option<&'a Coin> {
-    let taken = |deposit: &&Coin| {
+/// The deposits that a bid may have: those of the configured ones that the chain takes, by preference; all of them
+/// while its parameters are not known. Which of them is paid is a matter of what the account has.
+pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
+    let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
         params.is_none_or(|params| params.bid_min_deposits.iter().any(enough))
     };
-    config.bid_deposits().find(taken)
+    config.bid_deposits().filter(taken)
 }
 
-fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decline> {
-    if deposit(config, Some(params)).is_some() {
+/// Whether the chain takes any of the configured deposits.
+///
+/// # Errors
+/// [`Decline::Deposit`].
+pub fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decline> {
+    if deposits(config, Some(params)).next().is_some() {
         return Ok(());
     }
     let list = |coins: Vec<String>| {

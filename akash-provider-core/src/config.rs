@@ -211,4 +211,22 @@ impl InvalidConfig {
             mend,
         }
     }
+
+    /// Name of the setting.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its value, for people.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What it must be.
+    #[must_use]
+    pub const fn mend(&self) -> &'static str {
+        self.mend
+    }
 }

@@ -42,6 +42,7 @@ mod route;
 mod scan;
 mod timers;
 mod waiting;
+mod wallet;
 
 pub use effect::{Call, Effect, EffectId};
 pub use input::{
@@ -64,6 +65,7 @@ use scan::Scan;
 use std::sync::Arc;
 use timers::{Key, Timers};
 use waiting::Waiting;
+use wallet::Wallet;
 
 /// A machine with what the engine keeps beside it. The machine is taken out while it makes a step.
 #[derive(Debug)]
@@ -101,6 +103,7 @@ enum Target {
     Escrow(DeploymentId),
     Provider,
     Audit(String),
+    Wallet,
     Scan,
 }
 
@@ -142,8 +145,7 @@ pub struct Engine {
     /// The stream has started anew before what was processed, so it tells of things a second time.
     retold: bool,
     facts: Facts,
-    /// Which of the configured deposits the chain takes.
-    deposit: usize,
+    wallet: Wallet,
     breaker: Breaker,
     scan: Scan,
     timers: Timers,
@@ -186,7 +188,7 @@ impl Engine {
             retold: false,
             lanes: Lanes::default(),
             facts: Facts::default(),
-            deposit: 0,
+            wallet: Wallet::default(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
             scan: Scan::default(),
             timers: Timers::default(),
@@ -227,7 +229,8 @@ impl Engine {
         let scan = self.scan.deadline().filter(|_| running && self.chain_known);
         let retry = self.orders.retries.deadline().filter(|_| running);
         let breaker = self.breaker.deadline().filter(|_| running);
-        let own = [self.timers.next_mono(), scan, retry, breaker];
+        let wallet = self.wallet.deadline().filter(|_| running);
+        let own = [self.timers.next_mono(), scan, retry, breaker, wallet];
         own.into_iter().flatten().min()
     }
 
@@ -280,6 +283,7 @@ impl Engine {
         self.fire_timers();
         self.drive_breaker();
         self.orders_retry();
+        self.drive_wallet();
         self.drive_scan();
         std::mem::take(&mut self.out)
     }
@@ -303,10 +307,7 @@ impl Engine {
             block_time: self.pace.block_time(config.average_block_time),
             within_block: self.within_block,
             facts: self.facts.version(),
-            deposit: config
-                .bid_deposits()
-                .nth(self.deposit)
-                .unwrap_or(&config.bid_deposit),
+            deposit: self.wallet.deposit(self.now.mono, config, self.facts.params()),
             leadership: self.leadership,
             may_close: matches!(self.leadership, Leadership::Leader { .. })
                 && self.now.mono >= self.closes_from

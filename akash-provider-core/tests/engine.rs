@@ -43,5 +43,7 @@ mod size;
 mod unread;
 #[path = "engine/upkeep.rs"]
 mod upkeep;
+#[path = "engine/wallet.rs"]
+mod wallet;
 #[path = "engine/world.rs"]
 mod world;

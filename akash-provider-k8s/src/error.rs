@@ -11,6 +11,9 @@ use std::time::Duration;
 /// What the API server says of a namespace that is going.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
+/// What the API server says where somebody lacks a right, and admission never says.
+const LACKS_A_RIGHT: &str = "is forbidden: User \"";
+
 /// The error of a call to the API server, with its kind and what the server said.
 #[must_use]
 pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
@@ -106,6 +109,9 @@ fn text_of(status: &Status) -> String {
             text.push_str(field);
         }
     }
+    if status.code == 403 && text.contains(LACKS_A_RIGHT) {
+        text.push_str("; give the provider's account the rights of deploy/rbac/provider.yaml");
+    }
     text
 }
 
@@ -168,6 +174,17 @@ mod tests {
         let refused = status(422, "Invalid").with_details(cause("FieldValueInvalid", "spec.replicas"));
         let error = from_status("deploy", &refused);
         assert_eq!(error.to_string(), "deploy: it said so; field spec.replicas");
+    }
+
+    #[test]
+    fn a_missing_right_names_the_mend_and_admission_does_not() {
+        let words = "pods is forbidden: User \"me\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+        let lacking = from_status("list", &Status::failure(words, "Forbidden").with_code(403));
+        let mend = "; give the provider's account the rights of deploy/rbac/provider.yaml";
+        assert_eq!(lacking.to_string(), format!("list: {words}{mend}"));
+        let quota = "pods \"web\" is forbidden: exceeded quota: ours";
+        let refused = from_status("deploy", &Status::failure(quota, "Forbidden").with_code(403));
+        assert_eq!(refused.to_string(), format!("deploy: {quota}"));
     }
 
     #[test]

@@ -32,6 +32,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What goes to the log where nobody says it.
+pub(crate) const DEFAULT_LEVEL: &str = "warn";
+
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
 #[command(name = "provider-daemon", version, about, max_term_width = 110)]
@@ -41,7 +44,7 @@ pub struct Cli {
         long,
         global = true,
         env = "AP_LOG_LEVEL",
-        default_value = "warn",
+        default_value = DEFAULT_LEVEL,
         alias = "log_level"
     )]
     pub log_level: String,

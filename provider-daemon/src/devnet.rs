@@ -45,10 +45,10 @@ mod socket;
 mod tx;
 pub mod wallet;
 
+use crate::taken::taken;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::types::{Dec, DecCoin, Height};
 use ante::Rules;
-use anyhow::Context;
 use node::Node;
 use serve::Limits;
 use std::net::SocketAddr;
@@ -112,14 +112,14 @@ impl Devnet {
     /// # Errors
     /// An address is taken or not of this machine.
     pub async fn start(config: DevnetConfig) -> anyhow::Result<Self> {
-        let listen = |at: SocketAddr| async move {
+        let listen = |flag: &'static str, at: SocketAddr| async move {
             let listener = TcpListener::bind(at).await;
-            let listener = listener.with_context(|| format!("listening at {at}"))?;
+            let listener = listener.map_err(|e| anyhow::anyhow!("{flag} {at}: {}", taken(&e)))?;
             let address = listener.local_addr()?;
             anyhow::Ok((listener, address))
         };
-        let (rpc_listener, rpc) = listen(config.listen_rpc).await?;
-        let (grpc_listener, grpc) = listen(config.listen_grpc).await?;
+        let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
+        let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
         let chain = config.chain;
         let node = chain.market(|market| {
             let rules = Rules {

@@ -49,6 +49,7 @@ pub(crate) use rest::answer::escaped;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Settings};
 
+use crate::taken::taken;
 use akash_provider_chain::cert::OwnCertificate;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::cluster::Cluster;
@@ -92,12 +93,14 @@ pub struct Ports {
 #[non_exhaustive]
 pub enum GatewayError {
     /// The address cannot be had.
-    #[error("listening at {address}")]
+    #[error("{flag} {address}: {}", taken(.why))]
     Listen {
+        /// The setting that names it, as the command line has it.
+        flag: &'static str,
         /// Which.
         address: SocketAddr,
         /// Why not.
-        source: io::Error,
+        why: io::Error,
     },
     /// A certificate cannot be used.
     #[error("certificates of the gateway")]
@@ -211,9 +214,9 @@ impl Gateway {
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
-        let listener = listen(settings.listen).await?;
+        let listener = listen("--gateway-listen-address", settings.listen).await?;
         let grpc = match settings.grpc_listen {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(listen("--gateway-grpc-listen-address", address).await?),
             None => None,
         };
         let auth = Authenticator::new(
@@ -327,10 +330,9 @@ impl Gateway {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| GatewayError::Listen { address, source })
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, GatewayError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
 /// Shows the public certificate anew whenever its files change. Never ends.

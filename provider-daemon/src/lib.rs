@@ -17,9 +17,10 @@ pub mod secrets;
 pub mod shown;
 mod signals;
 pub mod state;
+mod taken;
 pub mod tenant;
 
-use args::{Cli, Command};
+use args::{Cli, Command, DEFAULT_LEVEL};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -29,7 +30,7 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// What the command could not do, for people, with its causes.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_new(levels(&cli.log_level))
+    let filter = EnvFilter::try_new(levels(&cli.log_level, &cli.command))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
     let has_colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
@@ -67,12 +68,19 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
 
 /// The library behind the Kubernetes backend logs every failed call by itself, and we log what comes of it: it
 /// is heard only where it is named.
-fn levels(chosen: &str) -> String {
+fn levels(chosen: &str, command: &Command) -> String {
     const TWICE: &str = "kube_client";
-    if chosen.contains(TWICE) {
-        return chosen.to_owned();
+    /// Nodes that cannot be used: a command that ends for want of one says so itself.
+    const NODES: &str = "akash_provider_chain::endpoints";
+    let mut levels = chosen.to_owned();
+    if !chosen.contains(TWICE) {
+        levels.push_str(&format!(",{TWICE}=off"));
     }
-    format!("{chosen},{TWICE}=off")
+    let ends_soon = matches!(command, Command::Query(_) | Command::Tx(_) | Command::Tenant(_));
+    if ends_soon && chosen == DEFAULT_LEVEL {
+        levels.push_str(&format!(",{NODES}=error"));
+    }
+    levels
 }
 
 /// Writes to the standard output, with nothing in it that acts on a terminal. A reader that has gone away (`… | head`) ends the output, not the program.

@@ -1,12 +1,13 @@
 //! The Akash compute provider as a daemon.
 
+use akash_provider_core::error::chain_text;
 use provider_daemon::args::Cli;
 use provider_daemon::plain::plain;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     provider_daemon::run(&Cli::of_process()).unwrap_or_else(|error| {
-        eprintln!("{}", plain(&format!("error: {error:#}")));
+        eprintln!("{}", plain(&format!("error: {}", chain_text(error.as_ref()))));
         ExitCode::FAILURE
     })
 }

@@ -18,6 +18,8 @@ mod conformance;
 mod driver;
 #[path = "devnet/frames.rs"]
 mod frames;
+#[path = "devnet/heads.rs"]
+mod heads;
 #[path = "devnet/interop.rs"]
 mod interop;
 #[path = "devnet/recordings.rs"]

@@ -5,12 +5,12 @@
 
 use super::Settings;
 use super::block::Block;
+use crate::connection;
 use crate::convert::shown;
 use crate::endpoint::Endpoint;
 use crate::fault::{Fault, NodeError, causes};
 use crate::limits::Limits;
 use crate::rpc::types::{Envelope, FrameResult, NewBlock};
-use crate::tls::explained;
 use futures::{SinkExt, StreamExt};
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -58,7 +58,7 @@ impl Socket {
         let patience = settings.read_deadline.min(limits.connect_time);
         let connected = tokio::time::timeout(patience, connecting).await;
         let connected = connected.map_err(|_| error(Fault::Timeout(patience)))?;
-        let (mut stream, _) = connected.map_err(|e| error(Fault::Unreachable(explained(causes(&e)))))?;
+        let (mut stream, _) = connected.map_err(|e| error(connection::fault(&e, false)))?;
         let sent = stream.send(Message::text(SUBSCRIBE)).await;
         sent.map_err(|e| error(Fault::Unreachable(causes(&e))))?;
         let mut ping = tokio::time::interval(settings.ping_interval);

@@ -47,6 +47,16 @@ pub enum KeyringError {
         /// Why.
         why: &'static str,
     },
+    /// A name that is the address of another key.
+    #[error(
+        "the key of {address} cannot be named `{name}`, the address of another key: name it by a word or by its own address"
+    )]
+    NamedAsAnother {
+        /// The name, shortened.
+        name: String,
+        /// Address of the key.
+        address: String,
+    },
     /// No such key.
     #[error("there is no key `{name}` in {place}; `keys list` shows those there are")]
     NotFound {

@@ -137,7 +137,6 @@ fn names_cannot_leave_the_folder() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     let long = "n".repeat(NAME_BYTES_MAX + 1);
-    let address = key(1).address().to_string();
     for name in [
         "",
         ".",
@@ -149,7 +148,6 @@ fn names_cannot_leave_the_folder() {
         "a\0",
         ".hidden",
         long.as_str(),
-        address.as_str(),
     ] {
         assert!(
             matches!(keyring.add(name, &key(1)), Err(KeyringError::BadName { .. })),
@@ -165,6 +163,62 @@ fn names_cannot_leave_the_folder() {
     keyring.add(&"n".repeat(NAME_BYTES_MAX), &key(1)).unwrap();
     keyring.add("schlüssel", &key(2)).unwrap();
     assert_eq!(keyring.list().unwrap().keys.len(), 2);
+}
+
+#[test]
+fn a_key_may_have_its_address_for_a_name() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = test_keyring(home.path());
+    let address = key(1).address().to_string();
+    let added = keyring.add(&address, &key(1)).unwrap();
+    assert_eq!(added.name, address);
+    let index = data_encoding::HEXLOWER.encode(&key(1).address().to_bytes());
+    let index = home.path().join(format!("keyring-test/{index}.address"));
+    for is_indexed in [true, false] {
+        if !is_indexed {
+            fs::remove_file(&index).unwrap();
+        }
+        assert_eq!(keyring.show(&address).unwrap(), added);
+        let found = keyring.private_key(&address).unwrap();
+        assert_eq!(found.to_bytes(), key(1).to_bytes());
+    }
+    assert!(keyring.list().unwrap().unreadable.is_empty());
+    let again = keyring.add(&address, &key(1)).unwrap_err();
+    assert!(matches!(again, KeyringError::Exists { .. }), "{again}");
+    keyring.delete(&address).unwrap();
+    assert!(keyring.list().unwrap().keys.is_empty());
+    keyring.add("plain", &key(1)).unwrap();
+    assert_eq!(keyring.private_key(&address).unwrap().address().as_str(), address);
+}
+
+#[test]
+fn an_address_never_signs_for_another() {
+    let home = tempfile::tempdir().unwrap();
+    let keyring = test_keyring(home.path());
+    let other = key(2).address().to_string();
+    let refused = keyring.add(&other, &key(1)).unwrap_err();
+    assert!(
+        matches!(refused, KeyringError::NamedAsAnother { .. }),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains(key(1).address().as_str()),
+        "{refused}"
+    );
+    // The Go tool takes such a name.
+    keyring.folder.write(&other, &key(1)).unwrap();
+    assert!(keyring.list().unwrap().unreadable.is_empty());
+    assert_eq!(
+        keyring.show(&other).unwrap().address.as_ref(),
+        Some(key(1).address())
+    );
+    let none = keyring.private_key(&other).unwrap_err();
+    assert!(matches!(none, KeyringError::NotFound { .. }), "{none}");
+    keyring.add("second", &key(2)).unwrap();
+    assert_eq!(keyring.private_key(&other).unwrap().to_bytes(), key(2).to_bytes());
+    keyring.delete(&other).unwrap();
+    assert_eq!(keyring.list().unwrap().keys.len(), 1);
+    assert_eq!(keyring.show(&other).unwrap().name, "second");
 }
 
 #[test]

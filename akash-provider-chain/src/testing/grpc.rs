@@ -164,13 +164,16 @@ async fn reply(
     }
     let message = data.get(5..).unwrap_or_default();
     let head = http::Response::builder().header("content-type", "application/grpc");
+    // Discovery is answered by the server itself, which says no height.
+    let says_height = path != discovery::GetInfoRequest::PATH;
     match answer(&path, message, asked) {
         Served::Bytes(bytes, height) => {
-            let head = head
-                .header("x-cosmos-block-height", height.to_string())
-                .body(())
-                .unwrap();
-            let mut stream = respond.send_response(head, false).unwrap();
+            let head = if says_height {
+                head.header("x-cosmos-block-height", height.to_string())
+            } else {
+                head
+            };
+            let mut stream = respond.send_response(head.body(()).unwrap(), false).unwrap();
             let mut framed = vec![0];
             framed.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
             framed.extend(bytes);

@@ -101,9 +101,9 @@ impl Reader {
             let (data, endpoint) = (data.clone(), self.endpoints.endpoint(at));
             async move {
                 let endpoint = endpoint?;
-                let answer = endpoint.query(BroadcastTxRequest::PATH, data, None).await;
+                let answer = endpoint.query_of_no_height(BroadcastTxRequest::PATH, data).await;
                 let answer = noting(answer, heard)?;
-                let read = BroadcastTxResponse::decode(answer.bytes).ok();
+                let read = BroadcastTxResponse::decode(answer).ok();
                 let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
                     heard.store(true, Ordering::Relaxed);
                     endpoint.error(

@@ -76,7 +76,6 @@ impl Decline {
             Self::InsufficientCapacity { message }
             | Self::Price { message }
             | Self::Refused { message }
-            | Self::Wallet { message }
             | Self::Unknown { message } => cut(message),
             Self::PriceDenom { price, order } => cut_all([price, order]),
             Self::PriceTooHigh { price, maximum } => cut_all([price, maximum]),
@@ -99,7 +98,8 @@ fn cut_all(texts: [&mut String; 2]) {
     texts.into_iter().for_each(cut);
 }
 
-fn cut(text: &mut String) {
+/// A text of a bounded length.
+pub(crate) fn cut(text: &mut String) {
     if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {
         text.truncate(at);
         text.push('…');

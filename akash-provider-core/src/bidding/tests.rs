@@ -450,7 +450,6 @@ fn every_decline_has_a_code_of_its_own() {
             value: 2,
             limit: 1,
         },
-        Decline::Wallet { message: text() },
         Decline::InvalidGroup { problem: text() },
         Decline::Reclamation {
             wanted_s: 1,

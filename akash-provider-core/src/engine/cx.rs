@@ -21,8 +21,9 @@ pub struct Cx<'a> {
     pub within_block: bool,
     /// Counts the changes of what the chain says of us, so that a judgement knows whether it is still good.
     pub facts: u32,
-    /// Deposit of a bid, in a denomination that the chain takes.
-    pub deposit: &'a Coin,
+    /// Deposit of a bid: one that the chain takes and the account can pay, as far as is known; `None` where it can pay
+    /// none.
+    pub deposit: Option<&'a Coin>,
     /// Leader or standby.
     pub leadership: Leadership,
     /// Closing is allowed: we lead, and transactions of an earlier leader have expired.

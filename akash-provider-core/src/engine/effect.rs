@@ -3,7 +3,7 @@
 use super::input::{RequestId, Response};
 use crate::cluster::Deployment;
 use crate::pricing::PriceRequest;
-use crate::types::{BidId, DeploymentId, Event, LeaseId, Msg, OrderId};
+use crate::types::{BidId, Denom, DeploymentId, Event, LeaseId, Msg, OrderId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub enum Call {
     CountBids(OrderId),
     /// Chain: our own record.
     FetchProvider,
+    /// Chain: what our account has of each of these.
+    FetchBalances(Vec<Denom>),
     /// Chain: what an auditor (as named in an order) has signed about us.
     FetchAudit(String),
     /// Chain: one bid.
@@ -69,6 +71,7 @@ impl Call {
             Self::FetchOrder(_)
             | Self::CountBids(_)
             | Self::FetchProvider
+            | Self::FetchBalances(_)
             | Self::FetchAudit(_)
             | Self::FetchBid(_)
             | Self::FetchLease(_)

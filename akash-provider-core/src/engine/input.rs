@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{
-    Address, AuditedAttributes, Bid, ChainEvent, CloseReason, DecCoin, DeploymentId, DeploymentRecord,
+    Address, AuditedAttributes, Bid, ChainEvent, CloseReason, Coin, DecCoin, DeploymentId, DeploymentRecord,
     LeaseId, LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
 };
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,8 @@ pub enum Completion {
     BidCount(Result<u32, Failure>),
     /// Of `FetchProvider`.
     Provider(Result<Option<Provider>, Failure>),
+    /// Of `FetchBalances`; what is not there is zero.
+    Balances(Result<Vec<Coin>, Failure>),
     /// Of `FetchAudit`.
     Audit(Result<Option<AuditedAttributes>, Failure>),
     /// Of `FetchBid`.

@@ -23,6 +23,7 @@ impl Call {
             Self::FetchOrder(_)
             | Self::CountBids(_)
             | Self::FetchProvider
+            | Self::FetchBalances(_)
             | Self::FetchAudit(_)
             | Self::FetchBid(_)
             | Self::FetchLease(_)

@@ -6,14 +6,15 @@
 //!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
 //!                                                               Unsure ─► Checking ─► Closing ─► closed
 //! ```
-//! `Ready` is a priced order that may not be written yet (standby). `Unsure` is a transaction whose outcome
+//! `Ready` is a priced order that may not be written yet (standby). `Unfunded` is one whose deposit the account
+//! cannot pay: with money it goes back to `Counting`. `Unsure` is a transaction whose outcome
 //! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
 //! At most one call is owed at a time, and the phase says which. The steps are in a room of their own.
 
 use crate::bidding::Decline;
 use crate::error::Failure;
 use crate::types::{
-    self, Bid, BlockTime, DecCoin, Event, Height, Mono, Observed, OrderId, ResourceUnit, TxOutcome,
+    self, Bid, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId, ResourceUnit, TxOutcome,
 };
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub enum Phase {
         /// When to try again; `None` while only leadership is missing.
         retry_at: Option<Mono>,
     },
+    /// The account cannot pay the deposit: once it can, the bids are counted and the price is asked for anew.
+    Unfunded,
     /// `Broadcast(CreateBid)` is owed.
     Bidding {
         /// The order ended meanwhile.
@@ -178,6 +181,13 @@ pub enum Action {
     Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
     Unreserve,
+    /// The account cannot pay the deposit: wake it when that may be otherwise.
+    AwaitMoney {
+        /// The deposit that the chain found too little for, and its words; `None` where nothing was sent.
+        refused: Option<(Coin, String)>,
+        /// It is the first time.
+        is_news: bool,
+    },
     /// Tell the world.
     Publish(Event),
     /// This input was not expected in this phase.
@@ -192,6 +202,10 @@ pub struct Order {
     order: Option<Arc<types::Order>>,
     units: Option<Arc<Vec<ResourceUnit>>>,
     price: Option<DecCoin>,
+    /// Of the last bid that was sent.
+    deposit: Option<Coin>,
+    /// It has waited for money.
+    was_unfunded: bool,
     attempts: u32,
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
@@ -258,6 +272,8 @@ impl Order {
             order: None,
             units: None,
             price: None,
+            deposit: None,
+            was_unfunded: false,
             attempts: 0,
             landed: false,
             may_land: None,
@@ -288,6 +304,12 @@ impl Order {
         self.price.as_ref()
     }
 
+    /// Deposit of the last bid that was sent.
+    #[must_use]
+    pub const fn deposit(&self) -> Option<&Coin> {
+        self.deposit.as_ref()
+    }
+
     /// The order's record, once known.
     #[must_use]
     pub const fn record(&self) -> Option<&Arc<types::Order>> {
@@ -302,6 +324,7 @@ impl Order {
             Phase::Counting { .. }
             | Phase::Pricing
             | Phase::Ready { .. }
+            | Phase::Unfunded
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
             | Phase::Checking { .. }
@@ -332,6 +355,7 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
+            | Phase::Unfunded
             | Phase::Done(_) => false,
         }
     }
@@ -346,6 +370,7 @@ impl Order {
             // What is counted is about to be priced, and holds what a priced order holds.
             Phase::Counting { .. } | Phase::Pricing => "pricing",
             Phase::Ready { .. } => "ready",
+            Phase::Unfunded => "unfunded",
             Phase::Bidding { .. } => "bidding",
             Phase::Unsure { .. } => "unsure",
             Phase::Checking { .. } => "checking",
@@ -367,6 +392,7 @@ impl Order {
             Phase::Judging
             | Phase::Reserving
             | Phase::Pricing
+            | Phase::Unfunded
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
             | Phase::Open { .. }
@@ -386,6 +412,7 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
+            | Phase::Unfunded
             | Phase::Bidding { .. }
             | Phase::Checking { .. }
             | Phase::Closing { .. }

@@ -4,10 +4,10 @@ use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
 use super::retries::{Moment, Retries};
 use super::timers::Key;
-use super::{Engine, Slot, Target, facts, sorted, take_awaited};
+use super::{Call, Engine, Slot, Target, facts, sorted, take_awaited};
 use crate::bidding::{self, Decline};
 use crate::engine::Lifecycle;
-use crate::types::{self, BidId, Event, Mono, OrderId};
+use crate::types::{self, BidId, Event, Mono, Msg, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Orders {
             _ => None,
         };
         match (memory, decline) {
-            (Ended::MayPass, Some(Decline::Price { .. } | Decline::Wallet { .. })) => {
+            (Ended::MayPass, Some(Decline::Price { .. })) => {
                 self.retries.unpriced(now, id);
             }
             (Ended::MayPass, Some(Decline::Unknown { .. })) if may_know => self.retries.undecided(now, id),
@@ -192,6 +192,8 @@ impl Engine {
     pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
         let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
+        let displaced =
+            displaced.or_else(|| bidding::check_deposit(self.facts.params()?, &self.config).err());
         let cx = Cx {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
@@ -266,6 +268,9 @@ impl Engine {
         for action in actions {
             match action {
                 Action::Call(call) => {
+                    if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
+                        self.wallet.spend(deposit);
+                    }
                     let effect = self.call(Target::Order(id.clone()), call);
                     if let Some(slot) = self.orders.slots.get_mut(id) {
                         slot.inflight = Some(effect);
@@ -285,6 +290,7 @@ impl Engine {
                 // An order looked at again is no news until the answer is another one.
                 Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
                 Action::Publish(event) => self.publish(event),
+                Action::AwaitMoney { refused, is_news } => self.money_awaited(id, refused, is_news),
                 Action::Unexpected => self.unexpected += 1,
             }
         }
@@ -322,7 +328,7 @@ impl Engine {
             facts::Needs::Failed(message) => Err(Decline::Unknown { message }),
             facts::Needs::Ask(auditors) => {
                 for auditor in auditors {
-                    self.call(Target::Audit(auditor.clone()), super::Call::FetchAudit(auditor));
+                    self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
                 }
                 return;
             }
@@ -353,7 +359,7 @@ impl Engine {
             let counted = self.full(id).map_or(Ok(()), Err);
             return self.drive_order(id, Input::Counted(Ok(counted)));
         }
-        let effect = self.call(Target::Order(id.clone()), super::Call::CountBids(id.clone()));
+        let effect = self.call(Target::Order(id.clone()), Call::CountBids(id.clone()));
         if let Some(slot) = self.orders.slots.get_mut(id) {
             slot.inflight = Some(effect);
         }

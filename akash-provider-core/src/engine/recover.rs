@@ -7,7 +7,6 @@ use super::addresses::Addresses;
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
 use super::{Engine, Leadership, Lifecycle, Workloads, deployment, sorted};
-use crate::bidding;
 use crate::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
 use crate::manifest::hosts;
 use crate::types::{
@@ -72,11 +71,7 @@ impl Engine {
         self.snapshot_height = snapshot.height;
         self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
         self.block_own_host();
-        let taken = bidding::deposit(&self.config, Some(&snapshot.params));
-        self.deposit = taken.map_or(0, |taken| {
-            let deposits = self.config.bid_deposits();
-            deposits.take_while(|deposit| *deposit != taken).count()
-        });
+        self.read_wallet();
         let bids: BTreeMap<&OrderId, &Bid> = snapshot
             .bids
             .iter()

@@ -181,6 +181,7 @@ impl Engine {
                     self.judge_waiting_for(&auditor);
                 }
             }
+            (Target::Wallet, Completion::Balances(result)) => self.wallet_read(result),
             (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
             (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
             _ => self.unexpected += 1,
@@ -306,6 +307,7 @@ fn order_input(completion: Completion) -> Option<order::Input> {
         Completion::Bid(_)
         | Completion::BidCount(_)
         | Completion::Provider(_)
+        | Completion::Balances(_)
         | Completion::Audit(_)
         | Completion::Lease(_)
         | Completion::Deployment(_)

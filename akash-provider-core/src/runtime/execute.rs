@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorKind, Failure};
 use crate::pricing::PricingStrategy;
 use crate::types::{Address, Bid, BidState, BlockTime, Msg, OrderId, TxOutcome};
 use composite::{deploy, list_workloads, teardown};
+use futures::future::try_join_all;
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::sync::Arc;
@@ -152,6 +153,7 @@ pub(crate) const fn name(call: &Call) -> &'static str {
         Call::FetchOrder(_) => "fetch order",
         Call::CountBids(_) => "count bids",
         Call::FetchProvider => "fetch provider",
+        Call::FetchBalances(_) => "fetch balances",
         Call::FetchAudit(_) => "fetch audit",
         Call::FetchBid(_) => "fetch bid",
         Call::FetchLease(_) => "fetch lease",
@@ -172,6 +174,7 @@ fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
         Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
+        Call::FetchBalances(_) => Completion::Balances(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),
         Call::FetchLease(_) => Completion::Lease(Err(failure)),
@@ -231,6 +234,7 @@ impl Room {
             Call::FetchOrder(_)
             | Call::CountBids(_)
             | Call::FetchProvider
+            | Call::FetchBalances(_)
             | Call::FetchAudit(_)
             | Call::FetchBid(_)
             | Call::FetchLease(_)
@@ -259,6 +263,10 @@ impl Room {
             }
             Call::FetchProvider => {
                 Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
+            }
+            Call::FetchBalances(denoms) => {
+                let balances = denoms.iter().map(|denom| chain.balance(&self.provider, denom));
+                Completion::Balances(try_join_all(balances).await.map_err(failure))
             }
             Call::FetchAudit(auditor) => {
                 let audit = chain.auditor_attributes(auditor, &self.provider).await;

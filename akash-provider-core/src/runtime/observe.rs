@@ -247,6 +247,9 @@ fn log(event: &Event) {
         Event::BidsNotCounted { order, message } => {
             tracing::warn!(%order, "its bids cannot be counted, it is bid on all the same: {message}");
         }
+        Event::BidUnfunded { order, message } => {
+            tracing::warn!(%order, "the bid waits for money: {message}; send some to the provider's account");
+        }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
         Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome, "bid ended"),

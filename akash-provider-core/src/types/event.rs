@@ -95,6 +95,13 @@ pub enum Event {
         /// Why.
         message: String,
     },
+    /// The account cannot pay the deposit of a bid: the order waits for money and is bid on when it comes.
+    BidUnfunded {
+        /// Which.
+        order: OrderId,
+        /// What is wanted and what is there, for people.
+        message: String,
+    },
     /// Our bid is on the chain.
     BidPlaced {
         /// Which.

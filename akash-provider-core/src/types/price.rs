@@ -22,6 +22,9 @@ pub enum ParseDecError {
     /// Not `[-]digits[.digits]`; exponents are not accepted.
     #[error("`{0}` is not a decimal number")]
     NotDecimal(String),
+    /// An amount of nothing.
+    #[error("`{0}` names no denomination")]
+    NoDenom(String),
     /// More than 18 digits after the point.
     #[error("`{0}` has more than 18 fractional digits")]
     TooPrecise(String),
@@ -188,8 +191,13 @@ impl FromStr for Coin {
     type Err = ParseDecError;
 
     fn from_str(text: &str) -> Result<Self, ParseDecError> {
-        let not = || ParseDecError::NotDecimal(text.chars().take(80).collect());
-        let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(not)?;
+        let beginning = || text.chars().take(80).collect();
+        let not = || ParseDecError::NotDecimal(beginning());
+        let at = text.find(|c: char| !c.is_ascii_digit());
+        let at = at.ok_or_else(|| match text.is_empty() {
+            true => not(),
+            false => ParseDecError::NoDenom(beginning()),
+        })?;
         let (amount, denom) = text.split_at(at);
         let valid = denom.starts_with(|c: char| c.is_ascii_alphabetic())
             && denom

@@ -1,10 +1,10 @@
 //! Orders and bids.
 
 use crate::world::*;
-use akash_provider_core::engine::{Call, Completion, Input};
+use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, Provider, SignedBy, TxError, TxOutcome,
+    Attribute, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, Provider, SignedBy,
 };
 use std::slice::from_ref;
 use std::time::Duration;
@@ -561,24 +561,5 @@ fn what_was_declined_by_the_chains_parameters_is_looked_at_again_when_a_scan_bri
     assert_eq!(world.status().declines["deposit"], 1);
     world.market.set_params(before);
     world.wait(11 * MINUTE);
-    assert_eq!(world.pending(), [order]);
-}
-
-#[test]
-fn a_bid_the_account_cannot_pay_is_tried_again_ever_more_rarely() {
-    let mut world = World::new();
-    world.hold = Some(is_bid);
-    let order = world.order(1, &web());
-    for tried in 1..=3 {
-        let (id, _) = world.owed.pop_front().unwrap();
-        let (error, code, log) = (TxError::InsufficientFunds, "sdk/5".to_owned(), String::new());
-        let poor = TxOutcome::Rejected { error, code, log };
-        world.feed(Input::Completed(id, Completion::Tx(Ok(poor))));
-        assert_eq!((world.status().declines["wallet"], world.pending()), (1, vec![]));
-        world.wait(2 * MINUTE);
-        assert_eq!(world.count(is_bid), 1 + tried);
-    }
-    world.hold = None;
-    world.settle();
     assert_eq!(world.pending(), [order]);
 }

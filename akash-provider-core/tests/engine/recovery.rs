@@ -303,7 +303,19 @@ fn w36_leases_at_rest_are_not_polled() {
     }
     let before = world.calls.len();
     world.wait(HOUR);
-    let scans = |call: &Call| matches!(call, Call::ListWorkloads | Call::FetchSnapshot);
+    let scans = |call: &Call| {
+        matches!(
+            call,
+            Call::ListWorkloads | Call::FetchSnapshot | Call::FetchBalances(_)
+        )
+    };
+    let looks = |which: fn(&Call) -> bool| world.calls[before..].iter().filter(|c| which(c)).count();
+    let snapshots = looks(|call| matches!(call, Call::FetchSnapshot));
+    assert_eq!(
+        looks(|call| matches!(call, Call::FetchBalances(_))),
+        snapshots,
+        "once a scan"
+    );
     let others: Vec<_> = world.calls.drain(before..).filter(|c| !scans(c)).collect();
     assert_eq!(others, [], "an hour of rest needs the full scans alone");
 }

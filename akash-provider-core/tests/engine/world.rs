@@ -369,6 +369,10 @@ impl World {
             Call::FetchProvider => {
                 Completion::Provider(answer().map(|()| self.market.provider(&self.config.provider).cloned()))
             }
+            Call::FetchBalances(denoms) => Completion::Balances(answer().map(|()| {
+                let balance = |denom| self.market.balance(&self.config.provider, denom);
+                denoms.iter().map(|denom| balance(denom)).collect()
+            })),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(answer().map(|()| self.market.auditor_attributes(auditor, &us())))
             }

@@ -115,7 +115,7 @@ impl Clock {
             block_time: CONFIG.average_block_time,
             within_block: false,
             facts: 0,
-            deposit: &CONFIG.bid_deposit,
+            deposit: Some(&CONFIG.bid_deposit),
             leadership: if self.leader {
                 Leadership::Leader { epoch: 1 }
             } else {

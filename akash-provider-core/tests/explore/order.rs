@@ -114,7 +114,7 @@ impl OrderWorld {
                     self.two_calls |= self.owed.is_some();
                     self.owed = Some(Owed::Count);
                 }
-                Action::Promised(_) => {}
+                Action::Promised(_) | Action::AwaitMoney { .. } => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
             }

@@ -165,6 +165,10 @@ impl World {
                 let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);
                 Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))
             }
+            Call::FetchBalances(denoms) => {
+                let balance = |denom| view.market.balance(&OURS, denom);
+                Completion::Balances(Ok(denoms.iter().map(|denom| balance(denom)).collect()))
+            }
             Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&OURS).cloned())),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(Ok(view.market.auditor_attributes(auditor, &OURS)))
@@ -216,6 +220,7 @@ fn failed(call: &Call, failure: Failure) -> Completion {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
         Call::CountBids(_) => Completion::BidCount(Err(failure)),
         Call::FetchProvider => Completion::Provider(Err(failure)),
+        Call::FetchBalances(_) => Completion::Balances(Err(failure)),
         Call::FetchAudit(_) => Completion::Audit(Err(failure)),
         Call::FetchBid(_) => Completion::Bid(Err(failure)),
         Call::FetchLease(_) => Completion::Lease(Err(failure)),

@@ -257,7 +257,7 @@ impl Moment<'_> {
 
     fn no_reservation_without_owner(&self) -> Checked {
         let holding = [
-            "pricing", "ready", "bidding", "unsure", "checking", "open", "closing",
+            "pricing", "ready", "unfunded", "bidding", "unsure", "checking", "open", "closing",
         ];
         let orders = self.status.orders.iter();
         let holders = orders.filter(|o| holding.contains(&&*o.phase)).map(|o| &o.order);

@@ -6,6 +6,7 @@ use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
 use akash_provider_core::bidding;
+use akash_provider_core::engine::status::OrderStatus;
 use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
@@ -73,7 +74,9 @@ impl Rest<'_> {
                 order: order.id.clone(),
                 provider: OURS.clone(),
             };
-            let in_hand = self.status.orders.iter().any(|o| o.order == order.id);
+            // One that waits for money is not bid on.
+            let in_hand = |o: &OrderStatus| o.order == order.id && o.phase != "unfunded";
+            let in_hand = self.status.orders.iter().any(in_hand);
             if in_hand || self.market.bid(&id).is_some() {
                 continue;
             }
@@ -92,17 +95,20 @@ impl Rest<'_> {
     }
 
     fn is_taken(&self, market: &mut Market, id: BidId, order: &Order) -> bool {
-        let deposit = bidding::deposit(self.config, Some(self.market.params()));
-        let (Some(price), Some(deposit)) = (order.spec.max_price(), deposit) else {
+        let Some(price) = order.spec.max_price() else {
             return false;
         };
-        let bid = Msg::CreateBid {
-            id: id.clone(),
-            price,
-            deposit: deposit.clone(),
-            resources_offer: Vec::new(),
-            reclamation_window: self.config.reclamation_window,
-        };
-        market.execute(&bid).is_ok() && market.bid(&id).is_some_and(|b| b.state == BidState::Open)
+        let mut deposits = bidding::deposits(self.config, Some(self.market.params()));
+        let is_taken = deposits.any(|deposit| {
+            let bid = Msg::CreateBid {
+                id: id.clone(),
+                price: price.clone(),
+                deposit: deposit.clone(),
+                resources_offer: Vec::new(),
+                reclamation_window: self.config.reclamation_window,
+            };
+            market.execute(&bid).is_ok()
+        });
+        is_taken && market.bid(&id).is_some_and(|b| b.state == BidState::Open)
     }
 }

@@ -163,6 +163,10 @@ impl Hand {
                 let counts = market.bids_of(&order).filter(|b| b.state != BidState::Lost);
                 Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap_or(u32::MAX)))
             }
+            Call::FetchBalances(denoms) => {
+                let balance = |denom| market.balance(&self.provider, denom);
+                Completion::Balances(Ok(denoms.iter().map(|denom| balance(denom)).collect()))
+            }
             Call::FetchProvider => Completion::Provider(Ok(market.provider(&self.provider).cloned())),
             Call::FetchAudit(auditor) => {
                 Completion::Audit(Ok(market.auditor_attributes(&auditor, &self.provider)))

@@ -2,7 +2,7 @@
 
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Limits, Roots, chain_id_at};
+use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, chain_id_at};
 use anyhow::{Context, bail};
 use std::future::Future;
 
@@ -96,11 +96,64 @@ async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     for address in addresses(args)? {
         match chain_id_at(&address, limits(args), &roots(args)).await {
             Ok(id) => return Ok(id),
-            Err(error) => why.push(error.to_failure().message),
+            Err(error) => why.push(error.message().to_owned()),
         }
     }
-    bail!(
-        "no node answers; name another with --node\n  {}",
-        why.join("\n  ")
-    )
+    match &why[..] {
+        [why] => bail!(or_another(why)),
+        all => bail!(
+            "no node answers; name another with --node\n  {}",
+            all.join("\n  ")
+        ),
+    }
+}
+
+/// What a node did not answer, with the flag that names it.
+#[must_use]
+pub fn told(error: &NodeError) -> String {
+    match &error.fault {
+        Fault::NotFound { text, .. } => format!("there is no such record at {}: {text}", error.endpoint),
+        fault if fault.blame() == Blame::Endpoint => or_another(&error.to_string()),
+        _ => error.to_string(),
+    }
+}
+
+fn or_another(why: &str) -> String {
+    let between = if why.ends_with('?') { "" } else { ";" };
+    format!("{why}{between} name another node with --node")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_does_not_answer_is_said_with_the_mend() {
+        let of = |fault| {
+            let (endpoint, method) = ("http://127.0.0.1:1".into(), "status".into());
+            let error = NodeError {
+                endpoint,
+                method,
+                fault,
+            };
+            told(&error)
+        };
+        let refused = Fault::NotConnected("(connection refused): is the node running?".to_owned());
+        let another = "name another node with --node";
+        assert_eq!(
+            of(refused),
+            format!(
+                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {another}"
+            )
+        );
+        assert_eq!(
+            of(Fault::CatchingUp { height: 7 }),
+            format!("http://127.0.0.1:1, status: is catching up at height 7; {another}")
+        );
+        let (text, height) = ("invalid provider: address not found".to_owned(), None);
+        assert_eq!(
+            of(Fault::NotFound { text, height }),
+            "there is no such record at http://127.0.0.1:1: invalid provider: address not found"
+        );
+    }
 }

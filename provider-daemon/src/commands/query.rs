@@ -1,6 +1,6 @@
 //! `query`: what the chain says, printed as today's tool prints it.
 
-use super::chain::{block_on, endpoints};
+use super::chain::{self, block_on, endpoints};
 use crate::args::query::{
     AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowArgs, EscrowQuery,
     GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
@@ -100,13 +100,7 @@ impl Asking {
         M::Response: Name,
     {
         let asked = self.endpoints.ask(request, self.height).await;
-        let (answer, _) = asked.map_err(|error| {
-            if error.is_not_found() {
-                anyhow!("there is no such record: {error}")
-            } else {
-                anyhow!("{error}")
-            }
-        })?;
+        let (answer, _) = asked.map_err(|error| anyhow!(chain::told(&error)))?;
         shown::of(&answer)
     }
 
@@ -116,8 +110,16 @@ impl Asking {
                 let request = prov::QueryProviderRequest {
                     owner: address.to_string(),
                 };
+                let asked = self.endpoints.ask(&request, self.height).await;
+                let (answer, _) = asked.map_err(|error| match error.is_not_found() {
+                    true => anyhow!(
+                        "{address} is no provider on this chain: look at the address, --node and --chain-id, or register \
+                         it with `tx provider create`"
+                    ),
+                    false => anyhow!(chain::told(&error)),
+                })?;
                 // Today's tool prints the record itself here, and scripts compare it.
-                Ok(self.ask(&request).await?.at("provider").clone())
+                Ok(shown::of(&answer)?.at("provider").clone())
             }
             ProviderQuery::List(page) => {
                 let pagination = Some(wire_page(page)?);

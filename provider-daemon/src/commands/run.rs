@@ -7,6 +7,7 @@ use crate::dev::Printer;
 use crate::run::{Plan, live};
 use crate::secrets;
 use akash_provider_core::Config;
+use akash_provider_core::config::InvalidConfig;
 use akash_provider_core::types::{Address, Coin};
 use anyhow::{Context, anyhow, bail};
 use std::path::Path;
@@ -95,7 +96,24 @@ pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.overcommit_storage_percent = args.kubernetes.overcommit_pct_storage;
     config.shutdown_grace = args.shutdown_grace;
     config.cluster_ready_timeout = CLUSTER_PATIENCE;
+    config.validate().map_err(|error| anyhow!(of_flags(&error)))?;
     Ok(config)
+}
+
+/// An error of a setting in the words of the command line, where a flag sets it.
+fn of_flags(error: &InvalidConfig) -> String {
+    const FLAGS: [(&str, &str); 3] = [
+        ("balance_check_interval", "--lease-funds-monitor-interval"),
+        ("withdrawal_period", "--withdrawal-period"),
+        ("query_timeout", "--rpc-query-timeout"),
+    ];
+    let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == error.name()) else {
+        return error.to_string();
+    };
+    let mend = FLAGS.iter().fold(error.mend().to_owned(), |mend, (name, flag)| {
+        mend.replace(name, flag)
+    });
+    format!("{flag} {}: {mend}", error.value())
 }
 
 /// The hostnames that no tenant gets: those of the flag, and the provider's own. A tenant who had one of these could

@@ -253,7 +253,7 @@ async fn bind(
 
 fn is_taken(error: &anyhow::Error) -> bool {
     let listen = error.downcast_ref::<GatewayError>();
-    matches!(listen, Some(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse)
+    matches!(listen, Some(GatewayError::Listen { why, .. }) if why.kind() == ErrorKind::AddrInUse)
 }
 
 /// A token of the tenant of the given SDLs, whose key the chain knows from then on.

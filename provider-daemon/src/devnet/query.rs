@@ -29,6 +29,8 @@ pub(super) struct Refused {
     log: String,
     /// The code over `abci_query`, where it does not follow from the status.
     number: Option<(u32, &'static str)>,
+    /// Refused before there was a state to ask: gRPC then says no height.
+    pub(super) is_without_state: bool,
 }
 
 impl Refused {
@@ -39,6 +41,7 @@ impl Refused {
             text: format!("codespace {module} code {code}: {text}"),
             log: text.to_owned(),
             number: None,
+            is_without_state: false,
         }
     }
 
@@ -56,6 +59,7 @@ impl Refused {
             log: format!("rpc error: code = {name} desc = {text}"),
             text,
             number: None,
+            is_without_state: false,
         }
     }
 
@@ -67,6 +71,14 @@ impl Refused {
             text: format!("{text}: {meaning}"),
             log: text,
             number: Some((number, meaning)),
+            is_without_state: false,
+        }
+    }
+
+    fn without_state(self) -> Self {
+        Self {
+            is_without_state: true,
+            ..self
         }
     }
 
@@ -94,7 +106,7 @@ impl From<Malformed> for Refused {
 
 impl From<NoState> for Refused {
     fn from(error: NoState) -> Self {
-        match error {
+        let refused = match error {
             NoState::Future => Self::sdk(
                 26,
                 "invalid height",
@@ -107,7 +119,8 @@ impl From<NoState> for Refused {
                     "failed to load state at height {asked}; version does not exist (latest height: {newest})"
                 ),
             ),
-        }
+        };
+        refused.without_state()
     }
 }
 
@@ -145,7 +158,7 @@ fn unknown(door: Door, path: &str) -> Refused {
         Door::Abci => Refused::sdk(6, "unknown request", "unknown query path"),
         Door::Grpc => {
             let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-            Refused::status(Code::Unimplemented, format!("unknown service {service}"))
+            Refused::status(Code::Unimplemented, format!("unknown service {service}")).without_state()
         }
     }
 }

@@ -162,7 +162,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         silent_for >= SILENCE_MIN
     });
     if !status.chain_known || !speaks || silent_since.is_some() {
-        let since = silent_since.map(|at| format!(", since {}", humantime::format_rfc3339_seconds(at)));
+        let since = silent_since.map(|at| format!(" (since {})", humantime::format_rfc3339_seconds(at)));
         let why = why_not_heard(chain, status);
         awaited.push(format!("the chain: {why}{}", since.unwrap_or_default()));
     }

@@ -115,7 +115,15 @@ fn what_cannot_be_answered_is_a_clear_error() {
     home.run(&["query", "params", "--node", dead])
         .failed(&["127.0.0.1:1", "--node"]);
     home.run(&["query", "params", "--node", dead, "--chain-id", "local"])
-        .failed(&["127.0.0.1:1", "cannot be connected to"]);
+        .failed(&[
+            "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running? name another node \
+             with --node\n",
+        ]);
+    let once = home.run(&["query", "params", "--node", dead, "--chain-id", "local"]);
+    assert_eq!(once.err.lines().count(), 1, "{}", once.err);
+    home.run(&["query", "params", "--node", "grpc://127.0.0.1:1"]).failed(&[
+        "error: cannot connect to grpc://127.0.0.1:1 (connection refused): is the node running? name another node with",
+    ]);
     home.run(&["query", "params", "--node", "ftp://x"])
         .failed(&["ftp", "http://"]);
     home.run(&["query", "params", "--node", ","])
@@ -125,9 +133,17 @@ fn what_cannot_be_answered_is_a_clear_error() {
     home.run(&["query", "params", "--node", url, "--chain-id", "akashnet-2"])
         .failed(&[url, "`local`", "`akashnet-2`", "chain id"]);
     let nobody = TENANT;
+    let tls = url.replace("http://", "https://");
+    home.run(&["query", "params", "--node", &tls])
+        .failed(&["(it does not speak TLS): write http:// or grpc://", "--node"]);
     // The recorded answer for an account that never registered.
     home.run(&["query", "provider", "get", nobody, "--node", url])
-        .failed(&["no such record"]);
+        .failed(&[
+            nobody,
+            "is no provider on this chain",
+            "--chain-id",
+            "tx provider create",
+        ]);
     let page = ["query", "provider", "list", "--page-key", "%%", "--node", url];
     home.run(&page).failed(&["--page-key", "next_key"]);
     home.run(&["query", "orders", "--provider", PROVIDER, "--node", url])

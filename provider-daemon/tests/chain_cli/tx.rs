@@ -139,7 +139,7 @@ fn what_cannot_be_sent_is_a_clear_error_and_nothing_is_sent() {
     ]
     .concat();
     home.run_with(&named, &set, "")
-        .failed(&["127.0.0.1:1", "cannot be connected to"]);
+        .failed(&["cannot connect to http://127.0.0.1:1 (connection refused): is the node running?"]);
     home.run_with(&[&create[..], &["--offline"]].concat(), &set, "")
         .failed(&["--offline", "--generate-only"]);
     home.run_with(&[&named[..], &["--gas-prices", "cheap"]].concat(), &set, "")

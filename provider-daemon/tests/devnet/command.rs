@@ -20,6 +20,27 @@ use std::sync::Arc;
 
 const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
 
+#[test]
+fn an_address_that_is_taken_is_said_with_its_flag() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (flag, other) in [
+        ("--listen-rpc", "--listen-grpc"),
+        ("--listen-grpc", "--listen-rpc"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args(["devnet", flag, &address, other, "127.0.0.1:0"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            format!(
+                "error: {flag} {address}: another program listens there: stop it, or give another address\n"
+            )
+        );
+    }
+}
+
 /// A network that is served; it is ended with the value.
 struct Served {
     child: Child,

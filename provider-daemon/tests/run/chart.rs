@@ -49,10 +49,12 @@ struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
     path: String,
+    /// Name of the key.
+    from: &'static str,
 }
 
 impl<'a> Container<'a> {
-    fn new(stage: &'a Stage) -> Self {
+    fn new(stage: &'a Stage, from: &'static str) -> Self {
         let folder = stage.path("");
         for name in ["bin", "boot", "config"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
@@ -64,7 +66,12 @@ impl<'a> Container<'a> {
             folder.join("bin").display(),
             std::env::var("PATH").unwrap()
         );
-        let container = Self { stage, folder, path };
+        let container = Self {
+            stage,
+            folder,
+            path,
+            from,
+        };
         container.secret();
         container
     }
@@ -102,7 +109,7 @@ impl<'a> Container<'a> {
             };
         }
         let set = [
-            ("AKASH_FROM", "provider"),
+            ("AKASH_FROM", self.from),
             ("AKASH_KEYRING_BACKEND", "test"),
             ("AKASH_YES", "true"),
             ("AKASH_GAS", "auto"),
@@ -128,20 +135,31 @@ impl<'a> Container<'a> {
     }
 }
 
-#[test]
-fn the_steps_of_today_s_chart_work_and_are_taken_once() {
+/// Runs the steps until nothing is left to do, and again with another record.
+fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {
             println!("skipped: {tool} is absent");
             return;
         }
     }
-    let mut stage = Stage::new("chart", false);
+    let mut stage = Stage::new(name, false);
     stage.start_node(Some(Duration::from_millis(250)));
-    let container = Container::new(&stage);
+    let container = Container::new(&stage, from);
     container.provider_file("us-west");
     assert_eq!(container.runs(SCRIPT), "created\ncertified\n");
     assert_eq!(container.runs(SCRIPT), "", "nothing is left to do");
     container.provider_file("us-east");
     assert_eq!(container.runs(SCRIPT), "updated\n");
+}
+
+#[test]
+fn the_steps_of_today_s_chart_work_and_are_taken_once() {
+    takes_its_steps("chart", "provider");
+}
+
+/// Guides set `from` to the account's address, which becomes the name of the key.
+#[test]
+fn the_steps_of_today_s_chart_work_with_a_key_named_by_its_address() {
+    takes_its_steps("chart-address", ADDRESS);
 }

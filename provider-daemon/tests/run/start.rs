@@ -127,7 +127,7 @@ fn a_node_that_falls_silent_is_named_soon_and_with_the_time() {
         frozen: true,
         ..Faults::default()
     });
-    provider.says(", since 20");
+    provider.says("(since 20");
     assert!(
         began.elapsed() < NOTICED,
         "{:?}: {}",

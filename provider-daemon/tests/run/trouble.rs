@@ -11,7 +11,7 @@ fn it_starts_before_its_node_and_recovers_alone() {
     let mut stage = Stage::new("down", true);
     let mut provider = stage.provider("provider", &[]);
     provider.says("waiting for the chain: http://127.0.0.1");
-    provider.says("Connection refused");
+    provider.says("(connection refused): is the node running?");
     assert!(provider.has_ended().is_none());
     stage.start_node(FAST);
     provider.says("ready: bidding");
@@ -90,12 +90,16 @@ fn settings_that_make_no_sense_are_refused_at_once() {
             "--bid-deposit much",
         ),
         (
+            vec!["run", "--bid-price-cpu-scale=1", "--bid-deposit=5"],
+            "--bid-deposit 5: `5` names no denomination; write it as 500000uact",
+        ),
+        (
             vec![
                 "run",
                 "--bid-price-cpu-scale=1",
                 "--lease-funds-monitor-interval=1s",
             ],
-            "balance_check_interval",
+            "--lease-funds-monitor-interval 1s: must be from 1 m to 24 h",
         ),
         (
             vec![

@@ -22,7 +22,7 @@ fn a_provider_is_registered_shown_and_changed() {
     std::fs::write(&file, FILE).unwrap();
     let file = file.to_str().unwrap();
     let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS]);
-    assert!(code == 1 && err.contains("no such record"), "{err}");
+    assert!(code == 1 && err.contains("is no provider on this chain"), "{err}");
     let (code, _, err) = stage.ran(&["tx", "provider", "create", file]);
     assert!(
         code == 1 && err.contains("nothing was sent") && err.contains("--yes"),
@@ -46,7 +46,7 @@ fn a_provider_is_registered_shown_and_changed() {
     assert_eq!(record["attributes"][0]["value"], "us-west");
     let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS, "--height", "1"]);
     assert!(
-        code == 1 && err.contains("no such record"),
+        code == 1 && err.contains("is no provider on this chain"),
         "it was not there yet: {err}"
     );
     // As a chart compares: what is registered, and what would be.

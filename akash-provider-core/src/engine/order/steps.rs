@@ -9,7 +9,7 @@ use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
 use crate::error::Failure;
 use crate::types::{
-    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed,
+    self, Bid, BidId, BidState, BlockTime, CloseReason, Coin, DecCoin, Event, Height, Mono, Msg, Observed,
     OrderState, ResourceUnit, TxError, TxOutcome,
 };
 use std::sync::Arc;
@@ -185,7 +185,7 @@ impl Order {
     }
 
     /// Sends the bid, if we may.
-    fn bid(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         let (Some(price), true) = (&self.price, cx.may_write()) else {
             return self.goto(Phase::Ready { retry_at: None });
         };
@@ -193,14 +193,27 @@ impl Order {
         if let (Some(decline), false) = (cx.displaced, self.may_have_bid()) {
             return self.decline(decline.clone(), out);
         }
+        // What may be on its way already is sent again with what it had.
+        let sent = self.deposit.as_ref().filter(|_| self.may_have_bid());
+        let Some(deposit) = sent.or(cx.deposit).cloned() else {
+            return self.await_money(None, out);
+        };
         out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
             price: price.clone(),
-            deposit: cx.deposit.clone(),
+            deposit: deposit.clone(),
             resources_offer: self.units.as_deref().cloned().unwrap_or_default(),
             reclamation_window: cx.config.reclamation_window,
         })));
+        self.deposit = Some(deposit);
         self.goto(Phase::Bidding { ending: None })
+    }
+
+    fn await_money(mut self, refused: Option<(Coin, String)>, out: &mut Vec<Action>) -> Self {
+        let is_news = !std::mem::replace(&mut self.was_unfunded, true);
+        self.attempts = 0;
+        out.push(Action::AwaitMoney { refused, is_news });
+        self.goto(Phase::Unfunded)
     }
 
     fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) -> Self {
@@ -230,6 +243,7 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
+            | Phase::Unfunded
             | Phase::Unsure { .. }
             | Phase::Checking { .. }
             | Phase::Open { .. }
@@ -304,9 +318,11 @@ impl Order {
             // It may be active by a bid of ours from before a restart, which this one would have doubled.
             return self.check(cx, Some(End::OrderClosed), BlockTime::default(), out);
         }
-        let decline = if error == TxError::InsufficientFunds {
-            Decline::Wallet { message }
-        } else if self.facts == cx.facts && !is_by_parameters(error) {
+        if error == TxError::InsufficientFunds {
+            let refused = self.deposit.clone().map(|deposit| (deposit, message));
+            return self.await_money(refused, out);
+        }
+        let decline = if self.facts == cx.facts && !is_by_parameters(error) {
             Decline::Refused { message }
         } else {
             // What was judged is no longer what the chain says of us or of itself, so the refusal may not stand.
@@ -434,7 +450,9 @@ impl Order {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
             // Another instance with our key bid first: take its bid over.
-            Phase::Counting { .. } | Phase::Pricing | Phase::Ready { .. } => self.check_landed(cx, None, out),
+            Phase::Counting { .. } | Phase::Pricing | Phase::Ready { .. } | Phase::Unfunded => {
+                self.check_landed(cx, None, out)
+            }
             // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
             Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
             Phase::Done(_) => self.unexpected(out),
@@ -454,7 +472,8 @@ impl Order {
             | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing
-            | Phase::Ready { .. } => self.end(End::BidClosed, out),
+            | Phase::Ready { .. }
+            | Phase::Unfunded => self.end(End::BidClosed, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }
@@ -466,7 +485,8 @@ impl Order {
             | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing
-            | Phase::Ready { .. } => self.end(End::OrderClosed, out),
+            | Phase::Ready { .. }
+            | Phase::Unfunded => self.end(End::OrderClosed, out),
             Phase::Bidding { ending } => self.goto(Phase::Bidding {
                 ending: Some(ending.unwrap_or(End::OrderClosed)),
             }),
@@ -506,6 +526,7 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
+            | Phase::Unfunded
             | Phase::Bidding { .. }
             | Phase::Unsure { .. }
             | Phase::Checking { .. }
@@ -523,6 +544,7 @@ impl Order {
             }
             Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
             Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
+            Phase::Unfunded => self.money_came(cx, out),
             Phase::Unsure {
                 expires,
                 ending,
@@ -563,6 +585,15 @@ impl Order {
             | Phase::Open { .. }
             | Phase::Closing { .. }
             | Phase::Done(_) => self,
+        }
+    }
+
+    /// The price and the bids of others may be old by now.
+    fn money_came(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        match cx.displaced {
+            Some(decline) => self.decline(decline.clone(), out),
+            None if cx.deposit.is_some() && cx.may_write() => self.count_bids(out),
+            None => self,
         }
     }
 

@@ -81,6 +81,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
     vec![
         (Call::FetchOrder(bid.order.clone()), "order"),
         (Call::FetchProvider, "provider"),
+        (Call::FetchBalances(vec!["uakt".into()]), "balance"),
         (Call::FetchAudit("auditor".into()), "audit"),
         (Call::FetchBid(bid.clone()), "bid"),
         (Call::FetchLease(bid.clone()), "lease"),
@@ -96,12 +97,18 @@ fn all_calls() -> Vec<(Call, &'static str)> {
     ]
 }
 
+fn broadcast() -> Call {
+    let mut calls = all_calls().into_iter();
+    calls.find(|(_, name)| *name == "broadcast").unwrap().0
+}
+
 /// Whether the completion belongs to the call, and whether it is a failure.
 fn fits(call: &Call, completion: &Completion) -> Option<bool> {
     Some(match (call, completion) {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),
         (Call::CountBids(_), Completion::BidCount(r)) => r.is_err(),
         (Call::FetchProvider, Completion::Provider(r)) => r.is_err(),
+        (Call::FetchBalances(_), Completion::Balances(r)) => r.is_err(),
         (Call::FetchAudit(_), Completion::Audit(r)) => r.is_err(),
         (Call::FetchBid(_), Completion::Bid(r)) => r.is_err(),
         (Call::FetchLease(_), Completion::Lease(r)) => r.is_err(),
@@ -174,8 +181,7 @@ async fn a_transaction_that_did_not_answer_is_unknown_and_never_not_sent() {
     for does in [Does::Hang, Does::Panic, Does::Fail(ErrorKind::Timeout)] {
         let script = Arc::new(Script::default());
         script.set("broadcast", does);
-        let (call, _) = all_calls().remove(8);
-        let completion = one(&mut with_facets(&script, Vec::new()), call, 5_000).await;
+        let completion = one(&mut with_facets(&script, Vec::new()), broadcast(), 5_000).await;
         assert_eq!(
             completion,
             Completion::Tx(Ok(TxOutcome::Unknown { expires })),
@@ -188,8 +194,7 @@ async fn a_transaction_that_did_not_answer_is_unknown_and_never_not_sent() {
 async fn a_transaction_refused_by_its_port_was_not_sent() {
     let script = Arc::new(Script::default());
     script.set("broadcast", Does::Fail(ErrorKind::Unavailable));
-    let (call, _) = all_calls().remove(8);
-    let completion = one(&mut with_facets(&script, Vec::new()), call, 0).await;
+    let completion = one(&mut with_facets(&script, Vec::new()), broadcast(), 0).await;
     let Completion::Tx(Err(failure)) = completion else {
         panic!("{completion:?}")
     };

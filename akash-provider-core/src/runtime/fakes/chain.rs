@@ -79,8 +79,12 @@ impl ChainQuery for FakeChain {
     async fn params(&self) -> Result<MarketParams, Error> {
         unreachable!()
     }
-    async fn balance(&self, _: &Address, _: &str) -> Result<Coin, Error> {
-        unreachable!()
+    async fn balance(&self, of: &Address, denom: &str) -> Result<Coin, Error> {
+        self.script.call("balance", format!("{of} {denom}")).await?;
+        Ok(Coin {
+            denom: denom.into(),
+            amount: 1 << 60,
+        })
     }
     async fn block_time(&self, _: Height) -> Result<Option<BlockTime>, Error> {
         unreachable!()

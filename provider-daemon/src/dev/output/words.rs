@@ -20,7 +20,8 @@ pub(super) fn style(event: &Event) -> Style {
         }
         Event::HealthChanged { health, .. } if health == "good" => colour(AnsiColor::Green),
         Event::HealthChanged { .. } => colour(AnsiColor::Yellow),
-        Event::DeployFailed { .. }
+        Event::BidUnfunded { .. }
+        | Event::DeployFailed { .. }
         | Event::WithdrawFailed { .. }
         | Event::RecordUnusable { .. }
         | Event::LeaseEnding { .. } => colour(AnsiColor::Red),
@@ -43,6 +44,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
         Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
         Event::BidsNotCounted { order, message } => (order.deployment(), "bids not counted", message.clone()),
+        Event::BidUnfunded { order, message } => (order.deployment(), "waits for money", message.clone()),
         Event::BidPlaced { bid, price } => (
             bid.deployment(),
             "bid placed",

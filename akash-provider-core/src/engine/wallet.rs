@@ -1,0 +1,186 @@
+//! What our account has for the deposits of bids. A bid that it cannot pay is not sent, for its refusal may cost a
+//! fee: the order waits, and the account is looked at until there is money.
+//!
+//! What is known is a reading, less the deposits of bids sent since. It errs towards too little, and then the account
+//! is read again. Without a reading nothing is known, and nothing is held back.
+
+use super::order::{Input, Order, Phase};
+use super::{Call, Engine, Lifecycle, Target};
+use crate::bidding;
+use crate::config::Config;
+use crate::error::Failure;
+use crate::types::{Coin, Denom, Event, MarketParams, Mono, OrderId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often the account is read while an order waits for money.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long a denomination is left alone after the chain found too little of it, unless more comes: what was read
+/// says that it is enough, but it may not be enough for the fee too.
+const REFUSED: Duration = Duration::from_secs(300);
+
+/// The account.
+#[derive(Debug, Default)]
+pub(super) struct Wallet {
+    /// As last read, less what was bid since; `None` before the first reading.
+    coins: Option<BTreeMap<Denom, u128>>,
+    /// As last read.
+    read: BTreeMap<Denom, u128>,
+    /// A reading is on its way.
+    asked: bool,
+    /// When it is read again, because an order waits.
+    next: Option<Mono>,
+    /// Denominations of which the chain found too little, and until when that is believed.
+    refused: BTreeMap<Denom, Mono>,
+}
+
+impl Wallet {
+    /// The deposit of the next bid: the first of the configured ones that the chain takes and the account has.
+    pub(super) fn deposit<'a>(
+        &self,
+        now: Mono,
+        config: &'a Config,
+        params: Option<&MarketParams>,
+    ) -> Option<&'a Coin> {
+        bidding::deposits(config, params).find(|coin| self.payable(now, coin) > 0)
+    }
+
+    /// So many deposits can be paid; at least one where that is not known.
+    fn payable(&self, now: Mono, deposit: &Coin) -> u128 {
+        let is_refused = |until: &Mono| *until > now;
+        if self.refused.get(&deposit.denom).is_some_and(is_refused) {
+            return 0;
+        }
+        let Some(coins) = &self.coins else { return 1 };
+        let held = coins.get(&deposit.denom).copied().unwrap_or_default();
+        held.checked_div(deposit.amount).unwrap_or(u128::MAX)
+    }
+
+    /// A bid with this deposit is on its way.
+    pub(super) fn spend(&mut self, deposit: &Coin) {
+        let held = self
+            .coins
+            .as_mut()
+            .and_then(|coins| coins.get_mut(&deposit.denom));
+        if let Some(held) = held {
+            *held = held.saturating_sub(deposit.amount);
+        }
+    }
+
+    /// Takes a reading. Bids that are on their way may or may not be in it: they are taken off.
+    fn take(&mut self, balances: Vec<Coin>, in_flight: &[Coin]) {
+        let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
+        let before = std::mem::replace(&mut self.read, read.clone());
+        // What was too little for deposit and fee may have been short of the fee's denomination.
+        let more = |(denom, held): (&Denom, &u128)| before.get(denom).is_some_and(|b| held > b);
+        if read.iter().any(more) {
+            self.refused.clear();
+        }
+        self.coins = Some(read);
+        for deposit in in_flight {
+            self.spend(deposit);
+        }
+    }
+
+    /// What is there, for people.
+    fn shown(&self) -> String {
+        let coin = |(denom, amount): (&Denom, &u128)| format!("{amount}{denom}");
+        let coins: Vec<String> = self.coins.iter().flatten().map(coin).collect();
+        if coins.is_empty() {
+            "an unknown balance".to_owned()
+        } else {
+            coins.join(" and ")
+        }
+    }
+
+    /// When it is read again.
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.next.filter(|_| !self.asked)
+    }
+}
+
+impl Engine {
+    /// Reads the account, unless that is under way.
+    pub(super) fn read_wallet(&mut self) {
+        if self.wallet.asked || self.lifecycle == Lifecycle::Shutdown {
+            return;
+        }
+        let mut denoms: Vec<Denom> = self.config.bid_deposits().map(|c| c.denom.clone()).collect();
+        denoms.sort_unstable();
+        denoms.dedup();
+        self.wallet.asked = true;
+        self.wallet.next = None;
+        self.call(Target::Wallet, Call::FetchBalances(denoms));
+    }
+
+    /// Reads the account where that is due.
+    pub(super) fn drive_wallet(&mut self) {
+        if self.wallet.next.is_some_and(|at| at <= self.now.mono) {
+            self.read_wallet();
+        }
+    }
+
+    /// The account was read: as many orders go on as it can pay for. A failure keeps what was known.
+    pub(super) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
+        self.wallet.asked = false;
+        if let Ok(balances) = result {
+            let machines = self.orders.machines().into_iter();
+            let in_flight: Vec<Coin> = machines
+                .filter_map(|(_, m)| m.deposit_under_way().cloned())
+                .collect();
+            self.wallet.take(balances, &in_flight);
+        }
+        let machines = self.orders.machines().into_iter();
+        let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
+        let unfunded: Vec<OrderId> = unfunded.map(|(id, _)| id.clone()).collect();
+        if unfunded.is_empty() {
+            return;
+        }
+        self.wallet.next = Some(self.now.mono.plus(LOOK));
+        let deposits = bidding::deposits(&self.config, self.facts.params());
+        let payable = deposits.map(|coin| self.wallet.payable(self.now.mono, coin));
+        // Where the chain takes none of them any more, no money helps, and all shall hear it.
+        let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
+        let payable = usize::try_from(payable).unwrap_or(usize::MAX);
+        for id in unfunded.into_iter().take(payable) {
+            self.drive_order(&id, Input::Wake);
+        }
+    }
+
+    /// An order waits for money: by what is known, or because the chain found too little for this deposit.
+    pub(super) fn money_awaited(&mut self, id: &OrderId, refused: Option<(Coin, String)>, is_news: bool) {
+        let now = self.now.mono;
+        let mut look = self.wallet.next.unwrap_or(now);
+        let message = if let Some((deposit, mut words)) = refused {
+            bidding::cut(&mut words);
+            // Another deposit may do.
+            look = now;
+            let until = self.now.mono.plus(REFUSED);
+            let message = format!("the account cannot pay {deposit} and the fee: {words}");
+            self.wallet.refused.insert(deposit.denom, until);
+            message
+        } else {
+            let wanted = bidding::deposits(&self.config, self.facts.params());
+            let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
+            format!(
+                "a bid takes {}, the account has {}",
+                wanted.join(" or "),
+                self.wallet.shown()
+            )
+        };
+        if is_news {
+            let order = id.clone();
+            self.publish(Event::BidUnfunded { order, message });
+        }
+        // Money may have come back since the last reading.
+        self.wallet.next = Some(look);
+    }
+}
+
+impl Order {
+    /// The deposit of a bid that may be on its way.
+    fn deposit_under_way(&self) -> Option<&Coin> {
+        let sent = matches!(self.phase(), Phase::Bidding { .. } | Phase::Unsure { .. });
+        self.deposit().filter(|_| sent)
+    }
+}
