@@ -122,6 +122,8 @@ pub struct Engine {
     lifecycle: Lifecycle,
     leadership: Leadership,
     closes_from: Mono,
+    /// Why no bid is sent, where that is so.
+    bids_held: Option<Arc<str>>,
     now: Now,
     height: Height,
     pace: Pace,
@@ -169,6 +171,7 @@ impl Engine {
             lifecycle: Lifecycle::Init,
             leadership: Leadership::Leader { epoch: 0 },
             closes_from: Mono(0),
+            bids_held: None,
             now: Now::default(),
             height: 0,
             pace: Pace::default(),
@@ -216,6 +219,7 @@ impl Engine {
             Input::Completed(id, completion) => self.completed(id, completion),
             Input::Request(id, request) => self.requested(id, request),
             Input::Leadership(leadership) => self.leadership_changed(leadership),
+            Input::HoldBids(why) => self.hold_bids(why),
             Input::Shutdown => self.shutdown(),
         }
         self.finish()
@@ -314,6 +318,7 @@ impl Engine {
                 && self.chain_known,
             cluster_known: self.cluster_known,
             stopping: self.lifecycle == Lifecycle::Shutdown,
+            bids_held: self.bids_held.is_some(),
             displaced: None,
         }
     }
@@ -351,6 +356,15 @@ impl Engine {
             self.scan.soon();
         }
         self.wake_everything();
+    }
+
+    fn hold_bids(&mut self, why: Option<Arc<str>>) {
+        self.bids_held = why;
+        if self.bids_held.is_none() {
+            for id in self.orders.ids() {
+                self.drive_order(&id, order::Input::Wake);
+            }
+        }
     }
 
     /// Wakes every machine: permissions changed.

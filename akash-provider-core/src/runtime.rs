@@ -60,6 +60,7 @@ pub(crate) struct Parts<B> {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) inventory: Arc<dyn InventorySource>,
     pub(crate) leadership: Leadership,
+    pub(crate) bids_held: Option<Arc<str>>,
     pub(crate) desk: Desk,
     pub(crate) stage: Stage,
     /// Where the last status is left for handles.
@@ -88,6 +89,7 @@ struct Shell<B> {
     brain: B,
     config: Config,
     leadership: Leadership,
+    bids_held: Option<Arc<str>>,
     executor: Executor,
     observer: Observer,
     feeds: Feeds,
@@ -119,6 +121,7 @@ impl<B: Brain> Shell<B> {
             brain: parts.brain,
             config: parts.config,
             leadership: parts.leadership,
+            bids_held: parts.bids_held,
             desk: parts.desk,
             stage: parts.stage,
             last_status: parts.last_status,
@@ -137,6 +140,9 @@ impl<B: Brain> Shell<B> {
     async fn run(mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Result<(), Error> {
         let mut result = Ok(());
         self.step(Input::Leadership(self.leadership));
+        if let Some(why) = self.bids_held.take() {
+            self.step(Input::HoldBids(Some(why)));
+        }
         loop {
             if let Some(until) = self.drain_until {
                 if self.brain.is_idle() || self.mono() >= until {
@@ -233,6 +239,7 @@ impl<B: Brain> Shell<B> {
             | Input::Completed(..)
             | Input::Request(..)
             | Input::Leadership(_)
+            | Input::HoldBids(_)
             | Input::Shutdown => {}
         }
         self.step(input);
@@ -259,6 +266,10 @@ impl<B: Brain> Shell<B> {
                 if let Some(id) = self.desk.admit(reply) {
                     self.step(Input::Request(id, request));
                 }
+            }
+            Ask::HoldBids(why, done) => {
+                self.step(Input::HoldBids(why));
+                let _ = done.send(());
             }
             Ask::Leadership(leadership, done) => {
                 self.step(Input::Leadership(leadership));

@@ -92,7 +92,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut parts = Parts::default();
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
-    let mut watch = Watch::new(Arc::clone(&printer), chain.clone(), breaker.clone(), &desks);
+    let mut watch = Watch::new(&printer, &chain, &breaker, &args.pricing, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
@@ -100,14 +100,18 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         config: config.clone(),
         pricing: Arc::clone(&pricing),
     };
-    let (provider, handle) = Provider::builder()
+    let gateway = gateway::Plan::of(args, home, key, screening);
+    let mut builder = Provider::builder()
         .config(config)
         .cluster(hardware.cluster.clone())
         .chain(Arc::new(chain.clone()))
         .bus(bus.clone())
         .pricing(pricing)
-        .inventory(hardware.inventory)
-        .build()?;
+        .inventory(hardware.inventory);
+    if gateway.is_some() {
+        builder = builder.bids_held(gateway::STARTS);
+    }
+    let (provider, handle) = builder.build()?;
     parts.add(
         "printing of events",
         print_facts(&bus, &printer, &background).await?,
@@ -122,14 +126,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         chain,
         memory: state.tenants(),
     };
-    let plan = gateway::Plan::of(args, home, key, screening);
     let end = gateway::End::of(&shutdown);
-    if let Some(serving) = gateway::start(plan, served, desks.gateway, &printer, &end) {
+    if let Some(serving) = gateway::start(gateway, served, desks.gateway, &printer, &end) {
         parts.add("gateway", serving);
     }
     let until = background.clone();
-    let watching = async move { watch.follow(&handle, until).await };
-    parts.add("watch", tokio::spawn(watching));
+    parts.add(
+        "watch",
+        tokio::spawn(async move { watch.follow(&handle, until).await }),
+    );
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     background.cancel();

@@ -32,6 +32,8 @@ pub struct Cx<'a> {
     pub cluster_known: bool,
     /// Nothing new is to be started.
     pub stopping: bool,
+    /// Bids are held back.
+    pub bids_held: bool,
     /// Why what the order has reserved is no longer good for a bid.
     pub displaced: Option<&'a Decline>,
 }
@@ -41,6 +43,12 @@ impl Cx<'_> {
     #[must_use]
     pub const fn may_write(&self) -> bool {
         matches!(self.leadership, Leadership::Leader { .. }) && !self.stopping
+    }
+
+    /// True when bids may be sent.
+    #[must_use]
+    pub const fn may_bid(&self) -> bool {
+        self.may_write() && !self.bids_held
     }
 
     /// A reading of this height shows less than what was processed.

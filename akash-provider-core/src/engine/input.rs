@@ -31,6 +31,8 @@ pub enum Input {
     Request(RequestId, Request),
     /// Whether we may write.
     Leadership(Leadership),
+    /// No bid is to be sent, and why; `None` lets them go again. Leases are looked after as ever.
+    HoldBids(Option<Arc<str>>),
     /// Finish what is owed, start nothing new.
     Shutdown,
 }

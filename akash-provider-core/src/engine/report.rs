@@ -26,6 +26,7 @@ impl Engine {
             | Input::Inventory(_)
             | Input::Request(..)
             | Input::Leadership(_)
+            | Input::HoldBids(_)
             | Input::Shutdown => false,
         };
         self.changes += u64::from(!is_quiet);
@@ -53,9 +54,12 @@ impl Engine {
             }
             .to_owned(),
             leader: self.leadership != Leadership::Standby,
+            bids_held: self.bids_held.as_deref().map(str::to_owned),
             height: self.height,
             block_time: self.now.block_time,
             chain_known: self.chain_known,
+            registered: !self.chain_known || self.facts.is_registered(),
+            deposit_missing: self.deposit_missing(),
             inventory_known: self.reservations.is_known(),
             cluster_known: self.cluster_known,
             orders: self.order_statuses(),

@@ -13,12 +13,18 @@ pub struct Status {
     pub lifecycle: String,
     /// True when we may write.
     pub leader: bool,
+    /// Why no bid is sent, where bids are held back.
+    pub bids_held: Option<String>,
     /// Height up to which the chain is processed.
     pub height: Height,
     /// Time of that block.
     pub block_time: BlockTime,
     /// True once the first `Resync` was processed.
     pub chain_known: bool,
+    /// False when the chain is known and has no record of this provider: it bids on nothing then.
+    pub registered: bool,
+    /// What the account has and what a bid takes, where it can pay no deposit: orders wait for it.
+    pub deposit_missing: Option<String>,
     /// True once capacity is known.
     pub inventory_known: bool,
     /// True once the cluster's workloads are known.

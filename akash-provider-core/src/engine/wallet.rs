@@ -147,6 +147,22 @@ impl Engine {
         }
     }
 
+    fn too_little(&self) -> String {
+        let wanted = bidding::deposits(&self.config, self.facts.params());
+        let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
+        let held = self.wallet.shown();
+        format!("a bid takes {}, the account has {held}", wanted.join(" or "))
+    }
+
+    /// Why no bid can be paid, where that is known.
+    pub(super) fn deposit_missing(&self) -> Option<String> {
+        let params = self.facts.params();
+        // Where the chain takes none of ours, no money helps.
+        bidding::deposits(&self.config, params).next()?;
+        let deposit = self.wallet.deposit(self.now.mono, &self.config, params);
+        deposit.is_none().then(|| self.too_little())
+    }
+
     /// An order waits for money: by what is known, or because the chain found too little for this deposit.
     pub(super) fn money_awaited(&mut self, id: &OrderId, refused: Option<(Coin, String)>, is_news: bool) {
         let now = self.now.mono;
@@ -160,13 +176,7 @@ impl Engine {
             self.wallet.refused.insert(deposit.denom, until);
             message
         } else {
-            let wanted = bidding::deposits(&self.config, self.facts.params());
-            let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
-            format!(
-                "a bid takes {}, the account has {}",
-                wanted.join(" or "),
-                self.wallet.shown()
-            )
+            self.too_little()
         };
         if is_news {
             let order = id.clone();

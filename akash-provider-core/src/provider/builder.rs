@@ -39,6 +39,7 @@ pub struct ProviderBuilder {
     pricing: Option<Arc<dyn PricingStrategy>>,
     inventory: Option<Arc<dyn InventorySource>>,
     leadership: Option<Leadership>,
+    bids_held: Option<Arc<str>>,
 }
 
 impl ProviderBuilder {
@@ -91,6 +92,14 @@ impl ProviderBuilder {
         self
     }
 
+    /// Holds bids back from the start, until [`ProviderHandle::hold_bids`] lets them go: for whoever has more to do
+    /// before a tenant can be served.
+    #[must_use]
+    pub fn bids_held(mut self, why: &str) -> Self {
+        self.bids_held = Some(why.into());
+        self
+    }
+
     /// The provider, and a first handle to it. Handles are cloned.
     ///
     /// # Errors
@@ -122,6 +131,7 @@ impl ProviderBuilder {
             bus,
             inventory,
             leadership: self.leadership.unwrap_or(Leadership::Leader { epoch: 0 }),
+            bids_held: self.bids_held,
             desk,
             stage,
             last_status,

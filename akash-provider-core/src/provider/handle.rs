@@ -120,6 +120,16 @@ impl ProviderHandle {
             .await
     }
 
+    /// Holds bids back, and says why in the status; `None` lets them go again, counted and priced anew. Bids that are
+    /// on the chain and leases are looked after as ever. Takes effect before it returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn hold_bids(&self, why: Option<&str>) -> Result<(), Error> {
+        let why = why.map(Into::into);
+        self.ask("hold bids", |reply| Ask::HoldBids(why, reply)).await
+    }
+
     /// A plain snapshot of everything. Once the provider has stopped, the last one.
     ///
     /// While nothing happens but blocks and looks at money it is the same for everybody who asks, and costs nothing; of

@@ -17,6 +17,7 @@ const WAITING: usize = 1024;
 pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
+    HoldBids(Option<Arc<str>>, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),
     Capacity(oneshot::Sender<Option<Box<Capacity>>>),
     HasLease(LeaseId, oneshot::Sender<bool>),

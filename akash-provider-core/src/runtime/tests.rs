@@ -87,6 +87,7 @@ impl Setup {
             bus: Arc::clone(&bus) as _,
             inventory: Arc::new(self.inventory),
             leadership: Leadership::Leader { epoch: 3 },
+            bids_held: None,
             desk,
             stage,
             last_status,

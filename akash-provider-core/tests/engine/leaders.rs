@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::Deployment;
-use akash_provider_core::engine::{Call, Leadership, RefusalKind, Request};
+use akash_provider_core::engine::{Call, Input, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{CloseReason, LeaseId};
@@ -201,4 +201,31 @@ fn a_leader_from_the_start_leaves_the_one_before_its_grace() {
     );
     world.wait(MINUTE);
     assert_eq!(world.closes().len(), 1);
+}
+
+#[test]
+fn bids_that_are_held_back_go_later_with_a_new_price() {
+    let mut world = World::new();
+    let why = "tenants cannot be served";
+    world.feed(Input::HoldBids(Some(why.into())));
+    let order = world.order(1, &web());
+    world.wait(HOUR);
+    assert_eq!((world.count(is_bid), world.count(is_price)), (0, 1));
+    assert_eq!(world.pending(), std::slice::from_ref(&order), "its place is kept");
+    assert_eq!(world.status().bids_held.as_deref(), Some(why));
+    world.price = Ok(price(20));
+    world.feed(Input::HoldBids(None));
+    world.settle();
+    assert_eq!((world.count(is_bid), world.count(is_price)), (1, 2));
+    assert_eq!(world.bid(&order).unwrap().price, price(20));
+    assert_eq!(world.status().bids_held, None);
+}
+
+#[test]
+fn a_lease_is_served_while_bids_are_held_back() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.feed(Input::HoldBids(Some("the operator wants no more".into())));
+    assert!(world.submit(1, &web()).is_ok());
+    assert!(world.cluster.contains_key(&lease));
 }

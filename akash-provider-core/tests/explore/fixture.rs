@@ -124,6 +124,7 @@ impl Clock {
             may_close: self.leader,
             cluster_known: self.cluster_known,
             stopping: self.stopping,
+            bids_held: false,
             displaced: self.displaced.then_some(&DISPLACED),
         }
     }

@@ -6,6 +6,7 @@ use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScr
 use anyhow::Context;
 use bigdecimal::BigDecimal;
 use clap::{Args, ValueEnum};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,25 @@ impl PricingArgs {
                 timeout: self.bid_price_script_process_timeout,
             })?),
         })
+    }
+
+    /// What is wrong with the price script, and the mend; it may be put right while the provider runs.
+    #[must_use]
+    pub fn script_trouble(&self) -> Option<String> {
+        let path = self.bid_price_script_path.as_ref()?;
+        if self.bid_price_strategy != Strategy::ShellScript {
+            return None;
+        }
+        let shown = path.display();
+        let problem = match std::fs::metadata(path) {
+            Err(error) => format!("{shown}: {error}"),
+            Ok(about) if !about.is_file() => format!("{shown} is no file"),
+            Ok(about) if about.permissions().mode() & 0o111 == 0 => {
+                format!("{shown} is not executable: `chmod +x {shown}`")
+            }
+            Ok(_) => return None,
+        };
+        Some(format!("the price script, --bid-price-script-path {problem}"))
     }
 
     fn scale(&self) -> anyhow::Result<Scale> {

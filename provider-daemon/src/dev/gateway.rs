@@ -321,7 +321,8 @@ mod tests {
         let mut again = args.clone();
         again.gateway_listen_address = Some(gateway.address());
         let taken = DevGateway::start(&again, &world, &printer, shutdown.clone()).await;
-        assert!(format!("{:#}", taken.unwrap_err()).contains("in use"));
+        let told = format!("{:#}", taken.unwrap_err());
+        assert!(told.contains("another program listens there"), "{told}");
         // One that was not asked for is looked for elsewhere.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
         let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);

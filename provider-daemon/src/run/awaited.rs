@@ -2,6 +2,7 @@
 
 use super::breaker::Breaker;
 use super::summary;
+use crate::args::PricingArgs;
 use crate::breaker::Shut;
 use crate::dev::Printer;
 use crate::plain;
@@ -68,15 +69,23 @@ pub(super) struct Watch {
     cluster: Desk,
     gateway: Desk,
     leading: Leading,
-    told: Mutex<Option<(Vec<String>, Option<String>)>>,
+    pricing: PricingArgs,
+    told: Mutex<Option<Vec<String>>>,
 }
 
 impl Watch {
-    pub(super) fn new(printer: Arc<Printer>, chain: AkashClient, breaker: Breaker, parts: &Desks) -> Self {
+    pub(super) fn new(
+        printer: &Arc<Printer>,
+        chain: &AkashClient,
+        breaker: &Breaker,
+        pricing: &PricingArgs,
+        parts: &Desks,
+    ) -> Self {
         Self {
-            printer,
-            chain,
-            breaker,
+            printer: Arc::clone(printer),
+            chain: chain.clone(),
+            breaker: breaker.clone(),
+            pricing: pricing.clone(),
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
             leading: parts.leading.clone(),
@@ -107,8 +116,15 @@ impl Watch {
             if !shut.is_open() {
                 self.breaker.renew(&shut, handle).await;
             }
-            let awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
-            self.tell(awaited, self.gateway.awaits());
+            let gateway = self.gateway.awaits();
+            if gateway.as_deref() != status.bids_held.as_deref() {
+                // It only fails when the provider is over.
+                drop(handle.hold_bids(gateway.as_deref()).await);
+            }
+            let mut awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
+            awaited.extend(self.pricing.script_trouble());
+            awaited.extend(gateway);
+            self.tell(awaited);
             if summarised.elapsed() >= SUMMARY_EVERY {
                 summarised = Instant::now();
                 summary::tell(&self.printer, &status);
@@ -116,26 +132,25 @@ impl Watch {
         }
     }
 
-    /// Tells what bidding waits for, and what the gateway does, when either has changed.
-    fn tell(&self, awaited: Vec<String>, gateway: Option<String>) {
+    /// Tells what bidding waits for, when that has changed.
+    fn tell(&self, awaited: Vec<String>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref().is_some_and(|(a, g)| (a, g) == (&awaited, &gateway)) {
+        if told.as_ref() == Some(&awaited) {
             return;
         }
         if self.printer.is_text() {
-            let told = match (awaited.is_empty(), &gateway) {
-                (true, None) => "ready: bidding".to_owned(),
-                (true, Some(gateway)) => format!("bidding; waiting for {gateway}"),
-                (false, _) => format!("waiting for {}", awaited.join("; ")),
+            let told = if awaited.is_empty() {
+                "ready: bidding".to_owned()
+            } else {
+                format!("waiting for {}", awaited.join("; "))
             };
             // Nodes and clusters have a say in it.
             self.printer.note(&plain::line(&told));
         }
         self.printer.object(json!({
-            "event": "awaited", "is_ready": awaited.is_empty() && gateway.is_none(),
-            "is_bidding": awaited.is_empty(), "awaited": awaited, "gateway": gateway,
+            "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited,
         }));
-        *told = Some((awaited, gateway));
+        *told = Some(awaited);
     }
 }
 
@@ -165,6 +180,13 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         let since = silent_since.map(|at| format!(" (since {})", humantime::format_rfc3339_seconds(at)));
         let why = why_not_heard(chain, status);
         awaited.push(format!("the chain: {why}{}", since.unwrap_or_default()));
+    }
+    if !status.registered {
+        let mend = "`provider-daemon tx provider create FILE`";
+        awaited.push(format!("this provider to be registered on the chain: {mend}"));
+    }
+    if let Some(missing) = &status.deposit_missing {
+        awaited.push(format!("money for the deposit of a bid: {missing}"));
     }
     if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.trouble.as_ref()) {
         awaited.push(format!("what transactions need: {trouble}"));

@@ -92,6 +92,9 @@ impl Plan {
     }
 }
 
+/// What bids wait for until the gateway has its first word.
+pub(super) const STARTS: &str = "the gateway to start, so that tenants can be served";
+
 /// Starts it, where one is wanted.
 pub(super) fn start(
     plan: Option<Plan>,
@@ -100,6 +103,7 @@ pub(super) fn start(
     printer: &Arc<Printer>,
     end: &End,
 ) -> Option<JoinHandle<()>> {
+    desk.put(plan.as_ref().map(|_| STARTS.to_owned()));
     let serving = serve(plan?, served, desk, Arc::clone(printer), end.clone());
     Some(tokio::spawn(serving))
 }

@@ -129,7 +129,7 @@ fn besieged(served: &mut Served) {
     };
     is_served(served);
     // Over connections that are not there yet.
-    let waits = |served: &Served| served.provider.output().matches("\"is_bidding\":false").count();
+    let waits = |served: &Served| served.provider.output().matches("\"is_ready\":false").count();
     let before = waits(served);
     served.stage.stop_node();
     until(

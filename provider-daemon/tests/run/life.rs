@@ -135,7 +135,8 @@ fn a_provider_that_registers_later_bids_then() {
     let mut stage = Stage::new("later", false);
     stage.start_node(FAST);
     let provider = stage.provider("provider", &[]);
-    provider.says("ready: bidding");
+    provider
+        .says("waiting for this provider to be registered on the chain: `provider-daemon tx provider create");
     let id = stage.order(1);
     provider.says("not registered");
     assert!(stage.bids(&id).is_empty());

@@ -50,7 +50,7 @@ impl Served {
         let account: Address = ADDRESS.parse().unwrap();
         let published = || served.stage.chain.market(|m| m.certificates(&account).len() == 1);
         served.until("the certificate on the chain", published);
-        served.until("a provider that bids", || served.told("\"is_bidding\":true"));
+        served.until("a provider that bids", || served.told("\"is_ready\":true"));
         served.lease();
         served
     }

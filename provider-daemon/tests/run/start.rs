@@ -36,7 +36,7 @@ fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     until("some blocks", || provider.told(), || height() > before + BLOCKS);
     assert!(stage.bids(&id).is_empty(), "{}", provider.told());
     assert!(
-        !provider.output().contains("\"is_bidding\":true"),
+        !provider.output().contains("\"is_ready\":true"),
         "{}",
         provider.told()
     );
@@ -79,7 +79,7 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
         provider.says(said);
         is_served_and_not_bidding(&stage, &provider, dseq);
         proxy.set(none);
-        provider.says("\"is_bidding\":true");
+        provider.says("\"is_ready\":true");
         let bids = || stage.chain.market(|market| market.bids().count());
         until(
             "the order of before gets its bid",

@@ -233,15 +233,18 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
 }
 
 #[test]
-fn without_a_certificate_the_gateway_waits_and_bids_are_made() {
+fn without_a_certificate_the_gateway_waits_and_so_do_bids() {
     let mut stage = Stage::new("no-certificate", true);
     stage.start_node(FAST);
     let provider = stage.provider("provider", &["--gateway-listen-address=127.0.0.1:0"]);
-    provider.says("bidding; waiting for a certificate");
+    provider.says("waiting for a certificate, so that tenants reach it");
     let id = stage.order(1);
-    stage.bid(&id, &provider);
+    provider.says("order seen");
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(stage.bids(&id).is_empty(), "nobody could send a manifest");
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
     provider.says("gateway at https://127.0.0.1:");
     provider.says("ready: bidding");
+    stage.bid(&id, &provider);
 }

@@ -2,6 +2,9 @@
 
 use crate::stage::{Stage, until};
 use nix::sys::signal::Signal;
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
@@ -128,4 +131,59 @@ fn settings_that_make_no_sense_are_refused_at_once() {
             "{words:?}: {err}"
         );
     }
+}
+
+/// What keeps it from bidding is named with its mend, and put right while it runs.
+#[test]
+fn a_price_script_that_cannot_run_is_waited_for() {
+    let mut stage = Stage::new("script", true);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let script = stage.path("price.sh");
+    let path = format!("--bid-price-script-path={}", script.display());
+    let provider = stage.provider("provider", &["--bid-price-strategy=shellScript", &path]);
+    provider.says("price.sh: No such file or directory");
+    std::fs::write(&script, "#!/bin/sh\necho 1\n").unwrap();
+    provider.says(&format!("is not executable: `chmod +x {}`", script.display()));
+    assert!(
+        !provider.output().contains("ready: bidding"),
+        "{}",
+        provider.told()
+    );
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    provider.says("ready: bidding");
+    stage.bid(&stage.order(1), &provider);
+}
+
+#[test]
+fn money_for_a_deposit_is_waited_for() {
+    let mut stage = Stage::new("money", true);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let much = "--bid-deposit=9000000000000000000uact";
+    let provider = stage.provider("provider", &[much]);
+    provider.says("money for the deposit of a bid: a bid takes 9000000000000000000uact, the account has");
+    assert!(
+        !provider.output().contains("ready: bidding"),
+        "{}",
+        provider.told()
+    );
+}
+
+/// Tenants could not send their manifests.
+#[test]
+fn no_bid_leaves_before_the_gateway_has_its_port() {
+    let mut stage = Stage::new("port", true);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
+    assert_eq!(code, 0, "{err}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("--gateway-listen-address={}", taken.local_addr().unwrap());
+    let provider = stage.provider("provider", &[&address]);
+    provider.says("waiting for the gateway, so that tenants reach it: --gateway-listen-address");
+    let id = stage.order(1);
+    provider.says("order seen");
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(stage.bids(&id).is_empty(), "{}", provider.told());
+    drop(taken);
+    provider.says("ready: bidding");
+    stage.bid(&id, &provider);
 }

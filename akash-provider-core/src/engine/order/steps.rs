@@ -186,7 +186,7 @@ impl Order {
 
     /// Sends the bid, if we may.
     fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        let (Some(price), true) = (&self.price, cx.may_write()) else {
+        let (Some(price), true) = (&self.price, cx.may_bid()) else {
             return self.goto(Phase::Ready { retry_at: None });
         };
         // Nothing of this bid is on its way yet, so it may be left.
@@ -543,7 +543,8 @@ impl Order {
                 self.goto(Phase::Looking { retry_at: None })
             }
             Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
-            Phase::Ready { retry_at } if retry_at.is_none() || due(retry_at) => self.bid(cx, out),
+            Phase::Ready { retry_at: None } if cx.may_bid() => self.count_bids(out),
+            Phase::Ready { retry_at } if due(retry_at) => self.bid(cx, out),
             Phase::Unfunded => self.money_came(cx, out),
             Phase::Unsure {
                 expires,
@@ -552,7 +553,7 @@ impl Order {
             } if cx.now.block_time > again_after => {
                 // An unknown bid may be sent again at once: the chain takes one bid ever.
                 let again = ending.is_none() && again_after < expires && cx.displaced.is_none();
-                if again && cx.may_write() && self.price.is_some() {
+                if again && cx.may_bid() && self.price.is_some() {
                     return self.bid(cx, out);
                 }
                 self.check(cx, ending, expires, out)
@@ -592,7 +593,7 @@ impl Order {
     fn money_came(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match cx.displaced {
             Some(decline) => self.decline(decline.clone(), out),
-            None if cx.deposit.is_some() && cx.may_write() => self.count_bids(out),
+            None if cx.deposit.is_some() && cx.may_bid() => self.count_bids(out),
             None => self,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::answer::{self, Answer};
 use crate::gateway::App;
+use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
 use axum::extract::State;
 use http::StatusCode;
@@ -97,15 +98,31 @@ pub(super) async fn healthy() -> Answer {
     answer::text(StatusCode::OK, "ok")
 }
 
-/// It can do all of its work.
+/// It can serve tenants. That it does not bid is told and no failure: who has a lease is to reach it all the same.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
     let waits_for = match app.status.awaited().await {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
-        None => return answer::text(StatusCode::OK, "ok"),
+        None => return answer::text(StatusCode::OK, &no_bids(&app.status.get().await.status)),
     };
     answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
+}
+
+fn no_bids(status: &Status) -> String {
+    let mut why: Vec<&str> = status.bids_held.iter().map(String::as_str).collect();
+    if !status.registered {
+        why.push("this provider is not registered on the chain");
+    }
+    why.extend(status.deposit_missing.as_deref());
+    if status.breaker.tripped {
+        why.push("the circuit breaker has tripped");
+    }
+    if why.is_empty() {
+        "ok".to_owned()
+    } else {
+        format!("ok; it does not bid: {}", why.join("; "))
+    }
 }
 
 pub(super) async fn openapi() -> Answer {
