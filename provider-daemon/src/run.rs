@@ -101,21 +101,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         pricing: Arc::clone(&pricing),
     };
     let gateway = gateway::Plan::of(args, home, key, screening);
-    let mut builder = Provider::builder()
-        .config(config)
-        .cluster(hardware.cluster.clone())
-        .chain(Arc::new(chain.clone()))
-        .bus(bus.clone())
-        .pricing(pricing)
-        .inventory(hardware.inventory);
+    let mut builder = Provider::builder().config(config).pricing(pricing);
+    builder = hardware.given_to(builder);
     if gateway.is_some() {
         builder = builder.bids_held(gateway::STARTS);
     }
-    let (provider, handle) = builder.build()?;
-    parts.add(
-        "printing of events",
-        print_facts(&bus, &printer, &background).await?,
-    );
+    let (provider, handle) = builder.chain(Arc::new(chain.clone())).bus(bus.clone()).build()?;
+    let printing = print_facts(&bus, &printer, &background);
+    parts.add("printing of events", printing.await?);
     let keeping = breaker.follow(&bus, handle.clone(), shut, background.clone());
     parts.add("keeping of the circuit breaker", keeping.await?);
     let answering = answer_operators(home, &handle, hardware.distant, &background);
@@ -131,10 +124,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         parts.add("gateway", serving);
     }
     let until = background.clone();
-    parts.add(
-        "watch",
-        tokio::spawn(async move { watch.follow(&handle, until).await }),
-    );
+    let watching = async move { watch.follow(&handle, until).await };
+    parts.add("watch", tokio::spawn(watching));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     background.cancel();

@@ -8,6 +8,7 @@ use crate::dev::{Backend, Kubernetes};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
+use akash_provider_core::provider::ProviderBuilder;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::cluster::Leading;
 use akash_provider_k8s::inventory::Options;
@@ -69,6 +70,14 @@ impl Hardware {
             tokio::spawn(tick(backend, background.clone())),
         );
         hardware
+    }
+}
+
+impl Hardware {
+    /// A provider on it.
+    pub(super) fn given_to(&self, builder: ProviderBuilder) -> ProviderBuilder {
+        let inventory = Arc::clone(&self.inventory);
+        builder.cluster(Arc::clone(&self.cluster)).inventory(inventory)
     }
 }
 

@@ -58,7 +58,6 @@ fn words(panic: &(dyn Any + Send)) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[expect(clippy::panic, reason = "a part that panics is the case")]
 mod tests {
     use super::*;
     use tokio_util::sync::CancellationToken;
