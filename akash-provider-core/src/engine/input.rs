@@ -182,3 +182,18 @@ pub enum RefusalKind {
     /// Another instance leads.
     NotLeader,
 }
+
+impl RefusalKind {
+    /// True where another manifest would be taken: the one that came is wrong.
+    #[must_use]
+    pub const fn is_of_manifest(self) -> bool {
+        match self {
+            Self::VersionMismatch
+            | Self::InvalidManifest
+            | Self::CrossValidation
+            | Self::Hostname
+            | Self::Rejected => true,
+            Self::NoLease | Self::Unavailable | Self::Busy | Self::Stopping | Self::NotLeader => false,
+        }
+    }
+}

@@ -10,7 +10,7 @@ use super::{EffectId, Engine, Slot, Target, take_awaited};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Hashes, Manifest, hosts};
 use crate::types::{
-    CloseReason, DeploymentId, DeploymentRecord, GroupSpec, Lease, LeaseId, LeaseRecord, OrderId,
+    CloseReason, DeploymentId, DeploymentRecord, Event, GroupSpec, Lease, LeaseId, LeaseRecord, OrderId,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,7 +65,13 @@ impl Engine {
                     self.undo_claims(&accepted);
                     self.scan.doubt_cluster();
                 }
-                Action::Reply(request, result) => self.reply(request, result.map(|()| Reply::Done)),
+                Action::Reply(request, result) => {
+                    if let Some(refusal) = result.as_ref().err().filter(|r| r.kind.is_of_manifest()) {
+                        let (deployment, message) = (id.clone(), refusal.message.clone());
+                        self.publish(Event::ManifestRefused { deployment, message });
+                    }
+                    self.reply(request, result.map(|()| Reply::Done));
+                }
                 Action::Deliver { deployment, purge } => {
                     self.deliver(&deployment, purge);
                 }

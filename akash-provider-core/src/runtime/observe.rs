@@ -258,6 +258,9 @@ fn log(event: &Event) {
         Event::ManifestReceived { deployment, hash } => {
             tracing::info!(%deployment, hash, "manifest received");
         }
+        Event::ManifestRefused { deployment, message } => {
+            tracing::info!(%deployment, "manifest refused: {message}");
+        }
         Event::Deployed { lease, generation } => tracing::info!(%lease, generation, "deployed"),
         Event::DeployFailed { lease, message } => tracing::warn!(%lease, "deploy failed: {message}"),
         Event::HealthChanged { lease, health } => tracing::info!(%lease, health, "health changed"),

@@ -144,6 +144,13 @@ pub enum Event {
         /// Lower-case hex of its hash.
         hash: String,
     },
+    /// A manifest was refused: it is wrong, and the tenant was told so.
+    ManifestRefused {
+        /// For which deployment.
+        deployment: DeploymentId,
+        /// What is wrong with it, and the mend.
+        message: String,
+    },
     /// The cluster took a lease's workload.
     Deployed {
         /// Which lease.

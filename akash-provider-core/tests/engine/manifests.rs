@@ -424,3 +424,17 @@ fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
     world.restart();
     assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
 }
+
+#[test]
+fn a_refused_manifest_is_told_to_the_operator_and_a_strangers_is_not() {
+    let mut config = settings();
+    config.static_hosts_domain = None;
+    let mut world = World::with(config);
+    let told =
+        |e: &Event| matches!(e, Event::ManifestRefused { message, .. } if message.contains("`accept:`"));
+    assert!(world.submit(1, &web()).is_err(), "there is no lease");
+    assert_eq!(world.told(|e| matches!(e, Event::ManifestRefused { .. })), 0);
+    world.lease(1, &web());
+    assert!(world.submit(1, &web()).is_err());
+    assert_eq!(world.told(told), 1);
+}

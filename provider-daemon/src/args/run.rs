@@ -240,6 +240,20 @@ impl RunArgs {
         let variables = variables.map(|name| format!("{name} is set and has no effect here"));
         dead.chain(gas).chain(fees).chain(pool).chain(variables).collect()
     }
+
+    /// What works, and not as most expect, one line each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let real = self.cluster_k8s || self.kubernetes.kubeconfig.is_some();
+        let cluster = (!real).then_some(
+            "without --cluster-k8s workloads are simulated in memory: nothing runs, and a restart forgets them",
+        );
+        let names = (!self.leases.deployment_ingress_static_hosts).then_some(
+            "without --deployment-ingress-static-hosts a service gets no name of its own: manifests whose SDL lists \
+             none under `accept:` are refused",
+        );
+        cluster.into_iter().chain(names).map(str::to_owned).collect()
+    }
 }
 
 const PRICES: [&str; 5] = [
@@ -327,6 +341,17 @@ mod tests {
         assert!(args.pricing.strategy(1).is_err(), "nothing has a price");
         assert!(parsed(&["--bid-price-cpu-scale=0.1"]).pricing.strategy(1).is_ok());
         assert!(!parsed(&["--cluster-k8s=false"]).cluster_k8s);
+    }
+
+    #[test]
+    fn what_is_not_as_most_expect_is_said() {
+        let told = |words: &[&str]| parsed(words).warnings().join("\n");
+        let both = told(&[]);
+        assert!(
+            both.contains("nothing runs") && both.contains("`accept:`"),
+            "{both}"
+        );
+        assert_eq!(told(&["--cluster-k8s", "--deployment-ingress-static-hosts"]), "");
     }
 
     #[test]

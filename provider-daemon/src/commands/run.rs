@@ -26,7 +26,8 @@ const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// error.
 pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let printer = Arc::new(Printer::with_wall_clock(args.output));
-    for notice in args.notices(|name| std::env::var(name).ok()) {
+    let notices = args.notices(|name| std::env::var(name).ok());
+    for notice in notices.into_iter().chain(args.warnings()) {
         printer.note(&notice);
     }
     let chain_id =

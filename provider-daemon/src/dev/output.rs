@@ -131,6 +131,8 @@ impl Printer {
             Event::HealthChanged { lease, .. } => {
                 return self.settled.lock().is_ok_and(|mut all| all.remove(lease));
             }
+            // The tenants of `dev` tell their refusals themselves.
+            Event::ManifestRefused { .. } => return self.clock == Clock::Wall,
             // Every other fact is news of its own.
             _ => {}
         }

@@ -21,6 +21,7 @@ pub(super) fn style(event: &Event) -> Style {
         Event::HealthChanged { health, .. } if health == "good" => colour(AnsiColor::Green),
         Event::HealthChanged { .. } => colour(AnsiColor::Yellow),
         Event::BidUnfunded { .. }
+        | Event::ManifestRefused { .. }
         | Event::DeployFailed { .. }
         | Event::WithdrawFailed { .. }
         | Event::RecordUnusable { .. }
@@ -69,6 +70,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         Event::ManifestReceived { deployment, hash } => {
             (deployment, "manifest", hash.chars().take(12).collect::<String>())
         }
+        Event::ManifestRefused { deployment, message } => (deployment, "manifest refused", message.clone()),
         Event::Deployed { lease, generation } => (
             lease.deployment(),
             "deployed",
