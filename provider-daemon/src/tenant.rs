@@ -24,6 +24,7 @@ mod migrate;
 mod namespace;
 mod output;
 mod overview;
+mod places;
 mod resume;
 mod sdl_to_manifest;
 mod send_manifest;

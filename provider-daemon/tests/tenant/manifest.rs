@@ -1,6 +1,6 @@
 //! The manifest that a provider is sent.
 
-use crate::stage::{ran, sample};
+use crate::stage::{Stage, ran, read, sample};
 use std::process::Command;
 
 fn converted(words: &[&str]) -> String {
@@ -36,4 +36,31 @@ fn a_manifest_is_the_same_in_both_formats() {
     let json: serde_json::Value = serde_json::from_str(&converted(&[&sdl, "-o", "json"])).unwrap();
     let yaml: serde_json::Value = serde_norway::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
     assert_eq!(json, yaml);
+}
+
+#[test]
+fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
+    let stage = Stage::new("lines");
+    let provider = stage.provider(61);
+    let text = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let larger = text.replace("size: 512Mi", "size: 256Mi");
+    assert_ne!(larger, text);
+    let sdl = stage.file("larger.yaml", &larger);
+    // The chain has the hash of the one, and the groups of the other.
+    let mut mixed = read(&sample("web.yaml"));
+    mixed.hash = read(&sdl).hash;
+    stage.lease_of(7, mixed, &[&provider]);
+    let line = 1 + text.lines().position(|line| line == "  web:").unwrap();
+    let ran = |words: &[&str]| stage.ran(&[&["send-manifest", "--dseq", "7"], words].concat());
+    let told = ran(&[&sdl]).failed(&[]);
+    let place = format!("\tsdl:          {sdl}:{line}, service `web`\n");
+    assert!(
+        told.contains("cross-validation error") && told.ends_with(&place),
+        "{told}"
+    );
+    // The shape for scripts stays as it is.
+    let told = ran(&[&sdl, "-o", "json"]).failed(&[]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let fields: Vec<&String> = told[0].as_object().unwrap().keys().collect();
+    assert_eq!(fields.len(), 4, "{fields:?}");
 }
