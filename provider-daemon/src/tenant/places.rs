@@ -38,7 +38,8 @@ pub(super) fn of_refusal(words: &str, sdl: &str, manifest: &Manifest) -> Option<
         return place("service", service, SERVICES);
     }
     let mut groups = manifest.groups.iter().map(|group| group.name.as_str());
-    let group = groups.find(|name| has(words, &format!(": {name}:")) || is_called(words, "group", name))?;
+    let group =
+        groups.find(|name| words.contains(&format!(": {name}:")) || is_called(words, "group", name))?;
     place("group", group, GROUPS)
 }
 
