@@ -4,7 +4,7 @@ use super::client::{Ask, Client};
 use super::json::compact;
 use super::lease::Tenant;
 use super::places;
-use super::trouble::{Trouble, with_causes};
+use super::trouble::{Trouble, with_causes, with_short_hashes};
 use crate::args::tenant::{SendManifestArgs, SentOutput};
 use crate::commands::read_sdl_with_text;
 use crate::gateway::auth::Scope;
@@ -121,10 +121,10 @@ fn print(all: &[Sent], output: SentOutput) -> anyhow::Result<()> {
 fn text(sent: &Sent) -> String {
     let mut text = format!("provider: {}\n\tstatus:       {}\n", sent.provider, sent.status);
     if let Some(error) = &sent.error {
-        text.push_str(&format!("\terror:        {error}\n"));
+        text.push_str(&format!("\terror:        {}\n", with_short_hashes(error)));
     }
     if let Some(words) = &sent.words {
-        text.push_str(&format!("\terrorMessage: {words}\n"));
+        text.push_str(&format!("\terrorMessage: {}\n", with_short_hashes(words)));
     }
     if let Some(place) = &sent.place {
         text.push_str(&format!("\tsdl:          {place}\n"));

@@ -64,3 +64,28 @@ fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
     let fields: Vec<&String> = told[0].as_object().unwrap().keys().collect();
     assert_eq!(fields.len(), 4, "{fields:?}");
 }
+
+#[test]
+fn the_hashes_of_a_refusal_are_short_for_people_and_whole_for_scripts() {
+    let stage = Stage::new("hashes");
+    let provider = stage.provider(62);
+    let first = sample("web.yaml");
+    stage.lease(7, &first, &[&provider]);
+    let other = std::fs::read_to_string(&first)
+        .unwrap()
+        .replace("count: 2", "count: 3");
+    let sdl = stage.file("other.yaml", &other);
+    let hashes = [&first, &sdl].map(|path| data_encoding::HEXLOWER.encode(&read(path).hash));
+    let sent = |words: &[&str]| {
+        let sent = stage.ran(&[&["send-manifest", &sdl, "--dseq", "7"], words].concat());
+        sent.failed(&[])
+    };
+    let (text, json) = (sent(&[]), sent(&["-o", "json"]));
+    for hash in &hashes {
+        assert!(
+            text.contains(&hash[..12]) && !text.contains(&hash[..13]),
+            "{text}"
+        );
+        assert!(json.contains(hash), "{json}");
+    }
+}
