@@ -168,6 +168,7 @@ deployment:
             "service \"webs\" is odd",
             "service web-2: no",
             "northeast.web: no",
+            "north.east.web: no",
             "",
         ] {
             assert_eq!(place(words, SDL), None, "{words}");
