@@ -20,6 +20,14 @@ use std::path::Path;
 /// # Errors
 /// The file cannot be read, is too large, or is no valid SDL (with line, path and mend).
 pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
+    read_sdl_with_text(path).map(|(_, sdl)| sdl)
+}
+
+/// The same with its text, for whoever points at a line of it.
+///
+/// # Errors
+/// As [`read_sdl`].
+pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
     let name = path.display();
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
@@ -36,5 +44,7 @@ pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
         anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
     }
     let text = String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))?;
-    akash_provider_core::sdl::parse(&text).with_context(|| format!("{name}: is no valid SDL"))
+    let sdl = akash_provider_core::sdl::parse(&text);
+    let sdl = sdl.with_context(|| format!("{name}: is no valid SDL"))?;
+    Ok((text, sdl))
 }

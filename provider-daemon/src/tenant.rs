@@ -23,6 +23,8 @@ mod logs;
 mod migrate;
 mod namespace;
 mod output;
+mod overview;
+mod places;
 mod resume;
 mod sdl_to_manifest;
 mod send_manifest;
@@ -32,6 +34,7 @@ mod status;
 mod stream;
 mod trouble;
 mod trust;
+mod wait;
 
 use crate::args::TenantCommand;
 use std::future::Future;

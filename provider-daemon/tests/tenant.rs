@@ -28,3 +28,5 @@ mod replay;
 mod shell;
 #[path = "tenant/stage.rs"]
 mod stage;
+#[path = "tenant/waiting.rs"]
+mod waiting;

@@ -5,6 +5,7 @@ use super::{Format, SignerArgs, values};
 use akash_provider_core::types::Address;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a tenant asks of providers.
 #[derive(Debug, Subcommand)]
@@ -14,7 +15,7 @@ pub enum TenantCommand {
     /// Read the manifest back from the provider.
     GetManifest(Box<GetManifestArgs>),
     /// How the services of a lease are, and where they can be reached.
-    LeaseStatus(Box<LeaseArgs>),
+    LeaseStatus(Box<LeaseStatusArgs>),
     /// How one service of a lease is.
     ServiceStatus(Box<ServiceStatusArgs>),
     /// What the services of a lease write.
@@ -107,7 +108,7 @@ pub struct SendManifestArgs {
     pub lease: LeaseArgs,
 }
 
-/// How `send-manifest` prints.
+/// How `send-manifest` and `lease-status` print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SentOutput {
     /// For people.
@@ -116,6 +117,21 @@ pub enum SentOutput {
     Json,
     /// YAML.
     Yaml,
+}
+
+/// Settings of `lease-status`.
+#[derive(Debug, Args)]
+pub struct LeaseStatusArgs {
+    /// How to print it.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: SentOutput,
+    /// Wait until every service is available, for so long at most; 10m where no time is given.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
+          value_parser = values::duration)]
+    pub wait: Option<Duration>,
+    /// Which leases.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 }
 
 /// Settings of `get-manifest`.

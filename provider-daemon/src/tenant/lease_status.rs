@@ -4,22 +4,36 @@ use super::client::Ask;
 use super::json::{Json, pretty};
 use super::lease::Tenant;
 use super::trouble::{Trouble, with_causes};
-use crate::args::tenant::LeaseArgs;
+use super::{overview, wait};
+use crate::args::tenant::{LeaseArgs, LeaseStatusArgs, SentOutput};
 use crate::gateway::auth::Scope;
 use crate::say;
 use akash_provider_core::types::LeaseId;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(super) async fn run(args: &LeaseArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::of(&args.access, home).await?;
-    let question = Question {
-        name: "status",
-        path: &["status"],
-        scope: Scope::Status,
-        is_right: |answer| answer.field("services").is_some(),
+/// The question behind it.
+pub(super) const STATUS: Question<'static> = Question {
+    name: "status",
+    path: &["status"],
+    scope: Scope::Status,
+    is_right: |answer| answer.field("services").is_some(),
+};
+
+pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let tenant = Tenant::of(&args.lease.access, home).await?;
+    if let Some(limit) = args.wait {
+        wait::until_available(&tenant, &args.lease, limit).await?;
+    }
+    let print = |answer: &Json| {
+        say(&match args.output {
+            SentOutput::Text => overview::text(answer),
+            SentOutput::Json => pretty(answer)?,
+            SentOutput::Yaml => serde_norway::to_string(answer)?,
+        });
+        Ok(())
     };
-    each(&tenant, args, &question, print).await
+    each(&tenant, &args.lease, &STATUS, print).await
 }
 
 /// Prints as the network's tool prints a status.
@@ -51,13 +65,14 @@ pub(super) async fn each(
     question: &Question<'_>,
     print: impl Fn(&Json) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    if let Some(provider) = &which.provider {
-        let lease = tenant.lease(which, provider).await?;
-        print(&one(tenant, &lease, question).await?)?;
+    if which.provider.is_some() {
+        for lease in chosen(tenant, which).await? {
+            print(&one(tenant, &lease, question).await?)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let (mut all, mut code) = (Vec::new(), ExitCode::SUCCESS);
-    for lease in tenant.leases(which).await? {
+    for lease in chosen(tenant, which).await? {
         let entry = Json::Fields(Vec::new()).with("lease_id", Json::of_lease(&lease));
         all.push(match one(tenant, &lease, question).await {
             Ok(answer) => entry.with(question.name, answer),
@@ -73,7 +88,22 @@ pub(super) async fn each(
     Ok(code)
 }
 
-async fn one(tenant: &Tenant, lease: &LeaseId, question: &Question<'_>) -> anyhow::Result<Json> {
+/// The one lease where a provider is named; otherwise every live one.
+///
+/// # Errors
+/// There is none, or the chain cannot be asked.
+pub(super) async fn chosen(tenant: &Tenant, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
+    match &which.provider {
+        Some(provider) => Ok(vec![tenant.lease(which, provider).await?]),
+        None => tenant.leases(which).await,
+    }
+}
+
+/// The answer about one lease.
+///
+/// # Errors
+/// Its provider's trouble, or the chain's.
+pub(super) async fn one(tenant: &Tenant, lease: &LeaseId, question: &Question<'_>) -> anyhow::Result<Json> {
     let client = tenant.client(&lease.provider).await?;
     let ids = lease_path(lease);
     let path: Vec<&str> = ids

@@ -3,9 +3,10 @@
 use super::client::{Ask, Client};
 use super::json::compact;
 use super::lease::Tenant;
-use super::trouble::{Trouble, with_causes};
+use super::places;
+use super::trouble::{Trouble, with_causes, with_short_hashes};
 use crate::args::tenant::{SendManifestArgs, SentOutput};
-use crate::commands::read_sdl;
+use crate::commands::read_sdl_with_text;
 use crate::gateway::auth::Scope;
 use crate::say;
 use akash_provider_core::types::Address;
@@ -32,10 +33,13 @@ struct Sent {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     words: Option<String>,
+    /// Where the SDL has what the words name; for people alone, as today's tool has no field for it.
+    #[serde(skip)]
+    place: Option<String>,
 }
 
 pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let sdl = read_sdl(&args.sdl)?;
+    let (sdl_text, sdl) = read_sdl_with_text(&args.sdl)?;
     for warning in &sdl.warnings {
         eprintln!("warning: {warning}");
     }
@@ -53,7 +57,13 @@ pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<
             }),
             Err(error) => Err((format!("{error:#}"), None)),
         };
-        all.push(sent(provider, result));
+        let mut sent = sent(provider, result);
+        let place = sent
+            .words
+            .as_deref()
+            .and_then(|words| places::of_refusal(words, &sdl_text, &sdl.manifest));
+        sent.place = place.map(|place| format!("{}:{}, {}", args.sdl.display(), place.line, place.what));
+        all.push(sent);
     }
     print(&all, args.output)?;
     let has_failed = all.iter().any(|sent| sent.error.is_some());
@@ -95,6 +105,7 @@ fn sent(provider: &Address, result: Result<(), (String, Option<String>)>) -> Sen
         status: if error.is_none() { "PASS" } else { "FAIL" },
         error,
         words,
+        place: None,
     }
 }
 
@@ -110,10 +121,13 @@ fn print(all: &[Sent], output: SentOutput) -> anyhow::Result<()> {
 fn text(sent: &Sent) -> String {
     let mut text = format!("provider: {}\n\tstatus:       {}\n", sent.provider, sent.status);
     if let Some(error) = &sent.error {
-        text.push_str(&format!("\terror:        {error}\n"));
+        text.push_str(&format!("\terror:        {}\n", with_short_hashes(error)));
     }
     if let Some(words) = &sent.words {
-        text.push_str(&format!("\terrorMessage: {words}\n"));
+        text.push_str(&format!("\terrorMessage: {}\n", with_short_hashes(words)));
+    }
+    if let Some(place) = &sent.place {
+        text.push_str(&format!("\tsdl:          {place}\n"));
     }
     text
 }

@@ -168,6 +168,23 @@ pub(super) fn shortened(text: &str) -> String {
     short
 }
 
+/// A text for people, with each hash of 32 bytes in it cut: 12 characters tell two apart.
+pub(super) fn with_short_hashes(text: &str) -> String {
+    const DIGITS: usize = 64;
+    const SHOWN: usize = 12;
+    let mut short = String::with_capacity(text.len());
+    let is_of_word = |c: char| c.is_ascii_alphanumeric();
+    for part in text.split_inclusive(|c| !is_of_word(c)) {
+        let word = part.trim_end_matches(|c| !is_of_word(c));
+        let is_hash = word.len() == DIGITS && word.bytes().all(|b| b.is_ascii_hexdigit());
+        match (is_hash, part.get(..SHOWN), part.get(word.len()..)) {
+            (true, Some(begin), Some(after)) => short.extend([begin, after]),
+            _ => short.push_str(part),
+        }
+    }
+    short
+}
+
 /// An error with its causes.
 pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -267,6 +284,28 @@ mod tests {
             Trouble::Stranger { at: at(), why: why() }.hope(Means::Token),
             Hope::None
         );
+    }
+
+    #[test]
+    fn a_hash_is_short_and_nothing_else_is() {
+        let hash = "0123456789abcdef".repeat(4);
+        assert_eq!(
+            with_short_hashes(&format!(
+                "the chain has {hash}, this is ({})\n",
+                hash.to_uppercase()
+            )),
+            "the chain has 0123456789ab, this is (0123456789AB)\n"
+        );
+        assert_eq!(with_short_hashes(&hash), "0123456789ab");
+        for text in [
+            &format!("{hash}0 is longer"),
+            &hash[1..],
+            &format!("x{}", &hash[1..]),
+            "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm ü…",
+            "",
+        ] {
+            assert_eq!(with_short_hashes(text), text);
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl<'a> Scene<'a> {
     }
 
     fn runs(&self, auth: &str) -> bool {
-        let (code, out, _) = self.asks("lease-status", auth, &[]);
+        let (code, out, _) = self.asks("lease-status", auth, &["-o", "json"]);
         let status: Value = serde_json::from_str(&out).unwrap_or_default();
         let full = |name: &str| status["services"][name]["available"] == 1;
         code == 0 && full("web") && full("side")

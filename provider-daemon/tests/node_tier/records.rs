@@ -219,6 +219,8 @@ impl<'a> Scene<'a> {
     fn runs(&self, dseq: u64) -> bool {
         let words = [
             "lease-status",
+            "-o",
+            "json",
             "--dseq",
             &dseq.to_string(),
             "--provider",

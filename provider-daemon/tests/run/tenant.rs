@@ -209,6 +209,8 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
     for auth in ["jwt", "mtls"] {
         let status = good(&[
             "lease-status",
+            "-o",
+            "json",
             "--dseq",
             "9",
             "--provider",

@@ -52,7 +52,7 @@ fn a_lease_is_looked_after_by_token_and_by_certificate() {
         assert_eq!(back, serde_json::to_value(&read(&sdl).manifest).unwrap());
         let yaml = ran(&["get-manifest"]).good();
         assert_eq!(serde_norway::from_str::<Value>(&yaml).unwrap(), back);
-        let status = ran(&["lease-status"]).good();
+        let status = ran(&["lease-status", "-o", "json"]).good();
         assert!(
             status.starts_with("{\n  \"services\": {\n    \"web\": {\n"),
             "{status}"
@@ -213,7 +213,7 @@ fn every_provider_of_a_deployment_is_asked_and_one_that_is_away_is_told() {
     let stage = Stage::new("several");
     let (first, mut second, leases, sdl) = at_two_providers(&stage);
     let ran = |words: &[&str]| stage.ran(&[words, &["--dseq", "3"]].concat());
-    let statuses = json(&ran(&["lease-status"]).good());
+    let statuses = json(&ran(&["lease-status", "-o", "json"]).good());
     assert_eq!(statuses.as_array().unwrap().len(), 2);
     assert!(
         statuses[0]["lease_id"]["dseq"] == 3 && statuses[1]["status"]["services"].is_object(),
@@ -258,7 +258,8 @@ fn every_provider_of_a_deployment_is_asked_and_one_that_is_away_is_told() {
             .count(),
         1
     );
-    let statuses = json(&ran(&["lease-status"]).failed(&["cannot be reached", second.url.as_str()]));
+    let statuses =
+        json(&ran(&["lease-status", "-o", "json"]).failed(&["cannot be reached", second.url.as_str()]));
     assert_eq!(
         statuses
             .as_array()

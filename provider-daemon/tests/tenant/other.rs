@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 /// The provider of the recordings.
-const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+pub(crate) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
 struct Other {
     stage: Stage,
@@ -66,7 +66,7 @@ fn answers_of_another_provider_are_understood() {
     let body = |name: &str| other.recording(name)["response"]["json"].clone();
     let statuses = ["jwt", "ports", "storage", "gpu"].map(|kind| format!("rest/lease-status-{kind}"));
     for name in statuses {
-        let out = other.ran(&name, &["lease-status"]).good();
+        let out = other.ran(&name, &["lease-status", "-o", "json"]).good();
         assert_eq!(json(&out), body(&name), "{name}");
     }
     assert_eq!(other.request(), "GET /lease/2194/1/1/status HTTP/1.1");
@@ -213,7 +213,7 @@ fn commands_at_another_provider_end_with_their_exit_code_and_never_well_with_a_r
     shell("shell-pod-out-of-range", &["ls"]).failed(&["pod index out of range"]);
 }
 
-fn answer(status: &str, body: &str) -> Value {
+pub(crate) fn answer(status: &str, body: &str) -> Value {
     let raw = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

@@ -254,7 +254,11 @@ impl Stage {
 
     /// A deployment with leases of these providers, group by group; its manifest is still to come.
     pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&Serving]) -> Vec<LeaseId> {
-        let sdl = read(sdl);
+        self.lease_of(dseq, read(sdl), providers)
+    }
+
+    /// The same for an SDL that is read, whose parts need not go together.
+    pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&Serving]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
             dseq,

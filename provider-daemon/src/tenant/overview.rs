@@ -1,0 +1,306 @@
+//! The status of a lease for people: where it is reached first, then how its services are.
+//!
+//! What a provider answers is bounded and its texts are not: long cells are cut and long tables end early, so that
+//! columns stay narrow and a terminal stays readable.
+
+use super::json::Json;
+use crate::plain;
+
+/// Longest text in a column; a hostname has 253 characters at most.
+const CELL_CHARS_MAX: usize = 300;
+/// Rows of one table.
+const ROWS_MAX: usize = 1000;
+
+/// How a service of a lease is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) name: String,
+    available: u64,
+    total: u64,
+    /// Of the newest manifest; not every provider says it.
+    updated: Option<u64>,
+}
+
+impl Service {
+    fn of(name: &str, status: &Json) -> Self {
+        Self {
+            name: cell(name),
+            available: number(status.at("available")).unwrap_or_default(),
+            total: number(status.at("total")).unwrap_or_default(),
+            updated: number(status.at("updated_replicas")),
+        }
+    }
+
+    /// All replicas are there, and those of the newest manifest. None of none is a service that is not made yet.
+    pub(super) fn is_available(&self) -> bool {
+        self.state() == "available"
+    }
+
+    /// Replicas that are ready, of those that should be.
+    pub(super) fn ready(&self) -> String {
+        format!("{}/{}", self.available, self.total)
+    }
+
+    pub(super) fn state(&self) -> &'static str {
+        if self.available == 0 {
+            "not available"
+        } else if self.available < self.total {
+            "partly available"
+        } else if self.updated.is_some_and(|updated| updated < self.total) {
+            "updating"
+        } else {
+            "available"
+        }
+    }
+}
+
+/// The services of one lease's status.
+pub(super) fn services(status: &Json) -> Vec<Service> {
+    let all = fields(status.at("services")).iter();
+    all.map(|(name, service)| Service::of(name, service)).collect()
+}
+
+/// One status, or the list of several leases with theirs.
+pub(super) fn text(answer: &Json) -> String {
+    let Json::List(entries) = answer else {
+        return of_lease(answer);
+    };
+    let text = |entry: &Json| {
+        let shown = match entry.field("status") {
+            Some(status) => of_lease(status),
+            None => format!(
+                "unknown: {}\n",
+                cell(entry.at("error").text().unwrap_or_default())
+            ),
+        };
+        format!("{}\n\n{shown}", heading(entry.at("lease_id")))
+    };
+    entries.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn heading(lease: &Json) -> String {
+    let part = |name: &str| match lease.at(name) {
+        Json::Text(text) => cell(text),
+        Json::Number(number) => number.to_string(),
+        Json::Null | Json::Bool(_) | Json::List(_) | Json::Fields(_) => String::new(),
+    };
+    format!(
+        "lease {}/{}/{} at {}",
+        part("dseq"),
+        part("gseq"),
+        part("oseq"),
+        part("provider")
+    )
+}
+
+fn of_lease(status: &Json) -> String {
+    let tables = [
+        table(&["URL", "SERVICE"], urls(status)),
+        table(
+            &["SERVICE", "READY", "STATE"],
+            services(status)
+                .into_iter()
+                .map(|service| [service.name.clone(), service.ready(), service.state().to_owned()]),
+        ),
+        table(
+            &["FORWARDED PORT", "PROTOCOL", "SERVICE", "PORT"],
+            endpoints(status.at("forwarded_ports"), &FORWARDED),
+        ),
+        table(
+            &["ADDRESS", "PROTOCOL", "SERVICE", "PORT"],
+            endpoints(status.at("ips"), &LEASED),
+        ),
+    ];
+    let shown: Vec<String> = tables.into_iter().flatten().collect();
+    match shown.is_empty() {
+        true => "no services yet\n".to_owned(),
+        false => shown.join("\n"),
+    }
+}
+
+/// Names of a lease lead to its services over plain HTTP; whether there is a certificate for one, no status says.
+fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
+    let all = fields(status.at("services")).iter();
+    all.flat_map(|(name, service)| {
+        let hosts = items(service.at("uris")).iter().filter_map(Json::text);
+        hosts.map(|host| {
+            let url = match host.contains("://") {
+                true => cell(host),
+                false => format!("http://{}", cell(host)),
+            };
+            [url, cell(name)]
+        })
+    })
+}
+
+/// The names that today's provider has for the parts of an endpoint.
+struct Names {
+    host: &'static str,
+    external: &'static str,
+    protocol: &'static str,
+    port: &'static str,
+}
+
+const FORWARDED: Names = Names {
+    host: "host",
+    external: "externalPort",
+    protocol: "proto",
+    port: "port",
+};
+const LEASED: Names = Names {
+    host: "IP",
+    external: "ExternalPort",
+    protocol: "Protocol",
+    port: "Port",
+};
+
+fn endpoints(by_service: &Json, names: &'static Names) -> impl Iterator<Item = [String; 4]> {
+    fields(by_service).iter().flat_map(move |(service, all)| {
+        items(all).iter().map(move |endpoint| {
+            let port = |name| number(endpoint.at(name)).unwrap_or_default();
+            let host = cell(endpoint.at(names.host).text().unwrap_or_default());
+            let host = if host.contains(':') {
+                format!("[{host}]")
+            } else {
+                host
+            };
+            [
+                format!("{host}:{}", port(names.external)),
+                cell(endpoint.at(names.protocol).text().unwrap_or_default()),
+                cell(service),
+                port(names.port).to_string(),
+            ]
+        })
+    })
+}
+
+/// Columns as wide as they must be; `None` without rows.
+fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Option<String> {
+    let mut rows = rows;
+    let shown: Vec<[String; N]> = rows.by_ref().take(ROWS_MAX).collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let titles = titles.map(str::to_owned);
+    let lines = || std::iter::once(&titles).chain(&shown);
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let widths = lines().filter_map(|line| line.get(column));
+        widths.map(|text| text.chars().count()).max().unwrap_or_default()
+    });
+    let mut text = String::new();
+    for line in lines() {
+        let padded = line.iter().zip(widths);
+        let padded: Vec<String> = padded.map(|(text, width)| format!("{text:width$}")).collect();
+        text.push_str(padded.join("  ").trim_end());
+        text.push('\n');
+    }
+    match rows.count() {
+        0 => {}
+        more => text.push_str(&format!("and {more} more, which `-o json` shows\n")),
+    }
+    Some(text)
+}
+
+/// A text of somebody else within its column.
+fn cell(text: &str) -> String {
+    let short: String = text.chars().take(CELL_CHARS_MAX).collect();
+    let cut = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{cut}", plain::line(&short))
+}
+
+fn number(value: &Json) -> Option<u64> {
+    match value {
+        Json::Number(number) => number.as_u64(),
+        Json::Null | Json::Bool(_) | Json::Text(_) | Json::List(_) | Json::Fields(_) => None,
+    }
+}
+
+fn fields(value: &Json) -> &[(String, Json)] {
+    match value {
+        Json::Fields(fields) => fields,
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => &[],
+    }
+}
+
+fn items(value: &Json) -> &[Json] {
+    match value {
+        Json::List(items) => items,
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Fields(_) => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(json: &str) -> String {
+        text(&serde_json::from_str(json).unwrap())
+    }
+
+    const GAME: &str = r#"{"services":{"game":{"name":"game","available":1,"total":2,"uris":["game.example.com"],
+        "updated_replicas":1},"side":{"name":"side","available":1,"total":1,"uris":null}},
+        "forwarded_ports":{"game":[{"host":"provider.localhost","port":9000,"externalPort":30375,"proto":"TCP"}]},
+        "ips":{"game":[{"Port":80,"ExternalPort":8080,"Protocol":"TCP","IP":"10.0.0.1"},
+        {"Port":80,"ExternalPort":80,"Protocol":"TCP","IP":"fd00::1"}]}}"#;
+
+    #[test]
+    fn where_a_lease_is_reached_comes_first_then_how_it_is() {
+        let expected = "\
+URL                      SERVICE
+http://game.example.com  game
+
+SERVICE  READY  STATE
+game     1/2    partly available
+side     1/1    available
+
+FORWARDED PORT            PROTOCOL  SERVICE  PORT
+provider.localhost:30375  TCP       game     9000
+
+ADDRESS        PROTOCOL  SERVICE  PORT
+10.0.0.1:8080  TCP       game     80
+[fd00::1]:80   TCP       game     80
+";
+        assert_eq!(shown(GAME), expected);
+        let lease = r#"{"dseq":7,"gseq":1,"oseq":2,"provider":"akash1p"}"#;
+        let list = shown(&format!(
+            r#"[{{"lease_id":{lease},"status":{GAME}}},{{"lease_id":{lease},"error":"it is\naway"}}]"#
+        ));
+        let expected = format!(
+            "lease 7/1/2 at akash1p\n\n{expected}\nlease 7/1/2 at akash1p\n\nunknown: it is\\u000aaway\n"
+        );
+        assert_eq!(list, expected);
+        assert_eq!(shown(r#"{"services":null}"#), "no services yet\n");
+    }
+
+    #[test]
+    fn a_service_is_available_with_all_replicas_of_the_newest_manifest() {
+        let state = |text: &str| {
+            let service = Service::of("web", &serde_json::from_str(text).unwrap());
+            (service.state(), service.is_available())
+        };
+        assert_eq!(state(r#"{"available":0,"total":0}"#), ("not available", false));
+        assert_eq!(state(r#"{"available":1,"total":2}"#), ("partly available", false));
+        assert_eq!(
+            state(r#"{"available":2,"total":2,"updated_replicas":1}"#),
+            ("updating", false)
+        );
+        assert_eq!(state(r#"{"available":2,"total":2}"#), ("available", true));
+        assert_eq!(state(r#"{"available":-1,"total":"x"}"#), ("not available", false));
+    }
+
+    #[test]
+    fn what_a_provider_answers_widens_no_column_and_no_table_without_end() {
+        let long = "x".repeat(CELL_CHARS_MAX);
+        let service =
+            |uris: &str| format!(r#"{{"services":{{"web":{{"available":1,"total":1,"uris":[{uris}]}}}}}}"#);
+        assert!(shown(&service(&format!("\"{long}\""))).contains(&format!("http://{long}  web\n")));
+        let cut = shown(&service(&format!("\"{long}y\"")));
+        assert!(cut.contains(&format!("http://{long}…  web\n")), "{cut}");
+        let uris = |count: usize| vec!["\"a\""; count].join(",");
+        let most = shown(&service(&uris(ROWS_MAX)));
+        assert!(!most.contains("more") && most.matches("http://a").count() == ROWS_MAX);
+        let more = shown(&service(&uris(ROWS_MAX + 2)));
+        assert!(more.contains("and 2 more, which `-o json` shows\n"), "{more}");
+        assert_eq!(more.matches("http://a").count(), ROWS_MAX);
+    }
+}
