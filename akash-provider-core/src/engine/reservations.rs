@@ -36,8 +36,7 @@ pub struct Reservations {
     held: HashMap<OrderId, Held, FxBuildHasher>,
     /// Orders of which a replica is nowhere.
     homeless: BTreeSet<OrderId>,
-    /// Leases of which it was not read yet what they hold: the bid that won may be another than the one this was
-    /// made for, or none that is known.
+    /// Leases of which it was not read yet what they hold: no bid of theirs is known.
     unread: BTreeSet<OrderId>,
     pools: Pools,
     /// Orders whose addresses the pool's last count has, and which were not given back since.
@@ -61,6 +60,8 @@ struct Held {
     places: Box<[Place]>,
     claim: Claim,
     active: bool,
+    /// The bid that won may be another than the one this was made for. Mostly it is not: its own answer is late.
+    doubted: bool,
 }
 
 impl Held {
@@ -161,6 +162,7 @@ impl Reservations {
             places: allocation.places.into(),
             claim,
             active: false,
+            doubted: false,
         };
         self.held.insert(order.clone(), held);
         Ok(units)
@@ -234,6 +236,7 @@ impl Reservations {
             units: Arc::new(units),
             places: Box::default(),
             active,
+            doubted: false,
         };
         self.pools.take(held.claim);
         if let Some(known) = &mut self.known {
@@ -257,10 +260,10 @@ impl Reservations {
     /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
     /// land after the order was reserved anew.
     pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
-        self.unread.remove(order);
-        let Some(held) = self.held.get(order) else {
+        let Some(held) = self.held.get_mut(order) else {
             return;
         };
+        held.doubted = false;
         if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
             return;
         }
@@ -272,11 +275,10 @@ impl Reservations {
         }
     }
 
-    /// Whether the bid that won promised what is reserved has to be read, and nothing is reserved for others until
-    /// [`keep_promise`](Self::keep_promise).
+    /// Whether a bid promised what is reserved has to be looked up.
     pub fn doubt_promise(&mut self, order: &OrderId) {
-        if self.held.contains_key(order) {
-            self.unread.insert(order.clone());
+        if let Some(held) = self.held.get_mut(order) {
+            held.doubted = true;
         }
     }
 
@@ -284,7 +286,7 @@ impl Reservations {
     #[must_use]
     pub fn is_promise_known(&self, order: &OrderId) -> bool {
         let held = self.held.get(order);
-        held.is_some_and(|h| !h.units.is_empty()) && !self.unread.contains(order)
+        held.is_some_and(|h| !h.units.is_empty() && !h.doubted)
     }
 
     /// Gives a reservation back; its capacity is free at once. False when there was none.

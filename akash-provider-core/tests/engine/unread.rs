@@ -72,13 +72,15 @@ fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
 #[test]
 fn a_bid_that_was_priced_waits_too() {
     let mut world = World::new();
-    world.hold = Some(is_price);
-    let first = world.order(1, &web());
+    world.hold = Some(|call| is_price(call) || IS_SNAPSHOT(call));
     let second = world.order(2, &web());
-    // A bid from before a restart wins, and may promise another thing than what is reserved.
-    world.deaf = true;
-    let bid = bid_elsewhere(&mut world, &first, &web());
-    world.deaf = false;
+    // There is no room for the first order any more, but there was, and our bid on it wins.
+    let mut large = web();
+    let unit = &mut large.groups[0].resources[0];
+    (unit.count, unit.resources.cpu.units) = (50, 21_000);
+    let first = world.order(1, &large);
+    assert_eq!(world.status().declines["insufficient_capacity"], 1);
+    let bid = bid_elsewhere(&mut world, &first, &large);
     let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
     world.tell(events);
     world.hold = Some(IS_SNAPSHOT);
@@ -86,9 +88,25 @@ fn a_bid_that_was_priced_waits_too() {
     assert_eq!(world.count(is_bid), 0);
     let why = decline(&world, &second).unwrap();
     assert!(why.contains("is not known before the next full scan"), "{why}");
-    world.hold = None;
-    world.wait(2 * MINUTE);
-    assert_eq!((world.active(), world.pending()), (vec![first], vec![second]));
+}
+
+/// The tenant may choose a bid before we have heard that it landed.
+#[test]
+fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
+    let mut world = World::new();
+    world.hold = Some(is_bid);
+    let first = world.order(1, &web());
+    let (id, call) = world.owed.pop_front().unwrap();
+    let answer = world.answer(&call);
+    let bid = bid_of(&first, us());
+    let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    world.tell(events);
+    world.hold = Some(IS_SNAPSHOT);
+    let second = world.order(2, &web());
+    assert_eq!(world.pending(), [second]);
+    world.feed(akash_provider_core::engine::Input::Completed(id, answer));
+    world.settle();
+    assert_eq!((world.active(), world.status().declines.len()), (vec![first], 0));
 }
 
 #[test]
