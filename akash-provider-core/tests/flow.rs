@@ -21,12 +21,13 @@ use akash_provider_core::types::{BidState, Event};
 use world::{World, with_greeting};
 
 /// What the bus tells of the whole story.
-const MILESTONES: [&str; 8] = [
+const MILESTONES: [&str; 9] = [
     "order_seen",
     "bid_placed",
     "lease_won",
     "manifest_received",
     "deployed",
+    "manifest_refused",
     "manifest_received",
     "deployed",
     "lease_closed",
