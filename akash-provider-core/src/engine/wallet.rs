@@ -154,13 +154,15 @@ impl Engine {
         format!("a bid takes {}, the account has {held}", wanted.join(" or "))
     }
 
-    /// Why no bid can be paid, where that is known.
+    /// Why no bid can be paid, where that is known. What the chain refused for a while is not in it: that passes with
+    /// time alone.
     pub(super) fn deposit_missing(&self) -> Option<String> {
-        let params = self.facts.params();
+        let coins = self.wallet.coins.as_ref()?;
+        let mut deposits = bidding::deposits(&self.config, self.facts.params()).peekable();
         // Where the chain takes none of ours, no money helps.
-        bidding::deposits(&self.config, params).next()?;
-        let deposit = self.wallet.deposit(self.now.mono, &self.config, params);
-        deposit.is_none().then(|| self.too_little())
+        deposits.peek()?;
+        let is_held = |coin: &Coin| coins.get(&coin.denom).is_some_and(|held| *held >= coin.amount);
+        (!deposits.any(is_held)).then(|| self.too_little())
     }
 
     /// An order waits for money: by what is known, or because the chain found too little for this deposit.
