@@ -142,8 +142,8 @@ pub struct Engine {
     hostnames: Hostnames,
     /// Names that another lease of the same tenant still holds.
     withheld: Waiting,
-    /// Leases won in the block that is being told.
-    won: Vec<LeaseId>,
+    /// Leases won whose time for a manifest starts when this block is complete.
+    won: Vec<(LeaseId, Height)>,
     /// The stream has started anew before what was processed, so it tells of things a second time.
     retold: bool,
     facts: Facts,

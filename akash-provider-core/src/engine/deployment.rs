@@ -184,11 +184,7 @@ impl Deployment {
     /// Earliest block time at which a lease without manifest is given up.
     #[must_use]
     pub fn manifest_deadline(&self) -> Option<BlockTime> {
-        self.leases
-            .iter()
-            .filter(|e| e.waits())
-            .filter_map(|e| e.deadline)
-            .min()
+        self.leases.iter().filter_map(Entry::due).min()
     }
 
     /// What is wrong with what the cluster has of a lease; `None` where it can be used, or is not there.
@@ -456,7 +452,8 @@ impl Deployment {
         self.wake(cx, out)
     }
 
-    const fn is_recording(&self) -> bool {
+    /// A manifest is being recorded, so it is not known yet whether it is accepted.
+    pub(super) const fn is_recording(&self) -> bool {
         matches!(self.phase, Phase::Recording { .. })
     }
 
@@ -507,6 +504,7 @@ impl Deployment {
         let has_manifest = origin == Origin::Kept;
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
+                entry.begun |= deadline.is_some();
                 if has_manifest && !entry.has_manifest {
                     entry.has_manifest = true;
                     if let Evidence::Unusable(_) = entry.evidence {
@@ -527,6 +525,7 @@ impl Deployment {
                     deadline: deadline.filter(|_| origin == Origin::Won),
                     has_manifest,
                     evidence,
+                    begun: origin != Origin::Won || deadline.is_some(),
                     // A lease won while the leader before us could still act may have its manifest from there.
                     bare_since: (origin == Origin::Won && cx.may_close).then_some(cx.epoch()),
                 });
@@ -564,7 +563,7 @@ impl Deployment {
             return self;
         }
         let now = cx.now.block_time;
-        let late = |e: &&mut Entry| e.waits() && e.deadline.is_some_and(|d| d <= now);
+        let late = |e: &&mut Entry| e.due().is_some_and(|d| d <= now);
         for entry in self.leases.iter_mut().filter(late) {
             entry.evidence = Evidence::Due;
         }

@@ -4,11 +4,15 @@
 //! A deploy that declares a hostname also waits for the deploys of other leases that still declare it: one that was
 //! under way when the name moved would take it back. Whoever waits has the higher number, so nobody waits in a
 //! circle.
+//!
+//! A deploy writes the record of what it deploys. So none of a lease goes between the recording of a new manifest
+//! and its acceptance, and one that has waited goes with the newest manifest: what was accepted is never written
+//! over with what was before.
 
 use super::{Call, Completion, Effect, EffectId, Engine};
 use crate::cluster::Deployment;
 use crate::error::{ErrorKind, Failure};
-use crate::types::LeaseId;
+use crate::types::{DeploymentId, LeaseId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
@@ -48,6 +52,8 @@ struct Queued {
 #[derive(Debug, Default)]
 struct Lane {
     in_flight: Option<EffectId>,
+    /// A manifest was recorded that is not accepted yet: no deploy goes.
+    recording: bool,
     queue: VecDeque<Queued>,
 }
 
@@ -61,6 +67,8 @@ pub(super) struct Lanes {
     /// costs a moment.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
+    /// Leases of which a manifest was recorded that is not accepted yet.
+    recording: FxHashMap<DeploymentId, BTreeSet<LeaseId>>,
 }
 
 impl Lanes {
@@ -100,18 +108,39 @@ impl Lanes {
         if lane.in_flight.is_some() {
             return None;
         }
-        let Some(first) = lane.queue.pop_front_if(|first| first.after.is_empty()) else {
-            if lane.queue.is_empty() {
+        let held = lane.recording;
+        let may_go = |first: &mut Queued| {
+            let is_deploy = matches!(first.call, Call::Deploy { .. });
+            first.after.is_empty() && !(held && is_deploy)
+        };
+        let Some(first) = lane.queue.pop_front_if(may_go) else {
+            if lane.queue.is_empty() && !held {
                 self.by_lease.remove(lease);
             }
             return None;
         };
+        if let Call::Record(_) = first.call {
+            lane.recording = true;
+            let recording = self.recording.entry(lease.deployment().clone()).or_default();
+            recording.insert(lease.clone());
+        }
         lane.in_flight = Some(first.id);
         Some((first.id, first.call))
     }
 
+    /// A deployment's manifest was accepted, or given up; returns the leases of which another call may go now.
+    fn recording_ended(&mut self, id: &DeploymentId) -> BTreeSet<LeaseId> {
+        let leases = self.recording.remove(id).unwrap_or_default();
+        for lease in &leases {
+            if let Some(lane) = self.by_lease.get_mut(lease) {
+                lane.recording = false;
+            }
+        }
+        leases
+    }
+
     /// A call has ended; returns the leases of which another may go now.
-    pub(super) fn ended(&mut self, id: EffectId) -> Vec<LeaseId> {
+    fn ended(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();
         };
@@ -157,6 +186,29 @@ impl Engine {
         }
     }
 
+    /// A call for the cluster has ended and what follows of it is known.
+    pub(super) fn call_ended(&mut self, id: EffectId) {
+        let lease = self.lanes.lease_of.get(&id).cloned();
+        let mut next = self.lanes.ended(id);
+        if let Some(deployment) = lease.as_ref().map(LeaseId::deployment)
+            && !self.is_recording(deployment)
+        {
+            next.extend(self.lanes.recording_ended(deployment));
+        }
+        for lease in next {
+            self.next_in_lane(&lease);
+        }
+    }
+
+    /// A deploy that has waited is made of what is wanted now; nothing where that is the same.
+    fn newest(&mut self, call: &Call, epoch: u64) -> Option<Call> {
+        let Call::Deploy { deployment, .. } = call else {
+            return None;
+        };
+        let machine = self.workloads.get_mut(&deployment.lease)?.machine.as_mut()?;
+        machine.deploy_newest(epoch)
+    }
+
     /// A call that has waited goes, or fails where it may no longer be made.
     fn send_queued(&mut self, id: EffectId, call: Call) {
         let config = Arc::clone(&self.config);
@@ -167,7 +219,15 @@ impl Engine {
             _ => false,
         };
         if cx.may_write() && !outdated {
-            self.out.push(Effect::Call(id, call));
+            let Some(newest) = self.newest(&call, cx.epoch()) else {
+                return self.out.push(Effect::Call(id, call));
+            };
+            // It may declare other names, so it may have others to wait for.
+            let next = self.lanes.ended(id);
+            self.send(id, newest);
+            for lease in next {
+                self.next_in_lane(&lease);
+            }
             return;
         }
         let failure = Failure {

@@ -50,7 +50,7 @@ impl Engine {
             adopted: false,
         };
         self.lease_new(&new);
-        self.won.push(id.clone());
+        self.won.push((id.clone(), self.height + 1));
     }
 
     /// The block that leases were won in is complete: the time they have for a manifest starts with it.
@@ -59,12 +59,16 @@ impl Engine {
             return self.won.clear();
         };
         let deadline = Some(self.now.block_time.plus(timeout));
-        for lease in std::mem::take(&mut self.won) {
+        for (lease, height) in std::mem::take(&mut self.won) {
             // One that is in doubt has its time too: its record may show that it lives.
             if self.workload(&lease).is_none() {
                 continue;
             }
-            self.tell_deployment(&lease, deadline, Origin::Won);
+            if height > self.height {
+                self.won.push((lease, height));
+            } else {
+                self.tell_deployment(&lease, deadline, Origin::Won);
+            }
         }
     }
 

@@ -105,6 +105,12 @@ impl Engine {
         self.drive_deployment(id, input);
     }
 
+    /// A manifest of this deployment is being recorded.
+    pub(super) fn is_recording(&self, id: &DeploymentId) -> bool {
+        let machine = self.deployments.get(id).and_then(|slot| slot.machine.as_ref());
+        machine.is_some_and(Machine::is_recording)
+    }
+
     /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
     fn check(&mut self, submission: &Submission, record: &DeploymentRecord) -> Result<Accepted, Refusal> {
         // It may have waited through a change of leaders: the list that comes would take what it brings for older
@@ -250,10 +256,12 @@ impl Engine {
             payment: None,
         };
         let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
+        self.order_won(&lease.id.order);
         self.lease_found(&known, Some(record), self.now.block_time, false);
         if is_new {
-            // Its own event may have been overtaken by a resync: the clock starts with the next block.
-            self.won.push(lease.id.clone());
+            // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
+            self.won
+                .push((lease.id.clone(), lease.created_at.max(self.height + 1)));
         }
     }
 

@@ -49,7 +49,7 @@ impl Engine {
         if fresh {
             // Leases in it have their clocks from their records.
             let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
-            self.won.retain(|id| !shown(id));
+            self.won.retain(|(id, _)| !shown(id));
             self.start_manifest_clocks();
             self.apply_snapshot(snapshot);
         } else {

@@ -4,7 +4,7 @@ use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::workload::HeardBy;
 use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
 use crate::bidding;
-use crate::types::{ChainEvent, DecCoin, LeaseId};
+use crate::types::{ChainEvent, DecCoin, LeaseId, OrderId};
 use std::sync::Arc;
 
 impl Engine {
@@ -79,21 +79,23 @@ impl Engine {
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
         self.orders.bids.end(&id.order);
-        let won = id.provider == self.config.provider;
-        let input = if won {
-            order::Input::Won
-        } else {
-            order::Input::Lost
-        };
-        let sure = self.orders.get(&id.order).is_none_or(order::Order::knows_its_bid);
-        self.drive_order(&id.order, input);
-        self.orders.forget_ended(&id.order);
-        if won {
-            if !sure {
-                self.reservations.doubt_promise(&id.order);
-                self.scan.soon();
-            }
+        if id.provider == self.config.provider {
+            self.order_won(&id.order);
             self.lease_won(id, price);
+        } else {
+            self.drive_order(&id.order, order::Input::Lost);
+            self.orders.forget_ended(&id.order);
+        }
+    }
+
+    /// Our bid on this order became a lease: it is no longer ours to take back.
+    pub(super) fn order_won(&mut self, id: &OrderId) {
+        let sure = self.orders.get(id).is_none_or(order::Order::knows_its_bid);
+        self.drive_order(id, order::Input::Won);
+        self.orders.forget_ended(id);
+        if !sure {
+            self.reservations.doubt_promise(id);
+            self.scan.soon();
         }
     }
 
@@ -120,9 +122,7 @@ impl Engine {
         };
         self.writes_in_flight -= u64::from(write);
         self.route_completion(id, target, completion);
-        for lease in self.lanes.ended(id) {
-            self.next_in_lane(&lease);
-        }
+        self.call_ended(id);
     }
 
     fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {

@@ -12,6 +12,7 @@
 //! giving a lease up.
 
 pub mod chain;
+mod desired;
 pub mod evidence;
 pub mod health;
 
@@ -26,6 +27,7 @@ use crate::error::{ErrorKind, Failure};
 use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
 };
+use desired::Desired;
 use health::HealthClock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,14 +48,6 @@ pub enum ClusterLane {
     TearingDown,
     /// Nothing of it is left.
     Gone,
-}
-
-/// What is to run.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Desired {
-    deployment: Arc<Deployment>,
-    purge: Vec<String>,
-    generation: u64,
 }
 
 /// We want this lease to end.
@@ -336,10 +330,9 @@ impl Workload {
         &mut self,
         cx: &Cx<'_>,
         deployment: Arc<Deployment>,
-        mut purge: Vec<String>,
+        purge: Vec<String>,
         out: &mut Vec<Action>,
     ) {
-        let generation = self.desired.as_ref().map_or(1, |d| d.generation + 1);
         let before = self.desired.as_ref().map(|d| &d.deployment.group);
         if before.is_some_and(|group| *group != deployment.group) {
             // How long the old one did not run says nothing of the new one.
@@ -349,21 +342,7 @@ impl Workload {
             self.health.restart(cx.now.mono);
             self.call_off(CloseReason::Unstable, out);
         }
-        // Names an undeployed version gave up are still to be purged, unless they are wanted again.
-        if let Some(old) = self.desired.take() {
-            purge.extend(old.purge);
-        }
-        if !purge.is_empty() {
-            let wanted = deployment.names();
-            purge.retain(|name| !wanted.contains(name.as_str()));
-        }
-        purge.sort();
-        purge.dedup();
-        self.desired = Some(Desired {
-            deployment,
-            purge,
-            generation,
-        });
+        self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
         self.cluster_attempts = 0;
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
@@ -424,6 +403,17 @@ impl Workload {
                 self.cluster_failed(cx, failure);
             }
         }
+    }
+
+    /// The deploy that is owed was not made yet: it becomes one of what is wanted now, if that is another.
+    pub(super) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
+        let desired = self.desired.as_mut()?;
+        match self.cluster {
+            ClusterLane::Deploying(owed) if owed < desired.generation => {}
+            _ => return None,
+        }
+        self.cluster = ClusterLane::Deploying(desired.generation);
+        Some(desired.deploy(epoch))
     }
 
     fn torn_down(&mut self, cx: &Cx<'_>, result: Result<Teardown, Failure>, out: &mut Vec<Action>) {
@@ -578,14 +568,8 @@ impl Workload {
         // what another leader had the cluster run.
         let may = cx.may_write() && cx.cluster_known;
         if wanted && may && self.heard.is_none() && self.price.is_some() {
-            if desired.deployment.epoch != cx.epoch() {
-                Arc::make_mut(&mut desired.deployment).epoch = cx.epoch();
-            }
             self.cluster = ClusterLane::Deploying(desired.generation);
-            out.push(Action::Cluster(Call::Deploy {
-                deployment: Arc::clone(&desired.deployment),
-                purge_hostnames: desired.purge.clone(),
-            }));
+            out.push(Action::Cluster(desired.deploy(cx.epoch())));
         } else if let ClusterLane::Retry(_) = self.cluster {
             // Whatever failed is no longer wanted or not allowed now; the next wake starts afresh.
             self.cluster = ClusterLane::Idle;

@@ -4,7 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request, Response};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{CloseReason, Event, LeaseState, Msg};
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -388,6 +388,76 @@ fn two_manifests_at_once_are_answered_one_after_the_other() {
     assert_eq!(
         kind(world.replies[&second].clone()),
         Some(RefusalKind::VersionMismatch)
+    );
+}
+
+fn image(call: &Call) -> Option<&str> {
+    match call {
+        Call::Deploy { deployment, .. } => Some(&deployment.group.services[0].image),
+        _ => None,
+    }
+}
+
+/// A look at the cluster finds that a workload is not whole there, and it is deployed again.
+fn is_found_broken(world: &mut World, lease: &LeaseId) {
+    world.incomplete = vec![lease.clone()];
+    world.request(Request::Scan { dry_run: false });
+    world.incomplete.clear();
+}
+
+#[test]
+fn a_repair_that_waits_for_a_recording_deploys_what_was_recorded() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let newer = sdl_of("web", "nginx:2", &[], &["east"]);
+    update(&mut world, 1, &newer);
+    world.hold = Some(is_record);
+    let request = world.submit_later(1, &newer);
+    is_found_broken(&mut world, &lease);
+    world.hold = Some(is_deploy);
+    world.settle();
+    assert_eq!(kind(world.replies[&request].clone()), None, "it is accepted");
+    let owed: Vec<_> = world.owed.iter().map(|(_, call)| image(call)).collect();
+    assert_eq!(owed, [Some("nginx:2")]);
+    world.hold = None;
+    world.settle();
+    assert_eq!(&*world.cluster[&lease].group.services[0].image, "nginx:2");
+    assert_eq!(world.count(is_deploy), 2, "once for each manifest");
+}
+
+#[test]
+fn nothing_is_repaired_between_recording_and_acceptance() {
+    let mut world = World::new();
+    let two = ["east", "west"];
+    world.running(1, &sdl_of("web", "nginx:1", &[], &two));
+    let newer = sdl_of("web", "nginx:2", &[], &two);
+    update(&mut world, 1, &newer);
+    // The first group is recorded, and the second is under way.
+    world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
+    let request = world.submit_later(1, &newer);
+    is_found_broken(&mut world, &lease_id(1));
+    assert_eq!(
+        world.count(is_deploy),
+        2,
+        "what it ran before would write over the record"
+    );
+    world.hold = None;
+    world.settle();
+    assert_eq!(kind(world.replies[&request].clone()), None);
+    let deployed = world.calls.iter().filter_map(image).skip(2);
+    assert_eq!(deployed.collect::<Vec<_>>(), ["nginx:2"; 2]);
+    // A recording that fails lets the repair go, with what runs.
+    let third = sdl_of("web", "nginx:3", &[], &two);
+    update(&mut world, 1, &third);
+    world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
+    world.submit_later(1, &third);
+    is_found_broken(&mut world, &lease_id(1));
+    world.hold = None;
+    world.fail = Some(is_record);
+    world.settle();
+    assert_eq!(
+        world.calls.iter().filter_map(image).skip(4).collect::<Vec<_>>(),
+        ["nginx:2"]
     );
 }
 

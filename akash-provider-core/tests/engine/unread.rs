@@ -50,6 +50,28 @@ fn a_lease_newer_than_the_newest_block_told_has_its_whole_time() {
 }
 
 #[test]
+fn a_lease_that_a_manifest_shows_before_its_block_has_its_whole_time() {
+    let mut config = settings();
+    config.manifest_timeout = Some(MINUTE);
+    let mut world = World::with(config);
+    let bid = bid_of(&world.order(1, &web()), us());
+    // The stream falls behind, and the tenant is quicker.
+    let mut late = vec![world.market.end_block(BLOCK), world.market.end_block(10 * MINUTE)];
+    late.extend(world.market.tenant(TenantMsg::CreateLease { bid }).unwrap());
+    late.push(world.market.end_block(BLOCK));
+    world.fail = Some(is_record);
+    assert!(world.submit(1, &web()).is_err());
+    world.fail = None;
+    assert_eq!(world.status().leases.len(), 1);
+    world.tell(late);
+    world.settle();
+    world.blocks(3, BLOCK);
+    assert_eq!(world.closes(), [], "it is half a minute old");
+    world.blocks(12, BLOCK);
+    assert_eq!(world.closes(), [(lease_id(1), CloseReason::ManifestTimeout)]);
+}
+
+#[test]
 fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
     let mut world = World::new();
     world.hold = Some(IS_SNAPSHOT);

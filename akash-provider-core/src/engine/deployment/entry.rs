@@ -38,11 +38,18 @@ pub(super) struct Entry {
     pub(super) evidence: Evidence,
     /// It was won in this epoch of ours, and nothing was tried to be kept for it since, nor found of it.
     pub(super) bare_since: Option<u64>,
+    /// The block it was won in is complete; before that its deadline does not run.
+    pub(super) begun: bool,
 }
 
 impl Entry {
     pub(super) fn waits(&self) -> bool {
         !self.has_manifest && self.evidence == Evidence::Missing
+    }
+
+    /// When its time for a manifest is over.
+    pub(super) fn due(&self) -> Option<BlockTime> {
+        self.deadline.filter(|_| self.begun && self.waits())
     }
 
     /// Its time for a manifest has a beginning, which may be earlier than what its record says.

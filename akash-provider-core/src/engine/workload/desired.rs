@@ -1,0 +1,47 @@
+//! What is to run of a lease, and since which of its manifests.
+
+use crate::cluster::Deployment;
+use crate::engine::effect::Call;
+use std::sync::Arc;
+
+/// The newest manifest that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Desired {
+    pub(super) deployment: Arc<Deployment>,
+    /// Hostnames to take away when it is deployed.
+    pub(super) purge: Vec<String>,
+    pub(super) generation: u64,
+}
+
+impl Desired {
+    /// Follows what was wanted before.
+    pub(super) fn after(before: Option<Self>, deployment: Arc<Deployment>, mut purge: Vec<String>) -> Self {
+        let generation = before.as_ref().map_or(1, |d| d.generation + 1);
+        // Names an undeployed version gave up are still to be purged, unless they are wanted again.
+        if let Some(old) = before {
+            purge.extend(old.purge);
+        }
+        if !purge.is_empty() {
+            let wanted = deployment.names();
+            purge.retain(|name| !wanted.contains(name.as_str()));
+        }
+        purge.sort();
+        purge.dedup();
+        Self {
+            deployment,
+            purge,
+            generation,
+        }
+    }
+
+    /// The call that deploys it, in this epoch.
+    pub(super) fn deploy(&mut self, epoch: u64) -> Call {
+        if self.deployment.epoch != epoch {
+            Arc::make_mut(&mut self.deployment).epoch = epoch;
+        }
+        Call::Deploy {
+            deployment: Arc::clone(&self.deployment),
+            purge_hostnames: self.purge.clone(),
+        }
+    }
+}
