@@ -40,6 +40,7 @@ mod report;
 mod retries;
 mod route;
 mod scan;
+mod table;
 mod timers;
 mod waiting;
 mod wallet;
@@ -51,7 +52,7 @@ pub use input::{
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
-use crate::types::{BlockTime, DeploymentId, Event, GroupId, Height, LeaseId, Mono, Now, OrderId};
+use crate::types::{DeploymentId, Event, GroupId, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use cx::Cx;
 use facts::Facts;
@@ -62,35 +63,19 @@ use pace::Pace;
 use reservations::{Capacity, Reservations};
 use rustc_hash::FxHashMap;
 use scan::Scan;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use timers::{Key, Timers};
+use table::Table;
 use waiting::Waiting;
 use wallet::Wallet;
 
-/// A machine with what the engine keeps beside it. The machine is taken out while it makes a step.
-#[derive(Debug)]
-struct Slot<M> {
-    machine: Option<M>,
-    timers: (Option<Mono>, Option<BlockTime>),
-    inflight: Option<EffectId>,
-    /// Second lane (workloads only).
-    inflight_chain: Option<EffectId>,
-}
-
-impl<M> Slot<M> {
-    const fn new(machine: M) -> Self {
-        Self {
-            machine: Some(machine),
-            timers: (None, None),
-            inflight: None,
-            inflight_chain: None,
-        }
-    }
-}
-
-/// Takes the call that is awaited, if it is this one; late ones of a call nobody waits for any more are not.
-fn take_awaited(lane: &mut Option<EffectId>, effect: EffectId) -> bool {
-    lane.take_if(|awaited| *awaited == effect).is_some()
+/// A machine that wants to be woken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Order(OrderId),
+    Deployment(DeploymentId),
+    Workload(LeaseId),
+    Escrow(DeploymentId),
 }
 
 /// Who waits for a call.
@@ -135,9 +120,9 @@ pub struct Engine {
     cluster_known: bool,
     orders: Orders,
     order_of_group: FxHashMap<GroupId, OrderId>,
-    deployments: FxHashMap<DeploymentId, Slot<deployment::Deployment>>,
-    workloads: FxHashMap<LeaseId, Slot<workload::Workload>>,
-    escrows: FxHashMap<DeploymentId, Slot<escrow::Escrow>>,
+    deployments: Table<deployment::Deployment>,
+    workloads: Table<workload::Workload>,
+    escrows: Table<escrow::Escrow>,
     reservations: Reservations,
     hostnames: Hostnames,
     /// Names that another lease of the same tenant still holds.
@@ -150,7 +135,6 @@ pub struct Engine {
     wallet: Wallet,
     breaker: Breaker,
     scan: Scan,
-    timers: Timers,
     pending: FxHashMap<EffectId, (Target, bool)>,
     lanes: Lanes,
     writes_in_flight: u64,
@@ -181,9 +165,9 @@ impl Engine {
             cluster_known: false,
             orders: Orders::default(),
             order_of_group: FxHashMap::default(),
-            deployments: FxHashMap::default(),
-            workloads: FxHashMap::default(),
-            escrows: FxHashMap::default(),
+            deployments: Table::default(),
+            workloads: Table::default(),
+            escrows: Table::default(),
             reservations: Reservations::new(&config),
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: Waiting::default(),
@@ -194,7 +178,6 @@ impl Engine {
             wallet: Wallet::default(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
             scan: Scan::default(),
-            timers: Timers::default(),
             pending: FxHashMap::default(),
             writes_in_flight: 0,
             next_effect: 0,
@@ -234,8 +217,14 @@ impl Engine {
         let retry = self.orders.retries.deadline().filter(|_| running);
         let breaker = self.breaker.deadline().filter(|_| running);
         let wallet = self.wallet.deadline().filter(|_| running);
-        let own = [self.timers.next_mono(), scan, retry, breaker, wallet];
-        own.into_iter().flatten().min()
+        let machines = [
+            self.orders.next_mono(),
+            self.deployments.next_mono(),
+            self.workloads.next_mono(),
+            self.escrows.next_mono(),
+        ];
+        let own = [scan, retry, breaker, wallet];
+        machines.into_iter().chain(own).flatten().min()
     }
 
     /// Lets deadlines pass. May be called at any time, also for nothing.
@@ -265,8 +254,9 @@ impl Engine {
     /// Our live lease of a group, if there is one; the newest order's where there are two.
     #[must_use]
     pub fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
-        let mine = self.workloads.keys().filter(|l| l.order.group == *group);
-        mine.filter(|l| self.has_lease(l)).max().cloned()
+        let mine = self.workloads.iter().filter(|(l, _)| l.order.group == *group);
+        let live = mine.filter(|(_, workload)| workload.is_live());
+        live.map(|(lease, _)| lease).max().cloned()
     }
 
     /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.
@@ -293,7 +283,7 @@ impl Engine {
     }
 
     fn fire_timers(&mut self) {
-        for key in self.timers.take_due(self.now) {
+        for key in self.due() {
             match key {
                 Key::Order(id) => self.drive_order(&id, order::Input::Wake),
                 Key::Deployment(id) => self.drive_deployment(&id, deployment::Input::Wake),
@@ -301,6 +291,30 @@ impl Engine {
                 Key::Escrow(id) => self.drive_escrow(&id, escrow::Input::Wake),
             }
         }
+    }
+
+    /// Machines whose deadlines have come, each once, in the order of the deadlines.
+    fn due(&self) -> Vec<Key> {
+        let now = self.now;
+        let mut mono = keyed(self.orders.due_mono(now), Key::Order);
+        mono.extend(keyed(self.deployments.due_mono(now), Key::Deployment));
+        mono.extend(keyed(self.workloads.due_mono(now), Key::Workload));
+        mono.extend(keyed(self.escrows.due_mono(now), Key::Escrow));
+        mono.sort_unstable();
+        let mut block = keyed(self.orders.due_block(now), Key::Order);
+        block.extend(keyed(self.deployments.due_block(now), Key::Deployment));
+        block.extend(keyed(self.workloads.due_block(now), Key::Workload));
+        block.extend(keyed(self.escrows.due_block(now), Key::Escrow));
+        block.sort_unstable();
+        let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
+        let both: BTreeSet<Key> = due.iter().cloned().collect();
+        due.extend(
+            block
+                .into_iter()
+                .map(|(_, key)| key)
+                .filter(|key| !both.contains(key)),
+        );
+        due
     }
 
     fn cx<'a>(&self, config: &'a Config) -> Cx<'a> {
@@ -372,13 +386,13 @@ impl Engine {
         for id in self.orders.ids() {
             self.drive_order(&id, order::Input::Wake);
         }
-        for id in sorted(self.deployments.keys()) {
+        for id in self.deployments.ids() {
             self.drive_deployment(&id, deployment::Input::Wake);
         }
-        for id in sorted(self.workloads.keys()) {
+        for id in self.workloads.ids() {
             self.drive_workload(&id, workload::Input::Wake);
         }
-        for id in sorted(self.escrows.keys()) {
+        for id in self.escrows.ids() {
             self.drive_escrow(&id, escrow::Input::Wake);
         }
     }
@@ -388,13 +402,21 @@ impl Engine {
         for id in self.orders.ids() {
             self.drive_order(&id, order::Input::Shutdown);
         }
-        for id in sorted(self.deployments.keys()) {
+        for id in self.deployments.ids() {
             self.drive_deployment(&id, deployment::Input::Shutdown);
         }
         self.refuse_scans();
         // What may no longer be started has no deadline either.
         self.wake_everything();
     }
+}
+
+/// Deadlines of one kind of machine among those of the others.
+fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
+    due: impl Iterator<Item = &'a (T, Id)>,
+    key: fn(Id) -> Key,
+) -> Vec<(T, Key)> {
+    due.map(|(at, id)| (*at, key(id.clone()))).collect()
 }
 
 /// Keys in an order that does not depend on hashing.

@@ -29,6 +29,8 @@ use super::backoff;
 use super::cx::Cx;
 use super::effect::Call;
 use super::input::{Refusal, RefusalKind, RequestId};
+use super::table::Machine;
+use super::timers::Deadlines;
 use crate::cluster;
 use crate::error::{ErrorKind, Failure};
 use crate::manifest::Manifest;
@@ -649,6 +651,24 @@ fn not_leader() -> Refusal {
 
 /// A tenant whose manifest could not be kept has at least this long to submit it again.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
+
+impl Machine for Deployment {
+    type Id = DeploymentId;
+    type Input = Input;
+    type Action = Action;
+
+    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        self.transition(cx, input, out)
+    }
+
+    fn deadlines(&self, cx: &Cx<'_>) -> Deadlines {
+        (self.mono_deadline(), self.block_deadline(cx))
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ pub mod funds;
 
 use super::cx::Cx;
 use super::effect::Call;
+use super::table::Machine;
+use super::timers::Deadlines;
 use crate::error::Failure;
 use crate::types::{
     BlockTime, DeploymentId, DeploymentRecord, Event, Height, LeaseId, Msg, Payment, TxError, TxOutcome,
@@ -318,5 +320,23 @@ impl Escrow {
             out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
             self.phase = Phase::Checking;
         }
+    }
+}
+
+impl Machine for Escrow {
+    type Id = DeploymentId;
+    type Input = Input;
+    type Action = Action;
+
+    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        self.transition(cx, input, out)
+    }
+
+    fn deadlines(&self, cx: &Cx<'_>) -> Deadlines {
+        (None, self.block_deadline(cx))
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
     }
 }

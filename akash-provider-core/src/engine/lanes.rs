@@ -9,6 +9,7 @@
 //! and its acceptance, and one that has waited goes with the newest manifest: what was accepted is never written
 //! over with what was before.
 
+use super::workload::Workload;
 use super::{Call, Completion, Effect, EffectId, Engine};
 use crate::cluster::Deployment;
 use crate::error::{ErrorKind, Failure};
@@ -205,8 +206,8 @@ impl Engine {
         let Call::Deploy { deployment, .. } = call else {
             return None;
         };
-        let machine = self.workloads.get_mut(&deployment.lease)?.machine.as_mut()?;
-        machine.deploy_newest(epoch)
+        let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
+        self.workloads.adjust(&deployment.lease, newest)?
     }
 
     /// A call that has waited goes, or fails where it may no longer be made.

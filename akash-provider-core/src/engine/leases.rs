@@ -3,9 +3,9 @@
 use super::deployment::Origin;
 use super::escrow::{self, Escrow};
 use super::input::{Refusal, RefusalKind, Reply, Response};
-use super::timers::Key;
+use super::table::Lane;
 use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
-use super::{EffectId, Engine, Slot, Target, breaker, deployment, take_awaited};
+use super::{EffectId, Engine, Target, breaker, deployment};
 use crate::cluster::{ClusterChange, Deployment, Health};
 use crate::types::{
     Address, BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, Height, Lease, LeaseId,
@@ -113,14 +113,10 @@ impl Engine {
         self.changes += 1;
         let before = self.workloads.remove(id);
         let machine = Workload::leased(id, new.price, new.reclamation.clone());
-        self.workloads.insert(id.clone(), Slot::new(machine));
-        if let Some(mut slot) = before {
-            self.timers
-                .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
-            // It ran already, as a workload of which no lease was known.
-            if let Some(deployment) = slot.machine.as_ref().and_then(Workload::deployment) {
-                self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
-            }
+        self.workloads.insert(id, machine);
+        // It ran already, as a workload of which no lease was known.
+        if let Some(deployment) = before.as_ref().and_then(Workload::deployment) {
+            self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
         }
         let (lease, price) = (id.clone(), new.price.clone());
         self.publish(if new.adopted {
@@ -175,9 +171,8 @@ impl Engine {
             self.now.block_time
         };
         let id = new.id.deployment();
-        if !self.escrows.contains_key(id) {
-            self.escrows
-                .insert(id.clone(), Slot::new(Escrow::new(id, check_at)));
+        if !self.escrows.contains(id) {
+            self.escrows.insert(id, Escrow::new(id, check_at));
         }
         self.drive_escrow(
             id,
@@ -193,32 +188,19 @@ impl Engine {
     pub(super) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.workloads.get_mut(id) else {
-            return;
-        };
-        let Some(machine) = slot.machine.take() else {
+        let Some(actions) = self.workloads.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
-        let mut actions = Vec::new();
-        let machine = machine.transition(&cx, input, &mut actions);
-        let new = (machine.mono_deadline(&cx), machine.block_deadline());
-        slot.machine = Some(machine);
-        self.timers
-            .set(|| Key::Workload(id.clone()), &mut slot.timers, new);
         for action in actions {
             match action {
                 Action::Cluster(call) => {
                     let effect = self.call(Target::WorkloadCluster(id.clone()), call);
-                    if let Some(slot) = self.workloads.get_mut(id) {
-                        slot.inflight = Some(effect);
-                    }
+                    self.workloads.sent(id, Lane::Main, effect);
                 }
                 Action::Chain(call) => {
                     let effect = self.call(Target::WorkloadChain(id.clone()), call);
-                    if let Some(slot) = self.workloads.get_mut(id) {
-                        slot.inflight_chain = Some(effect);
-                    }
+                    self.workloads.sent(id, Lane::Chain, effect);
                 }
                 Action::AskBreaker => self.ask_breaker(id),
                 Action::CancelBreaker => self.breaker.cancel(id),
@@ -234,19 +216,10 @@ impl Engine {
     }
 
     /// A completion of one of a workload's two lanes; late ones are dropped.
-    pub(super) fn workload_completed(&mut self, id: &LeaseId, effect: EffectId, chain: bool, input: Input) {
-        let Some(slot) = self.workloads.get_mut(id) else {
-            return;
-        };
-        let lane = if chain {
-            &mut slot.inflight_chain
-        } else {
-            &mut slot.inflight
-        };
-        if !take_awaited(lane, effect) {
-            return;
+    pub(super) fn workload_completed(&mut self, id: &LeaseId, effect: EffectId, lane: Lane, input: Input) {
+        if self.workloads.answered(id, lane, effect) {
+            self.drive_workload(id, input);
         }
-        self.drive_workload(id, input);
     }
 
     fn ask_breaker(&mut self, id: &LeaseId) {
@@ -276,8 +249,7 @@ impl Engine {
             let reason = w.ending().map(|e| e.reason);
             reason == Some(CloseReason::ManifestTimeout) && w.deployment().is_none()
         };
-        let slot = self.deployments.get(id.deployment());
-        let machine = slot.and_then(|s| s.machine.as_ref());
+        let machine = self.deployments.get(id.deployment());
         let cx = self.cx(&self.config);
         self.workload(id).is_some_and(for_want) && machine.is_some_and(|m| m.is_bare(&cx, id))
     }
@@ -316,10 +288,7 @@ impl Engine {
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
         self.changes += 1;
-        if let Some(mut slot) = self.workloads.remove(id) {
-            self.timers
-                .set(|| Key::Workload(id.clone()), &mut slot.timers, (None, None));
-        }
+        self.workloads.remove(id);
         self.breaker.cancel(id);
         self.withheld.forget(id);
         self.reservations.unreserve(&id.order);
@@ -347,28 +316,14 @@ impl Engine {
     pub(super) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.escrows.get_mut(id) else {
+        let Some(actions) = self.escrows.drive(&cx, id, input) else {
             return;
         };
-        let Some(machine) = slot.machine.take() else {
-            return;
-        };
-        let mut actions = Vec::new();
-        let machine = machine.transition(&cx, input, &mut actions);
-        let done = *machine.phase() == escrow::Phase::Done;
-        let new = (None, machine.block_deadline(&cx));
-        slot.machine = Some(machine);
-        self.timers.set(|| Key::Escrow(id.clone()), &mut slot.timers, new);
-        if done {
-            self.escrows.remove(id);
-        }
         for action in actions {
             match action {
                 escrow::Action::Call(call) => {
                     let effect = self.call(Target::Escrow(id.clone()), call);
-                    if let Some(slot) = self.escrows.get_mut(id) {
-                        slot.inflight = Some(effect);
-                    }
+                    self.escrows.sent(id, Lane::Main, effect);
                 }
                 escrow::Action::Publish(event) => self.publish(event),
                 escrow::Action::Unexpected => self.unexpected += 1,
@@ -378,13 +333,9 @@ impl Engine {
 
     /// A completion of a call about money; late ones are dropped.
     pub(super) fn escrow_completed(&mut self, id: &DeploymentId, effect: EffectId, input: escrow::Input) {
-        let Some(slot) = self.escrows.get_mut(id) else {
-            return;
-        };
-        if !take_awaited(&mut slot.inflight, effect) {
-            return;
+        if self.escrows.answered(id, Lane::Main, effect) {
+            self.drive_escrow(id, input);
         }
-        self.drive_escrow(id, input);
     }
 
     /// The cluster said something about health.
@@ -393,24 +344,20 @@ impl Engine {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
             ClusterChange::Snapshot { health } => {
                 self.scan.cluster_answers(self.now.mono);
-                let lost = |(id, s): (&LeaseId, &Slot<Workload>)| {
-                    let deployed = s
-                        .machine
-                        .as_ref()
-                        .is_some_and(|w| w.is_live() && w.generation() > 0);
-                    deployed && !health.contains_key(id)
+                let lost = |(id, workload): (&LeaseId, &Workload)| {
+                    workload.is_live() && workload.generation() > 0 && !health.contains_key(id)
                 };
                 if self.cluster_known && self.workloads.iter().any(lost) {
                     self.scan.look_soon(self.now.mono);
                 }
-                for id in super::sorted(self.workloads.keys()) {
+                for id in self.workloads.ids() {
                     // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
                     let health = health.get(&id).copied().unwrap_or(Health::Bad);
                     self.drive_workload(&id, Input::Health(health));
                 }
             }
             ClusterChange::Lost => {
-                for id in super::sorted(self.workloads.keys()) {
+                for id in self.workloads.ids() {
                     self.drive_workload(&id, Input::Health(Health::Unknown));
                 }
             }
@@ -421,9 +368,9 @@ impl Engine {
     /// What it may be for is known from the chain.
     pub(super) fn workload_found(&mut self, deployment: &Arc<Deployment>, fresh: bool) {
         let id = &deployment.lease;
-        let unknown = !self.workloads.contains_key(id);
+        let unknown = !self.workloads.contains(id);
         if unknown {
-            self.workloads.insert(id.clone(), Slot::new(Workload::orphan(id)));
+            self.workloads.insert(id, Workload::orphan(id));
         } else {
             self.reservations.set_params(&id.order, &deployment.params);
         }

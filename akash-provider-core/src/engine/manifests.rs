@@ -1,12 +1,12 @@
 //! The engine's side of manifests: checks that need the ledgers, hostname claims, and hand-over to workloads.
 
-use super::deployment::{Accepted, Action, Deployment as Machine, Input, Phase, Submission};
+use super::deployment::{Accepted, Action, Deployment as Machine, Input, Submission};
 use super::hostnames::HostnameError;
 use super::input::{Refusal, RefusalKind, Reply, RequestId};
 use super::order::Order;
-use super::timers::Key;
+use super::table::Lane;
 use super::workload::{self, Workload};
-use super::{EffectId, Engine, Slot, Target, take_awaited};
+use super::{EffectId, Engine, Target};
 use crate::cluster::Deployment;
 use crate::manifest::{self, Group, Hashes, Manifest, hosts};
 use crate::types::{
@@ -18,9 +18,9 @@ use std::sync::Arc;
 impl Engine {
     /// The machine of a deployment is there.
     pub(super) fn deployment_slot(&mut self, id: &DeploymentId) {
-        if !self.deployments.contains_key(id) {
+        if !self.deployments.contains(id) {
             self.changes += 1;
-            self.deployments.insert(id.clone(), Slot::new(Machine::new(id)));
+            self.deployments.insert(id, Machine::new(id));
         }
     }
 
@@ -28,34 +28,15 @@ impl Engine {
     pub(super) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        let Some(slot) = self.deployments.get_mut(id) else {
-            return;
-        };
-        let Some(machine) = slot.machine.take() else {
+        let Some(actions) = self.deployments.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
-        let mut actions = Vec::new();
-        let machine = machine.transition(&cx, input, &mut actions);
-        let done = *machine.phase() == Phase::Done;
-        let new = if done {
-            (None, None)
-        } else {
-            (machine.mono_deadline(), machine.block_deadline(&cx))
-        };
-        slot.machine = Some(machine);
-        self.timers
-            .set(|| Key::Deployment(id.clone()), &mut slot.timers, new);
-        if done {
-            self.deployments.remove(id);
-        }
         for action in actions {
             match action {
                 Action::Call(call) => {
                     let effect = self.call(Target::Deployment(id.clone()), call);
-                    if let Some(slot) = self.deployments.get_mut(id) {
-                        slot.inflight = Some(effect);
-                    }
+                    self.deployments.sent(id, Lane::Main, effect);
                 }
                 Action::Check(submission, record) => {
                     let checked = self.check(&submission, &record);
@@ -96,19 +77,14 @@ impl Engine {
 
     /// A completion of a deployment's call; late ones are dropped.
     pub(super) fn deployment_completed(&mut self, id: &DeploymentId, effect: EffectId, input: Input) {
-        let Some(slot) = self.deployments.get_mut(id) else {
-            return;
-        };
-        if !take_awaited(&mut slot.inflight, effect) {
-            return;
+        if self.deployments.answered(id, Lane::Main, effect) {
+            self.drive_deployment(id, input);
         }
-        self.drive_deployment(id, input);
     }
 
     /// A manifest of this deployment is being recorded.
     pub(super) fn is_recording(&self, id: &DeploymentId) -> bool {
-        let machine = self.deployments.get(id).and_then(|slot| slot.machine.as_ref());
-        machine.is_some_and(Machine::is_recording)
+        self.deployments.get(id).is_some_and(Machine::is_recording)
     }
 
     /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
@@ -418,7 +394,7 @@ impl Engine {
     /// Claims the names a manifest lists that nobody holds, and waits for the others. It gives up none: a newer
     /// manifest that is being recorded may have claimed them.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
-        if !self.workloads.contains_key(lease) {
+        if !self.workloads.contains(lease) {
             return;
         }
         for name in hosts::custom_hosts(group) {

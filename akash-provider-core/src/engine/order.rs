@@ -20,7 +20,10 @@ use std::sync::Arc;
 
 mod steps;
 
+use super::cx::Cx;
 use super::effect::Call;
+use super::table::Machine;
+use super::timers::Deadlines;
 
 /// Failed reads before an order is declined as undecided; it is looked at again after a while.
 const READ_ATTEMPTS: u32 = 5;
@@ -418,5 +421,24 @@ impl Order {
             | Phase::Closing { .. }
             | Phase::Done(_) => None,
         }
+    }
+}
+
+impl Machine for Order {
+    type Id = OrderId;
+    type Input = Input;
+    type Action = Action;
+
+    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        self.transition(cx, input, out)
+    }
+
+    fn deadlines(&self, _: &Cx<'_>) -> Deadlines {
+        (self.mono_deadline(), self.block_deadline())
+    }
+
+    fn is_done(&self) -> bool {
+        // Its end is told after what it wants is done.
+        false
     }
 }

@@ -3,11 +3,11 @@
 use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
 use super::retries::{Moment, Retries};
-use super::timers::Key;
-use super::{Call, Engine, Slot, Target, facts, sorted, take_awaited};
+use super::table::{Lane, Table};
+use super::{Call, Engine, Target, facts};
 use crate::bidding::{self, Decline};
 use crate::engine::Lifecycle;
-use crate::types::{self, BidId, Event, Mono, Msg, OrderId};
+use crate::types::{self, BidId, BlockTime, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ enum Ended {
 /// All orders in hand, and what is remembered of the others.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    slots: FxHashMap<OrderId, Slot<Order>>,
+    machines: Table<Order>,
     ended: FxHashMap<OrderId, Ended>,
     pub(super) retries: Retries,
     /// The last decline of each, so that the same one is told once.
@@ -47,23 +47,34 @@ pub(super) struct Orders {
 impl Orders {
     /// All ids in hand, sorted.
     pub(super) fn ids(&self) -> Vec<OrderId> {
-        sorted(self.slots.keys())
+        self.machines.ids()
     }
 
     /// The machine of an order.
     pub(super) fn get(&self, id: &OrderId) -> Option<&Order> {
-        self.slots.get(id).and_then(|s| s.machine.as_ref())
+        self.machines.get(id)
     }
 
     /// Machines in the order of their ids.
     pub(super) fn machines(&self) -> Vec<(&OrderId, &Order)> {
-        let mut all: Vec<_> = self
-            .slots
-            .iter()
-            .filter_map(|(id, s)| s.machine.as_ref().map(|m| (id, m)))
-            .collect();
+        let mut all: Vec<_> = self.machines.iter().collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
+    }
+
+    /// Earliest monotonic deadline of one in hand.
+    pub(super) fn next_mono(&self) -> Option<Mono> {
+        self.machines.next_mono()
+    }
+
+    /// Deadlines that have come, in the monotonic clock, in their order.
+    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
+        self.machines.due_mono(now)
+    }
+
+    /// The same in block time.
+    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
+        self.machines.due_block(now)
     }
 
     /// True when the order has had its end already and is not worth another look.
@@ -93,7 +104,7 @@ impl Orders {
     pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
         self.ended.retain(|id, _| open.contains(id));
         self.bids
-            .keep(|id| open.contains(id) || self.slots.contains_key(id));
+            .keep(|id| open.contains(id) || self.machines.contains(id));
         self.retries.keep(open);
         self.last_decline.retain(|id, _| open.contains(id));
     }
@@ -158,7 +169,7 @@ impl Orders {
 impl Engine {
     /// An order was heard of.
     pub(super) fn order_heard(&mut self, id: &OrderId) {
-        let known = self.orders.slots.contains_key(id) || self.orders.is_ended(id);
+        let known = self.orders.machines.contains(id) || self.orders.is_ended(id);
         if known || self.lifecycle == Lifecycle::Shutdown {
             return;
         }
@@ -183,8 +194,9 @@ impl Engine {
         self.orders.ended.remove(id);
         self.orders.retries.picked_up(id);
         self.order_of_group.insert(id.group.clone(), id.clone());
-        self.orders.slots.insert(id.clone(), Slot::new(machine));
-        self.order_settle(id);
+        self.orders.machines.insert(id, machine);
+        let config = Arc::clone(&self.config);
+        self.orders.machines.settle(&self.cx(&config), id);
         self.order_actions(id, actions, false);
     }
 
@@ -198,40 +210,21 @@ impl Engine {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
         };
-        let Some(slot) = self.orders.slots.get_mut(id) else {
-            return;
-        };
-        let Some(machine) = slot.machine.take() else {
+        let had_bid = self.orders.get(id).is_some_and(Order::may_have_bid);
+        let Some(actions) = self.orders.machines.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
-        let mut actions = Vec::new();
-        let had_bid = machine.may_have_bid();
-        let machine = machine.transition(&cx, input, &mut actions);
-        let done = machine.ended().cloned();
-        slot.machine = Some(machine);
-        self.order_settle(id);
+        let done = self.orders.get(id).and_then(Order::ended).cloned();
         self.order_actions(id, actions, had_bid);
         if let Some(end) = done {
             self.order_done(id, &end, had_bid);
         }
     }
 
-    fn order_settle(&mut self, id: &OrderId) {
-        let Some(slot) = self.orders.slots.get_mut(id) else {
-            return;
-        };
-        let Some(machine) = &slot.machine else { return };
-        let new = (machine.mono_deadline(), machine.block_deadline());
-        self.timers.set(|| Key::Order(id.clone()), &mut slot.timers, new);
-    }
-
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
         self.orders.reserved.remove(id);
-        if let Some(mut slot) = self.orders.slots.remove(id) {
-            self.timers
-                .set(|| Key::Order(id.clone()), &mut slot.timers, (None, None));
-        }
+        self.orders.machines.remove(id);
         if self.order_of_group.get(&id.group) == Some(id) {
             self.order_of_group.remove(&id.group);
         }
@@ -272,9 +265,7 @@ impl Engine {
                         self.wallet.spend(deposit);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
-                    if let Some(slot) = self.orders.slots.get_mut(id) {
-                        slot.inflight = Some(effect);
-                    }
+                    self.orders.machines.sent(id, Lane::Main, effect);
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
@@ -298,13 +289,9 @@ impl Engine {
 
     /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
     pub(super) fn order_completed(&mut self, id: &OrderId, effect: super::EffectId, input: Input) {
-        let Some(slot) = self.orders.slots.get_mut(id) else {
-            return;
-        };
-        if !take_awaited(&mut slot.inflight, effect) {
-            return;
+        if self.orders.machines.answered(id, Lane::Main, effect) {
+            self.drive_order(id, input);
         }
-        self.drive_order(id, input);
     }
 
     fn judge(&mut self, id: &OrderId) {
@@ -360,9 +347,7 @@ impl Engine {
             return self.drive_order(id, Input::Counted(Ok(counted)));
         }
         let effect = self.call(Target::Order(id.clone()), Call::CountBids(id.clone()));
-        if let Some(slot) = self.orders.slots.get_mut(id) {
-            slot.inflight = Some(effect);
-        }
+        self.orders.machines.sent(id, Lane::Main, effect);
     }
 
     /// Why an order takes no bid of ours any more, as far as its bids were told.
@@ -411,7 +396,7 @@ impl Engine {
             return;
         }
         for id in self.orders.retries.take_due(self.now.mono) {
-            let still_declined = self.orders.may_pass(&id) && !self.orders.slots.contains_key(&id);
+            let still_declined = self.orders.may_pass(&id) && !self.orders.machines.contains(&id);
             if still_declined {
                 self.order_heard(&id);
             }

@@ -243,8 +243,8 @@ impl Engine {
         // By what they say, and by their names: one that does not say whose it is has the name of its lease.
         let named: BTreeMap<String, LeaseId> = self
             .workloads
-            .keys()
-            .map(|lease| (lease.namespace(), lease.clone()))
+            .iter()
+            .map(|(lease, _)| (lease.namespace(), lease.clone()))
             .collect();
         let of = |thing: &Unusable| {
             let lease = thing.lease.as_ref().or_else(|| named.get(&thing.name))?;
@@ -288,8 +288,7 @@ impl Engine {
     }
 
     fn is_unseen(&self, lease: &LeaseId) -> bool {
-        let slot = self.deployments.get(lease.deployment());
-        let machine = slot.and_then(|s| s.machine.as_ref());
+        let machine = self.deployments.get(lease.deployment());
         machine.is_some_and(|m| m.is_unseen(lease))
     }
 
@@ -302,7 +301,7 @@ impl Engine {
             let leases = of_deployment.entry(lease.deployment()).or_default();
             leases.insert(lease.clone(), Arc::clone(problem));
         }
-        for id in sorted(self.deployments.keys()) {
+        for id in self.deployments.ids() {
             let input = if shown {
                 deployment::Input::Listed {
                     unusable: of_deployment.remove(&id).unwrap_or_default(),
@@ -339,7 +338,7 @@ impl Engine {
 
     /// What was to run before another led and is not in the cluster: it is deployed anew.
     fn keep_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
-        for id in sorted(self.workloads.keys()) {
+        for id in self.workloads.ids() {
             if !there.contains(&id) {
                 self.redeploy(&id);
             }
@@ -392,7 +391,7 @@ impl Engine {
         });
         let addresses = workloads.ips.as_deref().map(Addresses::new);
         let mut misled = Vec::new();
-        for id in sorted(self.workloads.keys()) {
+        for id in self.workloads.ids() {
             let workload = self.workload(&id).filter(|w| w.is_live() && w.is_settled());
             let Some(deployment) = workload.and_then(Workload::deployment) else {
                 continue;
@@ -418,16 +417,16 @@ impl Engine {
         let all = self
             .workloads
             .iter()
-            .filter(|(id, s)| !is_there(id) && s.machine.as_ref().is_some_and(lost));
+            .filter(|(id, workload)| !is_there(id) && lost(workload));
         sorted(all.map(|(id, _)| id))
     }
 
     pub(super) fn live_leases(&self) -> Vec<LeaseId> {
-        let live = |s: &super::Slot<Workload>| s.machine.as_ref().is_some_and(Workload::is_live);
-        sorted(self.workloads.iter().filter(|(_, s)| live(s)).map(|(id, _)| id))
+        let live = self.workloads.iter().filter(|(_, workload)| workload.is_live());
+        sorted(live.map(|(id, _)| id))
     }
 
     pub(super) fn workload(&self, id: &LeaseId) -> Option<&Workload> {
-        self.workloads.get(id).and_then(|s| s.machine.as_ref())
+        self.workloads.get(id)
     }
 }

@@ -4,7 +4,7 @@ use super::breaker::Breaker;
 use super::input::Input;
 use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, OrderStatus, Pulse, Status};
 use super::workload::{ChainLane, Workload};
-use super::{Engine, Leadership, Lifecycle, Target, sorted};
+use super::{Engine, Leadership, Lifecycle, Target};
 use crate::types::{ChainEvent, LeaseId, Now};
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl Engine {
 
     fn lease_infos(&self, now: Now) -> Vec<LeaseInfo> {
         let mut infos = Vec::new();
-        for id in sorted(self.workloads.keys()) {
+        for id in self.workloads.ids() {
             let Some(workload) = self.workload(&id) else {
                 continue;
             };
@@ -146,14 +146,13 @@ impl Engine {
     }
 
     fn record_problem(&self, id: &LeaseId) -> Option<&Arc<str>> {
-        let slot = self.deployments.get(id.deployment())?;
-        slot.machine.as_ref()?.unusable(id)
+        self.deployments.get(id.deployment())?.unusable(id)
     }
 
     fn deployment_statuses(&self) -> Vec<DeploymentStatus> {
         let mut all = Vec::new();
-        for id in sorted(self.deployments.keys()) {
-            let Some(machine) = self.deployments.get(&id).and_then(|s| s.machine.as_ref()) else {
+        for id in self.deployments.ids() {
+            let Some(machine) = self.deployments.get(&id) else {
                 continue;
             };
             all.push(DeploymentStatus {

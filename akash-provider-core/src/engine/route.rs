@@ -1,6 +1,7 @@
 //! Which input goes to which machine: a map look-up each, never a loop over all.
 
 use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
+use super::table::Lane;
 use super::workload::HeardBy;
 use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
 use crate::bidding;
@@ -152,16 +153,16 @@ impl Engine {
                 self.deployment_completed(&deployment, id, deployment::Input::Recorded(result));
             }
             (Target::WorkloadCluster(lease), Completion::Cluster(result)) => {
-                self.workload_completed(&lease, id, false, workload::Input::Deployed(result));
+                self.workload_completed(&lease, id, Lane::Main, workload::Input::Deployed(result));
             }
             (Target::WorkloadCluster(lease), Completion::Teardown(result)) => {
-                self.workload_completed(&lease, id, false, workload::Input::TornDown(result));
+                self.workload_completed(&lease, id, Lane::Main, workload::Input::TornDown(result));
             }
             (Target::WorkloadChain(lease), Completion::Lease(result)) => {
-                self.workload_completed(&lease, id, true, workload::Input::Seen(Box::new(result)));
+                self.workload_completed(&lease, id, Lane::Chain, workload::Input::Seen(Box::new(result)));
             }
             (Target::WorkloadChain(lease), Completion::Tx(result)) => {
-                self.workload_completed(&lease, id, true, workload::Input::Tx(result));
+                self.workload_completed(&lease, id, Lane::Chain, workload::Input::Tx(result));
             }
             (Target::Escrow(deployment), Completion::Deployment(result)) => {
                 self.escrow_completed(&deployment, id, escrow::Input::Fetched(result));

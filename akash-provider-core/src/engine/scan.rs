@@ -285,7 +285,7 @@ impl Engine {
         let listing = &workloads.listing;
         let there: BTreeSet<&LeaseId> = listing.deployments.iter().map(|d| &d.lease).collect();
         for lease in there.iter().filter(|l| l.provider == self.config.provider) {
-            if !self.workloads.contains_key(*lease) {
+            if !self.workloads.contains(lease) {
                 findings.push(format!(
                     "workload {lease} runs without a known lease: its lease is looked at"
                 ));
@@ -320,7 +320,7 @@ impl Engine {
 
     /// Reservations that neither an order nor a workload accounts for.
     pub(super) fn ownerless_reservations(&self) -> Vec<OrderId> {
-        let leased: BTreeSet<&OrderId> = self.workloads.keys().map(|l| &l.order).collect();
+        let leased: BTreeSet<&OrderId> = self.workloads.iter().map(|(l, _)| &l.order).collect();
         let owned = |order: &OrderId| {
             leased.contains(order)
                 || self
@@ -343,7 +343,7 @@ impl Engine {
             .map(|r| &r.lease.id)
             .collect();
         for lease in live.iter().filter(|l| l.provider == self.config.provider) {
-            if !self.workloads.contains_key(*lease) {
+            if !self.workloads.contains(lease) {
                 findings.push(format!(
                     "lease {lease} is live on the chain and was not known: it is taken over"
                 ));

@@ -22,6 +22,8 @@ pub use evidence::{Heard, HeardBy};
 use super::backoff;
 use super::cx::Cx;
 use super::effect::Call;
+use super::table::Machine;
+use super::timers::Deadlines;
 use crate::cluster::{Deployment, Health, Teardown};
 use crate::error::{ErrorKind, Failure};
 use crate::types::{
@@ -574,5 +576,24 @@ impl Workload {
             // Whatever failed is no longer wanted or not allowed now; the next wake starts afresh.
             self.cluster = ClusterLane::Idle;
         }
+    }
+}
+
+impl Machine for Workload {
+    type Id = LeaseId;
+    type Input = Input;
+    type Action = Action;
+
+    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+        self.transition(cx, input, out)
+    }
+
+    fn deadlines(&self, cx: &Cx<'_>) -> Deadlines {
+        (self.mono_deadline(cx), self.block_deadline())
+    }
+
+    fn is_done(&self) -> bool {
+        // It asks to be forgotten.
+        false
     }
 }
