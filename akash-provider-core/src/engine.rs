@@ -30,10 +30,10 @@ pub mod workload;
 mod addresses;
 mod backoff;
 mod facts;
-mod lanes;
 mod leases;
 mod manifests;
 mod orders;
+mod outbox;
 mod pace;
 mod recover;
 mod report;
@@ -52,13 +52,13 @@ pub use input::{
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
-use crate::types::{DeploymentId, Event, GroupId, Height, LeaseId, Mono, Now, OrderId};
+use crate::types::{DeploymentId, GroupId, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use cx::Cx;
 use facts::Facts;
 use hostnames::Hostnames;
-use lanes::Lanes;
 use orders::Orders;
+use outbox::{Outbox, Target};
 use pace::Pace;
 use reservations::{Capacity, Reservations};
 use rustc_hash::FxHashMap;
@@ -76,20 +76,6 @@ enum Key {
     Deployment(DeploymentId),
     Workload(LeaseId),
     Escrow(DeploymentId),
-}
-
-/// Who waits for a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Target {
-    Order(OrderId),
-    Deployment(DeploymentId),
-    WorkloadCluster(LeaseId),
-    WorkloadChain(LeaseId),
-    Escrow(DeploymentId),
-    Provider,
-    Audit(String),
-    Wallet,
-    Scan,
 }
 
 /// Phase of the engine's life.
@@ -135,13 +121,8 @@ pub struct Engine {
     wallet: Wallet,
     breaker: Breaker,
     scan: Scan,
-    pending: FxHashMap<EffectId, (Target, bool)>,
-    lanes: Lanes,
-    writes_in_flight: u64,
-    next_effect: u64,
-    unexpected: u64,
     changes: u64,
-    out: Vec<Effect>,
+    outbox: Outbox,
 }
 
 impl Engine {
@@ -173,17 +154,12 @@ impl Engine {
             withheld: Waiting::default(),
             won: Vec::new(),
             retold: false,
-            lanes: Lanes::default(),
             facts: Facts::default(),
             wallet: Wallet::default(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
             scan: Scan::default(),
-            pending: FxHashMap::default(),
-            writes_in_flight: 0,
-            next_effect: 0,
-            unexpected: 0,
             changes: 0,
-            out: Vec::new(),
+            outbox: Outbox::default(),
             config: Arc::new(config),
         })
     }
@@ -236,7 +212,7 @@ impl Engine {
     /// True when no write is under way: what is left can be stopped without losing anything.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        self.writes_in_flight == 0
+        self.outbox.is_idle()
     }
 
     /// What is left now, as a copy in which any group can be tried; `None` while capacity is not known.
@@ -279,7 +255,7 @@ impl Engine {
         self.orders_retry();
         self.drive_wallet();
         self.drive_scan();
-        std::mem::take(&mut self.out)
+        self.outbox.take()
     }
 
     fn fire_timers(&mut self) {
@@ -335,24 +311,6 @@ impl Engine {
             bids_held: self.bids_held.is_some(),
             displaced: None,
         }
-    }
-
-    fn call(&mut self, target: Target, call: Call) -> EffectId {
-        let id = EffectId(self.next_effect);
-        self.next_effect += 1;
-        let write = call.is_write();
-        self.writes_in_flight += u64::from(write);
-        self.pending.insert(id, (target, write));
-        self.send(id, call);
-        id
-    }
-
-    fn publish(&mut self, event: Event) {
-        self.out.push(Effect::Publish(Arc::new(event)));
-    }
-
-    fn reply(&mut self, request: RequestId, response: Response) {
-        self.out.push(Effect::Reply(request, response));
     }
 
     fn leadership_changed(&mut self, leadership: Leadership) {

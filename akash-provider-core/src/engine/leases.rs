@@ -210,7 +210,7 @@ impl Engine {
                     self.lease_found(&record, None, at, true);
                 }
                 Action::Forget(reason) => self.lease_forget(id, reason),
-                Action::Unexpected => self.unexpected += 1,
+                Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
@@ -326,7 +326,7 @@ impl Engine {
                     self.escrows.sent(id, Lane::Main, effect);
                 }
                 escrow::Action::Publish(event) => self.publish(event),
-                escrow::Action::Unexpected => self.unexpected += 1,
+                escrow::Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }

@@ -70,7 +70,7 @@ impl Engine {
                     );
                 }
                 Action::Publish(event) => self.publish(event),
-                Action::Unexpected => self.unexpected += 1,
+                Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
@@ -332,7 +332,7 @@ impl Engine {
         let possible = |n: &String| self.holds_name(lease, n) || free(n);
         let (possible, others): (Vec<_>, Vec<_>) = names.into_iter().partition(possible);
         let released = self.claim_names(lease, &possible).unwrap_or_else(|_| {
-            self.unexpected += 1;
+            self.outbox.count_unexpected();
             Vec::new()
         });
         for name in others {

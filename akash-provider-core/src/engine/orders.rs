@@ -282,7 +282,7 @@ impl Engine {
                 Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
                 Action::Publish(event) => self.publish(event),
                 Action::AwaitMoney { refused, is_news } => self.money_awaited(id, refused, is_news),
-                Action::Unexpected => self.unexpected += 1,
+                Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }

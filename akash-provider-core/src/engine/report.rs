@@ -21,7 +21,7 @@ impl Engine {
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
-            Input::Completed(id, _) => matches!(self.pending.get(id), Some((Target::Escrow(_), _))),
+            Input::Completed(id, _) => matches!(self.outbox.target(*id), Some(Target::Escrow(_))),
             Input::Cluster(_)
             | Input::Inventory(_)
             | Input::Request(..)
@@ -38,8 +38,8 @@ impl Engine {
         Pulse {
             height: self.height,
             block_time: self.now.block_time,
-            calls_in_flight: self.pending.len() as u64,
-            unexpected_inputs: self.unexpected,
+            calls_in_flight: self.outbox.calls_in_flight(),
+            unexpected_inputs: self.outbox.unexpected(),
         }
     }
 
@@ -76,8 +76,8 @@ impl Engine {
             hostnames: self.hostnames.all().into_iter().collect(),
             breaker: self.breaker_status(now),
             last_scan_findings: self.scan.findings.clone(),
-            calls_in_flight: self.pending.len() as u64,
-            unexpected_inputs: self.unexpected,
+            calls_in_flight: self.outbox.calls_in_flight(),
+            unexpected_inputs: self.outbox.unexpected(),
         }
     }
 

@@ -116,17 +116,8 @@ impl Engine {
         self.start_manifest_clocks();
     }
 
-    pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
-        let Some((target, write)) = self.pending.remove(&id) else {
-            self.unexpected += 1;
-            return;
-        };
-        self.writes_in_flight -= u64::from(write);
-        self.route_completion(id, target, completion);
-        self.call_ended(id);
-    }
-
-    fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
+    /// What has come goes to who waits for it.
+    pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         match (target, completion) {
             (Target::Order(order), Completion::BidCount(result)) => {
                 let params = self.facts.params();
@@ -144,7 +135,7 @@ impl Engine {
             }
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
-                None => self.unexpected += 1,
+                None => self.outbox.count_unexpected(),
             },
             (Target::Deployment(deployment), Completion::Deployment(result)) => {
                 self.deployment_completed(&deployment, id, deployment::Input::Fetched(result));
@@ -185,7 +176,7 @@ impl Engine {
             (Target::Wallet, Completion::Balances(result)) => self.wallet_read(result),
             (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
             (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
-            _ => self.unexpected += 1,
+            _ => self.outbox.count_unexpected(),
         }
     }
 

@@ -9,9 +9,9 @@
 //! and its acceptance, and one that has waited goes with the newest manifest: what was accepted is never written
 //! over with what was before.
 
-use super::workload::Workload;
-use super::{Call, Completion, Effect, EffectId, Engine};
 use crate::cluster::Deployment;
+use crate::engine::workload::Workload;
+use crate::engine::{Call, Completion, Effect, EffectId, Engine};
 use crate::error::{ErrorKind, Failure};
 use crate::types::{DeploymentId, LeaseId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 impl Call {
     /// The lease whose workload it is about.
-    pub(super) fn workload(&self) -> Option<&LeaseId> {
+    fn workload(&self) -> Option<&LeaseId> {
         match self {
             Self::Record(deployment) | Self::Deploy { deployment, .. } => Some(&deployment.lease),
             Self::Teardown(lease) => Some(lease),
@@ -171,10 +171,10 @@ impl Engine {
     /// Lets a call go, now or when those before it have ended.
     pub(super) fn send(&mut self, id: EffectId, call: Call) {
         let Some(lease) = call.workload().cloned() else {
-            return self.out.push(Effect::Call(id, call));
+            return self.outbox.emit(Effect::Call(id, call));
         };
-        match self.lanes.enter(id, lease, call) {
-            Some((first, call)) if first == id => self.out.push(Effect::Call(id, call)),
+        match self.outbox.lanes.enter(id, lease, call) {
+            Some((first, call)) if first == id => self.outbox.emit(Effect::Call(id, call)),
             Some((earlier, call)) => self.send_queued(earlier, call),
             None => {}
         }
@@ -182,19 +182,19 @@ impl Engine {
 
     /// A call for this lease may go, if one waits.
     pub(super) fn next_in_lane(&mut self, lease: &LeaseId) {
-        if let Some((id, call)) = self.lanes.next(lease) {
+        if let Some((id, call)) = self.outbox.lanes.next(lease) {
             self.send_queued(id, call);
         }
     }
 
     /// A call for the cluster has ended and what follows of it is known.
     pub(super) fn call_ended(&mut self, id: EffectId) {
-        let lease = self.lanes.lease_of.get(&id).cloned();
-        let mut next = self.lanes.ended(id);
+        let lease = self.outbox.lanes.lease_of.get(&id).cloned();
+        let mut next = self.outbox.lanes.ended(id);
         if let Some(deployment) = lease.as_ref().map(LeaseId::deployment)
             && !self.is_recording(deployment)
         {
-            next.extend(self.lanes.recording_ended(deployment));
+            next.extend(self.outbox.lanes.recording_ended(deployment));
         }
         for lease in next {
             self.next_in_lane(&lease);
@@ -221,10 +221,10 @@ impl Engine {
         };
         if cx.may_write() && !outdated {
             let Some(newest) = self.newest(&call, cx.epoch()) else {
-                return self.out.push(Effect::Call(id, call));
+                return self.outbox.emit(Effect::Call(id, call));
             };
             // It may declare other names, so it may have others to wait for.
-            let next = self.lanes.ended(id);
+            let next = self.outbox.lanes.ended(id);
             self.send(id, newest);
             for lease in next {
                 self.next_in_lane(&lease);
