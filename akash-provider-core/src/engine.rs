@@ -34,10 +34,11 @@ mod leases;
 mod manifests;
 mod orders;
 mod outbox;
-mod pace;
+mod progress;
 mod recover;
 mod report;
 mod retries;
+mod role;
 mod route;
 mod scan;
 mod table;
@@ -59,8 +60,9 @@ use facts::Facts;
 use hostnames::Hostnames;
 use orders::Orders;
 use outbox::{Outbox, Target};
-use pace::Pace;
+use progress::Progress;
 use reservations::{Capacity, Reservations};
+use role::Role;
 use rustc_hash::FxHashMap;
 use scan::Scan;
 use std::collections::BTreeSet;
@@ -78,32 +80,12 @@ enum Key {
     Escrow(DeploymentId),
 }
 
-/// Phase of the engine's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lifecycle {
-    Init,
-    Running,
-    Shutdown,
-}
-
 /// Every state machine and ledger of a provider; changes only by [`Engine::step`].
 #[derive(Debug)]
 pub struct Engine {
     config: Arc<Config>,
-    lifecycle: Lifecycle,
-    leadership: Leadership,
-    closes_from: Mono,
-    /// Why no bid is sent, where that is so.
-    bids_held: Option<Arc<str>>,
-    now: Now,
-    height: Height,
-    pace: Pace,
-    /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
-    snapshot_height: Height,
-    /// Facts of the block after that were told.
-    within_block: bool,
-    chain_known: bool,
-    cluster_known: bool,
+    role: Role,
+    progress: Progress,
     orders: Orders,
     order_of_group: FxHashMap<GroupId, OrderId>,
     deployments: Table<deployment::Deployment>,
@@ -115,8 +97,6 @@ pub struct Engine {
     withheld: Waiting,
     /// Leases won whose time for a manifest starts when this block is complete.
     won: Vec<(LeaseId, Height)>,
-    /// The stream has started anew before what was processed, so it tells of things a second time.
-    retold: bool,
     facts: Facts,
     wallet: Wallet,
     breaker: Breaker,
@@ -133,17 +113,8 @@ impl Engine {
     pub fn new(config: Config) -> Result<Self, InvalidConfig> {
         config.validate()?;
         Ok(Self {
-            lifecycle: Lifecycle::Init,
-            leadership: Leadership::Leader { epoch: 0 },
-            closes_from: Mono(0),
-            bids_held: None,
-            now: Now::default(),
-            height: 0,
-            pace: Pace::default(),
-            snapshot_height: 0,
-            within_block: false,
-            chain_known: false,
-            cluster_known: false,
+            role: Role::new(),
+            progress: Progress::default(),
             orders: Orders::default(),
             order_of_group: FxHashMap::default(),
             deployments: Table::default(),
@@ -153,7 +124,6 @@ impl Engine {
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: Waiting::default(),
             won: Vec::new(),
-            retold: false,
             facts: Facts::default(),
             wallet: Wallet::default(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
@@ -188,8 +158,11 @@ impl Engine {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
         // What cannot be done now has no deadline, or whoever waits for it would never sleep.
-        let running = self.lifecycle != Lifecycle::Shutdown;
-        let scan = self.scan.deadline().filter(|_| running && self.chain_known);
+        let running = !self.role.is_stopping();
+        let scan = self
+            .scan
+            .deadline()
+            .filter(|_| running && self.progress.chain_known());
         let retry = self.orders.retries.deadline().filter(|_| running);
         let breaker = self.breaker.deadline().filter(|_| running);
         let wallet = self.wallet.deadline().filter(|_| running);
@@ -242,11 +215,10 @@ impl Engine {
     }
 
     fn take_time(&mut self, now: Now) {
-        if self.breaker.opens_within(self.now.mono, now.mono) {
+        if self.breaker.opens_within(self.progress.mono(), now.mono) {
             self.changes += 1;
         }
-        self.now.mono = self.now.mono.max(now.mono);
-        self.now.block_time = self.now.block_time.max(now.block_time);
+        self.progress.pass(now);
     }
 
     fn finish(&mut self) -> Vec<Effect> {
@@ -271,7 +243,7 @@ impl Engine {
 
     /// Machines whose deadlines have come, each once, in the order of the deadlines.
     fn due(&self) -> Vec<Key> {
-        let now = self.now;
+        let now = self.progress.now();
         let mut mono = keyed(self.orders.due_mono(now), Key::Order);
         mono.extend(keyed(self.deployments.due_mono(now), Key::Deployment));
         mono.extend(keyed(self.workloads.due_mono(now), Key::Workload));
@@ -296,34 +268,29 @@ impl Engine {
     fn cx<'a>(&self, config: &'a Config) -> Cx<'a> {
         Cx {
             config,
-            now: self.now,
-            height: self.height,
-            block_time: self.pace.block_time(config.average_block_time),
-            within_block: self.within_block,
+            now: self.progress.now(),
+            height: self.progress.height(),
+            block_time: self.progress.block_length(config.average_block_time),
+            within_block: self.progress.within_block(),
             facts: self.facts.version(),
-            deposit: self.wallet.deposit(self.now.mono, config, self.facts.params()),
-            leadership: self.leadership,
-            may_close: matches!(self.leadership, Leadership::Leader { .. })
-                && self.now.mono >= self.closes_from
-                && self.chain_known,
-            cluster_known: self.cluster_known,
-            stopping: self.lifecycle == Lifecycle::Shutdown,
-            bids_held: self.bids_held.is_some(),
+            deposit: self
+                .wallet
+                .deposit(self.progress.mono(), config, self.facts.params()),
+            leadership: self.role.leadership(),
+            may_close: self.role.may_close(self.progress.mono()) && self.progress.chain_known(),
+            cluster_known: self.progress.cluster_known(),
+            stopping: self.role.is_stopping(),
+            bids_held: self.role.bids_held().is_some(),
             displaced: None,
         }
     }
 
     fn leadership_changed(&mut self, leadership: Leadership) {
-        // Whoever has another epoch than before may have been followed and preceded by another leader.
-        let takes_over = leadership != self.leadership && leadership != Leadership::Standby;
-        self.leadership = leadership;
-        if takes_over {
-            // Transactions of the leader before us may still land, whatever is known of the chain by now.
-            self.closes_from = self.now.mono.plus(self.config.takeover_grace);
-        }
-        if takes_over && self.chain_known {
-            // And what it told the cluster to run is not known here.
-            self.cluster_known = false;
+        let grace = self.config.takeover_grace;
+        let takes_over = self.role.lead(leadership, self.progress.mono(), grace);
+        if takes_over && self.progress.chain_known() {
+            // What the leader before told the cluster to run is not known here.
+            self.progress.set_cluster_known(false);
             self.scan.doubt_cluster();
             self.scan.soon();
         }
@@ -331,8 +298,8 @@ impl Engine {
     }
 
     fn hold_bids(&mut self, why: Option<Arc<str>>) {
-        self.bids_held = why;
-        if self.bids_held.is_none() {
+        self.role.hold_bids(why);
+        if self.role.bids_held().is_none() {
             for id in self.orders.ids() {
                 self.drive_order(&id, order::Input::Wake);
             }
@@ -356,7 +323,7 @@ impl Engine {
     }
 
     fn shutdown(&mut self) {
-        self.lifecycle = Lifecycle::Shutdown;
+        self.role.stop();
         for id in self.orders.ids() {
             self.drive_order(&id, order::Input::Shutdown);
         }

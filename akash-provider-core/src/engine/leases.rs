@@ -39,7 +39,7 @@ impl Engine {
             deadline: None,
             reason: None,
         });
-        let created = self.now.block_time;
+        let created = self.progress.block_time();
         let new = NewLease {
             id,
             price,
@@ -50,7 +50,7 @@ impl Engine {
             adopted: false,
         };
         self.lease_new(&new);
-        self.won.push((id.clone(), self.height + 1));
+        self.won.push((id.clone(), self.progress.height() + 1));
     }
 
     /// The block that leases were won in is complete: the time they have for a manifest starts with it.
@@ -58,13 +58,13 @@ impl Engine {
         let Some(timeout) = self.config.manifest_timeout else {
             return self.won.clear();
         };
-        let deadline = Some(self.now.block_time.plus(timeout));
+        let deadline = Some(self.progress.block_time().plus(timeout));
         for (lease, height) in std::mem::take(&mut self.won) {
             // One that is in doubt has its time too: its record may show that it lives.
             if self.workload(&lease).is_none() {
                 continue;
             }
-            if height > self.height {
+            if height > self.progress.height() {
                 self.won.push((lease, height));
             } else {
                 self.tell_deployment(&lease, deadline, Origin::Won);
@@ -166,9 +166,9 @@ impl Engine {
         let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
         let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
         let check_at = if new.adopted {
-            self.now.block_time.plus(spread)
+            self.progress.block_time().plus(spread)
         } else {
-            self.now.block_time
+            self.progress.block_time()
         };
         let id = new.id.deployment();
         if !self.escrows.contains(id) {
@@ -206,7 +206,7 @@ impl Engine {
                 Action::CancelBreaker => self.breaker.cancel(id),
                 Action::Publish(event) => self.publish(event),
                 Action::Found(record) => {
-                    let at = self.now.block_time;
+                    let at = self.progress.block_time();
                     self.lease_found(&record, None, at, true);
                 }
                 Action::Forget(reason) => self.lease_forget(id, reason),
@@ -232,7 +232,10 @@ impl Engine {
             is_over,
             destroys_nothing: self.destroys_nothing(id),
         };
-        match self.breaker.ask(&self.config, self.now.mono, leases, &wanted) {
+        match self
+            .breaker
+            .ask(&self.config, self.progress.mono(), leases, &wanted)
+        {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
@@ -256,7 +259,7 @@ impl Engine {
 
     /// The first minutes after the start are over: whoever asked meanwhile asks again.
     pub(super) fn drive_breaker(&mut self) {
-        for id in self.breaker.take_due(self.now.mono) {
+        for id in self.breaker.take_due(self.progress.mono()) {
             self.changes += 1;
             self.ask_breaker(&id);
         }
@@ -273,7 +276,7 @@ impl Engine {
 
     /// The same for one owner; refused when it was not shut for him alone.
     pub(super) fn release_breaker_for(&mut self, owner: &Address) -> Response {
-        let Some(waiting) = self.breaker.release_owner(self.now.mono, owner) else {
+        let Some(waiting) = self.breaker.release_owner(self.progress.mono(), owner) else {
             let message = format!("the circuit breaker is not shut for {owner} alone");
             let kind = RefusalKind::Rejected;
             return Err(Refusal { kind, message });
@@ -304,8 +307,8 @@ impl Engine {
     /// The chain's own event, or a scan, says that a lease of ours is over.
     pub(super) fn lease_over(&mut self, id: &LeaseId, by: HeardBy, reason: Option<CloseReason>) {
         let heard = Heard {
-            height: self.height,
-            since: self.now.mono,
+            height: self.progress.height(),
+            since: self.progress.mono(),
             by,
             reason,
         };
@@ -343,12 +346,12 @@ impl Engine {
         match change {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
             ClusterChange::Snapshot { health } => {
-                self.scan.cluster_answers(self.now.mono);
+                self.scan.cluster_answers(self.progress.mono());
                 let lost = |(id, workload): (&LeaseId, &Workload)| {
                     workload.is_live() && workload.generation() > 0 && !health.contains_key(id)
                 };
-                if self.cluster_known && self.workloads.iter().any(lost) {
-                    self.scan.look_soon(self.now.mono);
+                if self.progress.cluster_known() && self.workloads.iter().any(lost) {
+                    self.scan.look_soon(self.progress.mono());
                 }
                 for id in self.workloads.ids() {
                     // Known not to run is known to be unhealthy; the machine counts it once it was deployed.

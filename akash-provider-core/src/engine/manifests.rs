@@ -91,7 +91,7 @@ impl Engine {
     fn check(&mut self, submission: &Submission, record: &DeploymentRecord) -> Result<Accepted, Refusal> {
         // It may have waited through a change of leaders: the list that comes would take what it brings for older
         // than what is there.
-        if !self.cluster_known {
+        if !self.progress.cluster_known() {
             let message = "what the cluster runs is not known yet; ask again in a minute".to_owned();
             let kind = RefusalKind::Unavailable;
             return Err(Refusal { kind, message });
@@ -233,11 +233,11 @@ impl Engine {
         };
         let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
         self.order_won(&lease.id.order);
-        self.lease_found(&known, Some(record), self.now.block_time, false);
+        self.lease_found(&known, Some(record), self.progress.block_time(), false);
         if is_new {
             // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
             self.won
-                .push((lease.id.clone(), lease.created_at.max(self.height + 1)));
+                .push((lease.id.clone(), lease.created_at.max(self.progress.height() + 1)));
         }
     }
 

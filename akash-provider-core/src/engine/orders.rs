@@ -6,7 +6,6 @@ use super::retries::{Moment, Retries};
 use super::table::{Lane, Table};
 use super::{Call, Engine, Target, facts};
 use crate::bidding::{self, Decline};
-use crate::engine::Lifecycle;
 use crate::types::{self, BidId, BlockTime, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -170,7 +169,7 @@ impl Engine {
     /// An order was heard of.
     pub(super) fn order_heard(&mut self, id: &OrderId) {
         let known = self.orders.machines.contains(id) || self.orders.is_ended(id);
-        if known || self.lifecycle == Lifecycle::Shutdown {
+        if known || self.role.is_stopping() {
             return;
         }
         let mut actions = Vec::new();
@@ -180,7 +179,7 @@ impl Engine {
 
     /// An open order from a snapshot, without a bid of ours.
     pub(super) fn order_known(&mut self, order: &Arc<types::Order>) {
-        if self.lifecycle == Lifecycle::Shutdown {
+        if self.role.is_stopping() {
             return;
         }
         let mut actions = Vec::new();
@@ -229,7 +228,7 @@ impl Engine {
             self.order_of_group.remove(&id.group);
         }
         self.orders
-            .remember_end(self.now.mono, id, end, self.facts.is_registered());
+            .remember_end(self.progress.mono(), id, end, self.facts.is_registered());
         match end {
             End::Declined(decline) => {
                 if !self.orders.count_decline(id, decline) {
@@ -301,7 +300,7 @@ impl Engine {
         if let Err(decline) = bidding::check_size(&order.spec) {
             return self.drive_order(id, Input::Judged(Err(decline)));
         }
-        let judged = match self.facts.needs(self.now.mono, id, &order.spec) {
+        let judged = match self.facts.needs(self.progress.mono(), id, &order.spec) {
             facts::Needs::Ready(audited) => {
                 let facts = bidding::Facts {
                     attributes: self.facts.attributes(),
@@ -392,10 +391,10 @@ impl Engine {
 
     /// Looks again at orders that were declined for a passing reason, a few at a time.
     pub(super) fn orders_retry(&mut self) {
-        if self.lifecycle == Lifecycle::Shutdown {
+        if self.role.is_stopping() {
             return;
         }
-        for id in self.orders.retries.take_due(self.now.mono) {
+        for id in self.orders.retries.take_due(self.progress.mono()) {
             let still_declined = self.orders.may_pass(&id) && !self.orders.machines.contains(&id);
             if still_declined {
                 self.order_heard(&id);

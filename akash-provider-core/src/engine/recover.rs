@@ -6,7 +6,7 @@
 use super::addresses::Addresses;
 use super::order::{self, Order};
 use super::workload::{ClusterLane, HeardBy, Input, Workload};
-use super::{Engine, Leadership, Lifecycle, Workloads, deployment, sorted};
+use super::{Engine, Workloads, deployment, sorted};
 use crate::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
 use crate::manifest::hosts;
 use crate::types::{
@@ -27,25 +27,17 @@ impl Engine {
             return self.report_findings(vec![finding]);
         }
         // A node that lags behind what was processed shows the past, not the present.
-        if self.chain_known && self.is_past(snapshot.height) {
+        if self.progress.chain_known() && self.is_past(snapshot.height) {
             self.scan.soon();
-            self.retold = true;
-            return;
+            return self.progress.tells_again();
         }
-        self.retold = false;
-        self.height = snapshot.height;
-        self.within_block = false;
-        self.now.block_time = self.now.block_time.max(snapshot.time);
-        if self.chain_known {
+        if self.progress.chain_known() {
             // What auditors signed meanwhile was not told.
             self.facts.audits_stale();
             self.orders.forget_declines();
         }
-        let fresh = snapshot.height >= self.snapshot_height;
-        self.chain_known = true;
-        if self.lifecycle == Lifecycle::Init {
-            self.lifecycle = Lifecycle::Running;
-        }
+        let fresh = self.progress.resync(snapshot.height, snapshot.time);
+        self.role.run();
         if fresh {
             // Leases in it have their clocks from their records.
             let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
@@ -68,7 +60,7 @@ impl Engine {
 
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
     pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
-        self.snapshot_height = snapshot.height;
+        self.progress.snapshot_applied(snapshot.height);
         self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
         self.block_own_host();
         self.read_wallet();
@@ -185,7 +177,7 @@ impl Engine {
 
     /// Takes over what the cluster has of ours, and deploys anew what it lost.
     pub(super) fn apply_workloads(&mut self, workloads: Workloads) {
-        let fresh = !self.cluster_known;
+        let fresh = !self.progress.cluster_known();
         if fresh && !self.scan.shows_all() {
             // Another leader may have written after this list was made; a newer one is on its way.
             return;
@@ -223,7 +215,7 @@ impl Engine {
                 self.adopt_names(deployment);
             }
         }
-        self.cluster_known = true;
+        self.progress.set_cluster_known(true);
         for deployment in &deployments {
             self.workload_found(deployment, fresh);
         }
@@ -269,7 +261,7 @@ impl Engine {
         let records = recorded.chain(unreadable.map(|(lease, _)| lease));
         let live: Vec<&LeaseId> = records.filter(|lease| self.has_lease(lease)).collect();
         if fresh {
-            self.breaker.start(&self.config, self.now.mono);
+            self.breaker.start(&self.config, self.progress.mono());
             let leases = self.unseen_leases();
             if leases > 0 && live.is_empty() {
                 self.breaker.miss_records(place.clone());
@@ -314,7 +306,7 @@ impl Engine {
         }
         if !conclusive || !unusable.is_empty() {
             // Somebody is at work on it, perhaps.
-            self.scan.look_again(self.now.mono);
+            self.scan.look_again(self.progress.mono());
         }
     }
 
@@ -327,7 +319,7 @@ impl Engine {
             .collect();
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
-            let in_hand = self.cluster_known && self.has_manifest(lease);
+            let in_hand = self.progress.cluster_known() && self.has_manifest(lease);
             // The list may be older than the end of the lease, which then would hold its names for ever.
             let is_known = self.has_lease(lease) || listed.contains_key(lease);
             if wanted && is_known && !in_hand && self.hostnames.holder(hostname).is_none() {
@@ -347,7 +339,7 @@ impl Engine {
 
     /// A name that leads to a lease which no longer wants it goes, however it came to stay.
     fn take_back_unwanted(&mut self, declared: &[DeclaredHostname]) {
-        if self.leadership == Leadership::Standby {
+        if self.role.is_standby() {
             return;
         }
         let mut wanted = BTreeMap::<&LeaseId, Option<BTreeSet<&str>>>::new();
@@ -381,7 +373,7 @@ impl Engine {
     /// Leases that were deployed with names or addresses that are not declared so, each with one of them. A deploy
     /// that was under way when a name moved may have taken it back.
     pub(super) fn misled(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
-        if self.leadership == Leadership::Standby {
+        if self.role.is_standby() {
             // What runs is another's to say.
             return Vec::new();
         }
@@ -408,7 +400,7 @@ impl Engine {
 
     /// Deployed, at rest, and yet not in the cluster, or not whole there.
     pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>, incomplete: &[LeaseId]) -> Vec<LeaseId> {
-        if self.leadership == Leadership::Standby {
+        if self.role.is_standby() {
             return Vec::new();
         }
         let incomplete: BTreeSet<&LeaseId> = incomplete.iter().collect();

@@ -2,9 +2,10 @@
 
 use super::breaker::Breaker;
 use super::input::Input;
+use super::role::Lifecycle;
 use super::status::{BreakerStatus, DeclineStatus, DeploymentStatus, LeaseInfo, OrderStatus, Pulse, Status};
 use super::workload::{ChainLane, Workload};
-use super::{Engine, Leadership, Lifecycle, Target};
+use super::{Engine, Target};
 use crate::types::{ChainEvent, LeaseId, Now};
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ impl Engine {
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         Pulse {
-            height: self.height,
-            block_time: self.now.block_time,
+            height: self.progress.height(),
+            block_time: self.progress.block_time(),
             calls_in_flight: self.outbox.calls_in_flight(),
             unexpected_inputs: self.outbox.unexpected(),
         }
@@ -47,21 +48,21 @@ impl Engine {
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
         Status {
-            lifecycle: match self.lifecycle {
+            lifecycle: match self.role.lifecycle() {
                 Lifecycle::Init => "init",
                 Lifecycle::Running => "running",
                 Lifecycle::Shutdown => "shutdown",
             }
             .to_owned(),
-            leader: self.leadership != Leadership::Standby,
-            bids_held: self.bids_held.as_deref().map(str::to_owned),
-            height: self.height,
-            block_time: self.now.block_time,
-            chain_known: self.chain_known,
-            registered: !self.chain_known || self.facts.is_registered(),
+            leader: !self.role.is_standby(),
+            bids_held: self.role.bids_held().map(str::to_owned),
+            height: self.progress.height(),
+            block_time: self.progress.block_time(),
+            chain_known: self.progress.chain_known(),
+            registered: !self.progress.chain_known() || self.facts.is_registered(),
             deposit_missing: self.deposit_missing(),
             inventory_known: self.reservations.is_known(),
-            cluster_known: self.cluster_known,
+            cluster_known: self.progress.cluster_known(),
             orders: self.order_statuses(),
             declines: self
                 .orders

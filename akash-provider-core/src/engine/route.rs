@@ -1,9 +1,10 @@
 //! Which input goes to which machine: a map look-up each, never a loop over all.
 
 use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
+use super::progress::Follows;
 use super::table::Lane;
 use super::workload::HeardBy;
-use super::{Call, EffectId, Engine, Leadership, Lifecycle, Target, deployment, escrow, order, workload};
+use super::{Call, EffectId, Engine, Target, deployment, escrow, order, workload};
 use crate::bidding;
 use crate::types::{ChainEvent, DecCoin, LeaseId, OrderId};
 use std::sync::Arc;
@@ -12,13 +13,13 @@ impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
             ChainEvent::Resync(_) => self.orders.bids.forget(),
-            ChainEvent::Block { .. } => self.within_block = false,
-            _ => self.within_block = true,
+            ChainEvent::Block { .. } => self.progress.told(false),
+            _ => self.progress.told(true),
         }
         match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
-            _ if !self.chain_known => {}
+            _ if !self.progress.chain_known() => {}
             ChainEvent::Block { height, time } => self.block(height, time),
             ChainEvent::OrderCreated { id } => {
                 self.orders.bids.begin(&id);
@@ -32,7 +33,7 @@ impl Engine {
             // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
             // one in hand.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
-                if self.retold || self.height < self.snapshot_height => {}
+                if self.progress.is_told_again() => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
                 if let Some(order) = self.order_of_group.get(&id).cloned() {
                     self.drive_order(&order, order::Input::OrderClosed);
@@ -101,18 +102,15 @@ impl Engine {
     }
 
     fn block(&mut self, height: u64, time: crate::types::BlockTime) {
-        if height <= self.height {
-            return;
+        match self.progress.block(height, time) {
+            Follows::Not => return,
+            Follows::Directly => {}
+            Follows::AfterGap => {
+                // The contract says there are no gaps; if there is one, look at everything.
+                self.scan.soon();
+                self.orders.bids.forget();
+            }
         }
-        if height > self.height + 1 {
-            // The contract says there are no gaps; if there is one, look at everything.
-            self.scan.soon();
-            self.orders.bids.forget();
-        }
-        self.height = height;
-        self.pace.block(height, time);
-        self.retold = false;
-        self.now.block_time = self.now.block_time.max(time);
         self.start_manifest_clocks();
     }
 
@@ -167,7 +165,7 @@ impl Engine {
                 self.orders.forget_declines();
             }
             (Target::Audit(auditor), Completion::Audit(result)) => {
-                if self.facts.audit_read(self.now.mono, &auditor, result) {
+                if self.facts.audit_read(self.progress.mono(), &auditor, result) {
                     self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
                 } else {
                     self.judge_waiting_for(&auditor);
@@ -181,7 +179,7 @@ impl Engine {
     }
 
     pub(super) fn requested(&mut self, id: RequestId, request: Request) {
-        if self.lifecycle == Lifecycle::Shutdown {
+        if self.role.is_stopping() {
             let message = "the provider is stopping; ask again in a minute".to_owned();
             return self.reply(
                 id,
@@ -215,7 +213,7 @@ impl Engine {
             | Request::EndLease { .. }
             | Request::ReleaseBreaker
             | Request::ReleaseBreakerFor { .. }
-                if self.leadership == Leadership::Standby =>
+                if self.role.is_standby() =>
             {
                 let message = "this instance is a standby; ask the leading one".to_owned();
                 self.reply(
@@ -258,8 +256,10 @@ impl Engine {
     const fn not_known_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             Request::ReleaseBreaker | Request::ReleaseBreakerFor { .. } => None,
-            _ if !self.chain_known => Some("the chain"),
-            Request::SubmitManifest { .. } | Request::TransferHostnames { .. } if !self.cluster_known => {
+            _ if !self.progress.chain_known() => Some("the chain"),
+            Request::SubmitManifest { .. } | Request::TransferHostnames { .. }
+                if !self.progress.cluster_known() =>
+            {
                 Some("what the cluster runs")
             }
             Request::SubmitManifest { .. }

@@ -5,7 +5,7 @@
 
 use super::input::{Refusal, RefusalKind, Reply, RequestId};
 use super::order::Phase;
-use super::{Call, Engine, Lifecycle, Target, Workloads, backoff};
+use super::{Call, Engine, Target, Workloads, backoff};
 use crate::error::Failure;
 use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
 use std::collections::BTreeSet;
@@ -103,10 +103,10 @@ impl Engine {
 
     /// Starts a scan that is due.
     pub(super) fn drive_scan(&mut self) {
-        if self.scan.running.is_some() || !self.chain_known || self.lifecycle == Lifecycle::Shutdown {
+        if self.scan.running.is_some() || !self.progress.chain_known() || self.role.is_stopping() {
             return;
         }
-        let now = self.now.mono;
+        let now = self.progress.mono();
         if self.scan.look_again.take_if(|at| *at <= now).is_some() {
             self.scan.cluster_wanted = true;
         }
@@ -132,7 +132,7 @@ impl Engine {
         if !dry_run {
             self.scan.cluster_wanted = false;
             self.scan.doubted = false;
-            self.scan.next = Some(self.now.mono.plus(self.config.scan_interval));
+            self.scan.next = Some(self.progress.mono().plus(self.config.scan_interval));
         }
         self.call(Target::Scan, Call::ListWorkloads);
         if !cluster_only {
@@ -200,9 +200,9 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        let past = self.is_past(snapshot.height) || snapshot.height < self.snapshot_height;
+        let past = self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height);
         past.then(|| {
-            let known = self.height.max(self.snapshot_height);
+            let known = self.progress.known_height();
             format!("the node is at height {}, {known} is known", snapshot.height)
         })
     }
@@ -217,7 +217,7 @@ impl Engine {
         self.scan.attempts = 0;
         let mut findings = workloads.listing.remarks.clone();
         // That there is something is no drift on the very first look at the cluster.
-        if self.cluster_known {
+        if self.progress.cluster_known() {
             self.compare(snapshot.map(|s| &**s), &workloads, &mut findings);
         }
         let more = findings.len().saturating_sub(FINDINGS_MAX);
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     fn scan_failed(&mut self, failure: &Failure, requests: Vec<RequestId>) {
-        self.scan.next = Some(self.now.mono.plus(backoff::after(self.scan.attempts)));
+        self.scan.next = Some(self.progress.mono().plus(backoff::after(self.scan.attempts)));
         self.scan.attempts = self.scan.attempts.saturating_add(1);
         let message = format!("the scan could not be made: {failure}; ask again");
         self.fail_scans(requests, RefusalKind::Unavailable, &message);

@@ -5,7 +5,7 @@
 //! is read again. Without a reading nothing is known, and nothing is held back.
 
 use super::order::{Input, Order, Phase};
-use super::{Call, Engine, Lifecycle, Target};
+use super::{Call, Engine, Target};
 use crate::bidding;
 use crate::config::Config;
 use crate::error::Failure;
@@ -102,7 +102,7 @@ impl Wallet {
 impl Engine {
     /// Reads the account, unless that is under way.
     pub(super) fn read_wallet(&mut self) {
-        if self.wallet.asked || self.lifecycle == Lifecycle::Shutdown {
+        if self.wallet.asked || self.role.is_stopping() {
             return;
         }
         let mut denoms: Vec<Denom> = self.config.bid_deposits().map(|c| c.denom.clone()).collect();
@@ -115,7 +115,7 @@ impl Engine {
 
     /// Reads the account where that is due.
     pub(super) fn drive_wallet(&mut self) {
-        if self.wallet.next.is_some_and(|at| at <= self.now.mono) {
+        if self.wallet.next.is_some_and(|at| at <= self.progress.mono()) {
             self.read_wallet();
         }
     }
@@ -136,9 +136,9 @@ impl Engine {
         if unfunded.is_empty() {
             return;
         }
-        self.wallet.next = Some(self.now.mono.plus(LOOK));
+        self.wallet.next = Some(self.progress.mono().plus(LOOK));
         let deposits = bidding::deposits(&self.config, self.facts.params());
-        let payable = deposits.map(|coin| self.wallet.payable(self.now.mono, coin));
+        let payable = deposits.map(|coin| self.wallet.payable(self.progress.mono(), coin));
         // Where the chain takes none of them any more, no money helps, and all shall hear it.
         let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let payable = usize::try_from(payable).unwrap_or(usize::MAX);
@@ -167,13 +167,13 @@ impl Engine {
 
     /// An order waits for money: by what is known, or because the chain found too little for this deposit.
     pub(super) fn money_awaited(&mut self, id: &OrderId, refused: Option<(Coin, String)>, is_news: bool) {
-        let now = self.now.mono;
+        let now = self.progress.mono();
         let mut look = self.wallet.next.unwrap_or(now);
         let message = if let Some((deposit, mut words)) = refused {
             bidding::cut(&mut words);
             // Another deposit may do.
             look = now;
-            let until = self.now.mono.plus(REFUSED);
+            let until = self.progress.mono().plus(REFUSED);
             let message = format!("the account cannot pay {deposit} and the fee: {words}");
             self.wallet.refused.insert(deposit.denom, until);
             message

@@ -1,0 +1,141 @@
+//! How far chain and cluster have been followed, and what time it is in either clock.
+
+mod pace;
+
+use crate::types::{BlockTime, Height, Mono, Now};
+use pace::Pace;
+use std::time::Duration;
+
+/// What a block is to what was followed before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// It was followed already.
+    Not,
+    Directly,
+    /// Some between were not told.
+    AfterGap,
+}
+
+/// How far chain and cluster have been followed.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    now: Now,
+    height: Height,
+    pace: Pace,
+    /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
+    snapshot_height: Height,
+    /// Facts of the block after that were told.
+    within_block: bool,
+    /// The stream has started anew before what was followed, so it tells of things a second time.
+    retold: bool,
+    chain_known: bool,
+    cluster_known: bool,
+}
+
+impl Progress {
+    pub(super) const fn now(&self) -> Now {
+        self.now
+    }
+
+    pub(super) const fn mono(&self) -> Mono {
+        self.now.mono
+    }
+
+    pub(super) const fn block_time(&self) -> BlockTime {
+        self.now.block_time
+    }
+
+    /// Height of the newest block that was followed to its end.
+    pub(super) const fn height(&self) -> Height {
+        self.height
+    }
+
+    /// Greatest height that anything known here is of.
+    pub(super) fn known_height(&self) -> Height {
+        self.height.max(self.snapshot_height)
+    }
+
+    /// How long a block takes: as measured, or as expected while too few were seen.
+    pub(super) fn block_length(&self, expected: Duration) -> Duration {
+        self.pace.block_time(expected)
+    }
+
+    pub(super) const fn within_block(&self) -> bool {
+        self.within_block
+    }
+
+    /// A first snapshot was applied.
+    pub(super) const fn chain_known(&self) -> bool {
+        self.chain_known
+    }
+
+    /// It is known what the cluster runs.
+    pub(super) const fn cluster_known(&self) -> bool {
+        self.cluster_known
+    }
+
+    pub(super) const fn set_cluster_known(&mut self, known: bool) {
+        self.cluster_known = known;
+    }
+
+    /// Time passes; neither clock goes back.
+    pub(super) fn pass(&mut self, now: Now) {
+        self.now.mono = self.now.mono.max(now.mono);
+        self.pass_block_time(now.block_time);
+    }
+
+    fn pass_block_time(&mut self, time: BlockTime) {
+        self.now.block_time = self.now.block_time.max(time);
+    }
+
+    /// A fact of the block under way was told, or that block ends.
+    pub(super) const fn told(&mut self, within_block: bool) {
+        self.within_block = within_block;
+    }
+
+    /// A block has ended.
+    pub(super) fn block(&mut self, height: Height, time: BlockTime) -> Follows {
+        if height <= self.height {
+            return Follows::Not;
+        }
+        let follows = if height > self.height + 1 {
+            Follows::AfterGap
+        } else {
+            Follows::Directly
+        };
+        self.height = height;
+        self.pace.block(height, time);
+        self.retold = false;
+        self.pass_block_time(time);
+        follows
+    }
+
+    /// The stream starts anew with this snapshot; true where no newer one was applied.
+    pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
+        self.retold = false;
+        self.height = height;
+        self.within_block = false;
+        self.chain_known = true;
+        self.pass_block_time(time);
+        height >= self.snapshot_height
+    }
+
+    /// The stream starts anew before what was followed.
+    pub(super) const fn tells_again(&mut self) {
+        self.retold = true;
+    }
+
+    /// What is told was told before, or is in a snapshot that was applied.
+    pub(super) const fn is_told_again(&self) -> bool {
+        self.retold || self.height < self.snapshot_height
+    }
+
+    pub(super) const fn snapshot_applied(&mut self, height: Height) {
+        self.snapshot_height = height;
+    }
+
+    /// A snapshot of this height is older than one that was applied.
+    pub(super) const fn is_before_snapshot(&self, height: Height) -> bool {
+        height < self.snapshot_height
+    }
+}
