@@ -22,54 +22,48 @@ pub mod effect;
 pub mod escrow;
 pub mod hostnames;
 pub mod input;
-pub mod order;
 pub mod reservations;
 pub mod status;
 pub mod workload;
 
 mod addresses;
 mod backoff;
-mod facts;
 mod leases;
 mod manifests;
-mod orders;
+mod market;
 mod outbox;
 mod progress;
 mod recover;
 mod report;
-mod retries;
 mod role;
 mod route;
 mod scan;
 mod table;
 mod timers;
 mod waiting;
-mod wallet;
 
 pub use effect::{Call, Effect, EffectId};
 pub use input::{
     Completion, Input, Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Workloads,
 };
+pub use market::order;
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
 use crate::types::{DeploymentId, GroupId, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use cx::Cx;
-use facts::Facts;
 use hostnames::Hostnames;
-use orders::Orders;
+use market::Market;
 use outbox::{Outbox, Target};
 use progress::Progress;
 use reservations::{Capacity, Reservations};
 use role::Role;
-use rustc_hash::FxHashMap;
 use scan::Scan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::Table;
 use waiting::Waiting;
-use wallet::Wallet;
 
 /// A machine that wants to be woken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,8 +80,7 @@ pub struct Engine {
     config: Arc<Config>,
     role: Role,
     progress: Progress,
-    orders: Orders,
-    order_of_group: FxHashMap<GroupId, OrderId>,
+    market: Market,
     deployments: Table<deployment::Deployment>,
     workloads: Table<workload::Workload>,
     escrows: Table<escrow::Escrow>,
@@ -97,8 +90,6 @@ pub struct Engine {
     withheld: Waiting,
     /// Leases won whose time for a manifest starts when this block is complete.
     won: Vec<(LeaseId, Height)>,
-    facts: Facts,
-    wallet: Wallet,
     breaker: Breaker,
     scan: Scan,
     changes: u64,
@@ -115,8 +106,7 @@ impl Engine {
         Ok(Self {
             role: Role::new(),
             progress: Progress::default(),
-            orders: Orders::default(),
-            order_of_group: FxHashMap::default(),
+            market: Market::default(),
             deployments: Table::default(),
             workloads: Table::default(),
             escrows: Table::default(),
@@ -124,8 +114,6 @@ impl Engine {
             hostnames: Hostnames::new(&config.blocked_hostnames),
             withheld: Waiting::default(),
             won: Vec::new(),
-            facts: Facts::default(),
-            wallet: Wallet::default(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
             scan: Scan::default(),
             changes: 0,
@@ -163,16 +151,15 @@ impl Engine {
             .scan
             .deadline()
             .filter(|_| running && self.progress.chain_known());
-        let retry = self.orders.retries.deadline().filter(|_| running);
+        let look = self.market.next_look().filter(|_| running);
         let breaker = self.breaker.deadline().filter(|_| running);
-        let wallet = self.wallet.deadline().filter(|_| running);
         let machines = [
-            self.orders.next_mono(),
+            self.market.next_order(),
             self.deployments.next_mono(),
             self.workloads.next_mono(),
             self.escrows.next_mono(),
         ];
-        let own = [scan, retry, breaker, wallet];
+        let own = [scan, look, breaker];
         machines.into_iter().chain(own).flatten().min()
     }
 
@@ -244,12 +231,12 @@ impl Engine {
     /// Machines whose deadlines have come, each once, in the order of the deadlines.
     fn due(&self) -> Vec<Key> {
         let now = self.progress.now();
-        let mut mono = keyed(self.orders.due_mono(now), Key::Order);
+        let mut mono = keyed(self.market.due_mono(now), Key::Order);
         mono.extend(keyed(self.deployments.due_mono(now), Key::Deployment));
         mono.extend(keyed(self.workloads.due_mono(now), Key::Workload));
         mono.extend(keyed(self.escrows.due_mono(now), Key::Escrow));
         mono.sort_unstable();
-        let mut block = keyed(self.orders.due_block(now), Key::Order);
+        let mut block = keyed(self.market.due_block(now), Key::Order);
         block.extend(keyed(self.deployments.due_block(now), Key::Deployment));
         block.extend(keyed(self.workloads.due_block(now), Key::Workload));
         block.extend(keyed(self.escrows.due_block(now), Key::Escrow));
@@ -272,10 +259,8 @@ impl Engine {
             height: self.progress.height(),
             block_time: self.progress.block_length(config.average_block_time),
             within_block: self.progress.within_block(),
-            facts: self.facts.version(),
-            deposit: self
-                .wallet
-                .deposit(self.progress.mono(), config, self.facts.params()),
+            facts: self.market.facts_version(),
+            deposit: self.market.deposit(self.progress.mono(), config),
             leadership: self.role.leadership(),
             may_close: self.role.may_close(self.progress.mono()) && self.progress.chain_known(),
             cluster_known: self.progress.cluster_known(),
@@ -300,7 +285,7 @@ impl Engine {
     fn hold_bids(&mut self, why: Option<Arc<str>>) {
         self.role.hold_bids(why);
         if self.role.bids_held().is_none() {
-            for id in self.orders.ids() {
+            for id in self.market.order_ids() {
                 self.drive_order(&id, order::Input::Wake);
             }
         }
@@ -308,7 +293,7 @@ impl Engine {
 
     /// Wakes every machine: permissions changed.
     fn wake_everything(&mut self) {
-        for id in self.orders.ids() {
+        for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);
         }
         for id in self.deployments.ids() {
@@ -324,7 +309,7 @@ impl Engine {
 
     fn shutdown(&mut self) {
         self.role.stop();
-        for id in self.orders.ids() {
+        for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Shutdown);
         }
         for id in self.deployments.ids() {

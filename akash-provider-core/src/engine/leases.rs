@@ -295,7 +295,7 @@ impl Engine {
         self.breaker.cancel(id);
         self.withheld.forget(id);
         self.reservations.unreserve(&id.order);
-        self.orders.retries.capacity_freed();
+        self.market.capacity_freed();
         let freed = self.hostnames.release(id);
         self.hostnames_freed(&freed);
         let lease = id.clone();

@@ -221,7 +221,7 @@ impl Engine {
 
     /// It is known what was promised: no bid of another process of ours may have won instead.
     fn is_promise_known(&self, order: &OrderId) -> bool {
-        let knows_its_bid = self.orders.get(order).is_none_or(Order::knows_its_bid);
+        let knows_its_bid = self.market.order(order).is_none_or(Order::knows_its_bid);
         knows_its_bid && self.reservations.is_promise_known(order)
     }
 
@@ -270,7 +270,7 @@ impl Engine {
 
     /// No tenant gets the name under which our record sends tenants to us. Without a record the last one counts.
     pub(super) fn block_own_host(&mut self) {
-        if let Some(host) = self.facts.host() {
+        if let Some(host) = self.market.own_host() {
             self.hostnames.set_own(host);
         }
     }

@@ -32,9 +32,7 @@ impl Engine {
             return self.progress.tells_again();
         }
         if self.progress.chain_known() {
-            // What auditors signed meanwhile was not told.
-            self.facts.audits_stale();
-            self.orders.forget_declines();
+            self.market.forget_audits();
         }
         let fresh = self.progress.resync(snapshot.height, snapshot.time);
         self.role.run();
@@ -61,7 +59,7 @@ impl Engine {
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
     pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
         self.progress.snapshot_applied(snapshot.height);
-        self.facts.resync(snapshot.provider.as_ref(), &snapshot.params);
+        self.market.read(snapshot.provider.as_ref(), &snapshot.params);
         self.block_own_host();
         self.read_wallet();
         let bids: BTreeMap<&OrderId, &Bid> = snapshot
@@ -122,18 +120,18 @@ impl Engine {
 
     fn apply_orders(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
-        for id in self.orders.ids() {
+        for id in self.market.order_ids() {
             if !open.contains(&id) {
                 self.drive_order(&id, order::Input::OrderClosed);
             }
         }
-        self.orders.keep_ended(&open);
+        self.market.keep_ended(&open);
         for order in &snapshot.orders {
-            let in_hand = self.orders.get(&order.id).is_some();
+            let in_hand = self.market.order(&order.id).is_some();
             match (bids.get(&order.id), in_hand) {
                 (Some(bid), _) => self.apply_bid(snapshot, order, bid),
                 (None, true) => self.drive_order(&order.id, order::Input::Doubt),
-                (None, false) if self.orders.is_ended(&order.id) => {}
+                (None, false) if self.market.is_ended(&order.id) => {}
                 (None, false) => self.order_known(&Arc::new(order.clone())),
             }
         }
@@ -141,7 +139,7 @@ impl Engine {
             .values()
             .filter(|b| b.state == BidState::Open && !open.contains(&b.id.order))
         {
-            if self.orders.get(&bid.id.order).is_none() {
+            if self.market.order(&bid.id.order).is_none() {
                 let mut actions = Vec::new();
                 let machine = Order::stray(bid, &mut actions);
                 self.order_new(&bid.id.order, machine, actions);
@@ -157,7 +155,7 @@ impl Engine {
             // A machine that has reserved nothing makes way for one that holds what the bid promises.
             self.drive_order(id, order::Input::BidSeen);
         }
-        match (bid.state, self.orders.get(id).is_some()) {
+        match (bid.state, self.market.order(id).is_some()) {
             (BidState::Open, true) => {}
             (BidState::Open, false) => {
                 let created = snapshot.block_time(bid.created_at);
@@ -169,7 +167,7 @@ impl Engine {
                 self.order_new(id, machine, actions);
             }
             (BidState::Lost | BidState::Closed, true) => self.drive_order(id, order::Input::BidClosed),
-            (BidState::Lost | BidState::Closed, false) => self.orders.spend(id),
+            (BidState::Lost | BidState::Closed, false) => self.market.spend(id),
             // The lease is in the snapshot too.
             (BidState::Active, _) => {}
         }

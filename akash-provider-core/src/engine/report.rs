@@ -59,16 +59,15 @@ impl Engine {
             height: self.progress.height(),
             block_time: self.progress.block_time(),
             chain_known: self.progress.chain_known(),
-            registered: !self.progress.chain_known() || self.facts.is_registered(),
+            registered: !self.progress.chain_known() || self.market.is_registered(),
             deposit_missing: self.deposit_missing(),
             inventory_known: self.reservations.is_known(),
             cluster_known: self.progress.cluster_known(),
             orders: self.order_statuses(),
             declines: self
-                .orders
-                .decline_counts
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), *v))
+                .market
+                .decline_counts()
+                .map(|(code, n)| (code.to_owned(), n))
                 .collect(),
             recent_declines: self.decline_statuses(),
             leases: self.lease_infos(now),
@@ -88,7 +87,7 @@ impl Engine {
             phase: machine.phase_name().to_owned(),
             price: machine.price().cloned(),
         };
-        self.orders.machines().into_iter().map(status).collect()
+        self.market.orders().into_iter().map(status).collect()
     }
 
     fn decline_statuses(&self) -> Vec<DeclineStatus> {
@@ -97,7 +96,7 @@ impl Engine {
             reason: decline.code().to_owned(),
             message: decline.to_string(),
         };
-        self.orders.recent_declines.iter().map(status).collect()
+        self.market.recent_declines().map(status).collect()
     }
 
     fn lease_infos(&self, now: Now) -> Vec<LeaseInfo> {

@@ -4,15 +4,14 @@ use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::progress::Follows;
 use super::table::Lane;
 use super::workload::HeardBy;
-use super::{Call, EffectId, Engine, Target, deployment, escrow, order, workload};
-use crate::bidding;
-use crate::types::{ChainEvent, DecCoin, LeaseId, OrderId};
+use super::{EffectId, Engine, Target, deployment, escrow, order, workload};
+use crate::types::{ChainEvent, DecCoin, LeaseId};
 use std::sync::Arc;
 
 impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
-            ChainEvent::Resync(_) => self.orders.bids.forget(),
+            ChainEvent::Resync(_) => self.market.forget_bid_counts(),
             ChainEvent::Block { .. } => self.progress.told(false),
             _ => self.progress.told(true),
         }
@@ -21,35 +20,14 @@ impl Engine {
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
             _ if !self.progress.chain_known() => {}
             ChainEvent::Block { height, time } => self.block(height, time),
-            ChainEvent::OrderCreated { id } => {
-                self.orders.bids.begin(&id);
-                self.order_heard(&id);
-            }
-            ChainEvent::OrderClosed { id } => {
-                self.orders.bids.end(&id);
-                self.drive_order(&id, order::Input::OrderClosed);
-                self.orders.forget_ended(&id);
-            }
+            ChainEvent::OrderCreated { id } => self.order_created(&id),
+            ChainEvent::OrderClosed { id } => self.order_closed(&id),
             // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
             // one in hand.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
                 if self.progress.is_told_again() => {}
-            ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => {
-                if let Some(order) = self.order_of_group.get(&id).cloned() {
-                    self.drive_order(&order, order::Input::OrderClosed);
-                }
-            }
-            ChainEvent::BidCreated { id, .. } => {
-                self.orders.bids.add(&id);
-                if id.provider == self.config.provider {
-                    self.drive_order(&id.order, order::Input::BidSeen);
-                    if self.orders.get(&id.order).is_none() {
-                        // Sent before a restart, or by another instance.
-                        self.orders.spend(&id.order);
-                        self.scan.soon();
-                    }
-                }
-            }
+            ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => self.group_stopped(&id),
+            ChainEvent::BidCreated { id, .. } => self.bid_created(&id),
             ChainEvent::BidClosed { id } => {
                 if id.provider == self.config.provider {
                     self.drive_order(&id.order, order::Input::BidClosed);
@@ -61,17 +39,8 @@ impl Engine {
                 self.drive_workload(&id, workload::Input::Reclaiming(deadline));
             }
             ChainEvent::DeploymentClosed { id } => self.drive_deployment(&id, deployment::Input::Closed),
-            ChainEvent::ProviderUpdated { owner } => {
-                if owner == self.config.provider && self.facts.provider_stale() {
-                    self.call(Target::Provider, Call::FetchProvider);
-                }
-            }
-            ChainEvent::AuditChanged { auditor, owner } => {
-                if owner == self.config.provider {
-                    self.facts.audit_stale(auditor.as_str());
-                    self.orders.forget_declines();
-                }
-            }
+            ChainEvent::ProviderUpdated { owner } => self.provider_updated(&owner),
+            ChainEvent::AuditChanged { auditor, owner } => self.audit_changed(&auditor, &owner),
             // A manifest is checked against a fresh record, so nothing is remembered of these.
             ChainEvent::DeploymentCreated { .. }
             | ChainEvent::DeploymentUpdated { .. }
@@ -80,24 +49,10 @@ impl Engine {
     }
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
-        self.orders.bids.end(&id.order);
-        if id.provider == self.config.provider {
-            self.order_won(&id.order);
+        let by_us = id.provider == self.config.provider;
+        self.order_taken(&id.order, by_us);
+        if by_us {
             self.lease_won(id, price);
-        } else {
-            self.drive_order(&id.order, order::Input::Lost);
-            self.orders.forget_ended(&id.order);
-        }
-    }
-
-    /// Our bid on this order became a lease: it is no longer ours to take back.
-    pub(super) fn order_won(&mut self, id: &OrderId) {
-        let sure = self.orders.get(id).is_none_or(order::Order::knows_its_bid);
-        self.drive_order(id, order::Input::Won);
-        self.orders.forget_ended(id);
-        if !sure {
-            self.reservations.doubt_promise(id);
-            self.scan.soon();
         }
     }
 
@@ -108,7 +63,7 @@ impl Engine {
             Follows::AfterGap => {
                 // The contract says there are no gaps; if there is one, look at everything.
                 self.scan.soon();
-                self.orders.bids.forget();
+                self.market.forget_bid_counts();
             }
         }
         self.start_manifest_clocks();
@@ -117,20 +72,8 @@ impl Engine {
     /// What has come goes to who waits for it.
     pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         match (target, completion) {
-            (Target::Order(order), Completion::BidCount(result)) => {
-                let params = self.facts.params();
-                let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
-                let counted = order::Input::Counted(result.map(check));
-                self.order_completed(&order, id, counted);
-            }
-            (Target::Order(order), Completion::Bid(result)) => {
-                // The lease that came meanwhile has the reservation.
-                let seen = result.as_ref().ok().and_then(|seen| seen.value.as_ref());
-                if let (None, Some(bid)) = (self.orders.get(&order), seen) {
-                    self.reservations.keep_promise(&order, &bid.resources_offer);
-                }
-                self.order_completed(&order, id, order::Input::Found(result));
-            }
+            (Target::Order(order), Completion::BidCount(result)) => self.bids_counted(&order, id, result),
+            (Target::Order(order), Completion::Bid(result)) => self.bid_read(&order, id, result),
             (Target::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
                 None => self.outbox.count_unexpected(),
@@ -159,18 +102,8 @@ impl Engine {
             (Target::Escrow(deployment), Completion::Tx(result)) => {
                 self.escrow_completed(&deployment, id, escrow::Input::Tx(result));
             }
-            (Target::Provider, Completion::Provider(result)) => {
-                self.facts.provider_read(result);
-                self.block_own_host();
-                self.orders.forget_declines();
-            }
-            (Target::Audit(auditor), Completion::Audit(result)) => {
-                if self.facts.audit_read(self.progress.mono(), &auditor, result) {
-                    self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
-                } else {
-                    self.judge_waiting_for(&auditor);
-                }
-            }
+            (Target::Provider, Completion::Provider(result)) => self.provider_read(result),
+            (Target::Audit(auditor), Completion::Audit(result)) => self.audit_read(auditor, result),
             (Target::Wallet, Completion::Balances(result)) => self.wallet_read(result),
             (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
             (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),

@@ -324,8 +324,8 @@ impl Engine {
         let owned = |order: &OrderId| {
             leased.contains(order)
                 || self
-                    .orders
-                    .get(order)
+                    .market
+                    .order(order)
                     .is_some_and(super::order::Order::holds_reservation)
         };
         self.reservations
@@ -360,8 +360,8 @@ impl Engine {
         let bid_on: BTreeSet<&OrderId> = snapshot.bids.iter().map(|b| &b.id.order).collect();
         for order in &snapshot.orders {
             let id = &order.id;
-            let machine = self.orders.get(id);
-            let known = machine.is_some() || self.orders.is_ended(id) || self.orders.may_pass(id);
+            let machine = self.market.order(id);
+            let known = machine.is_some() || self.market.is_ended(id) || self.market.may_pass(id);
             if !known {
                 findings.push(format!("order {id} is open and was not known: it is looked at"));
             }
@@ -371,7 +371,7 @@ impl Engine {
             }
         }
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
-        for (id, machine) in self.orders.machines() {
+        for (id, machine) in self.market.orders() {
             if matches!(machine.phase(), Phase::Open { .. }) && !open.contains(id) {
                 findings.push(format!(
                     "order {id} is over and our bid was thought open: it is looked at"

@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 mod steps;
 
-use super::cx::Cx;
-use super::effect::Call;
-use super::table::Machine;
-use super::timers::Deadlines;
+use crate::engine::cx::Cx;
+use crate::engine::effect::Call;
+use crate::engine::table::Machine;
+use crate::engine::timers::Deadlines;
 
 /// Failed reads before an order is declined as undecided; it is looked at again after a while.
 const READ_ATTEMPTS: u32 = 5;

@@ -5,9 +5,9 @@
 //! is read again. Without a reading nothing is known, and nothing is held back.
 
 use super::order::{Input, Order, Phase};
-use super::{Call, Engine, Target};
 use crate::bidding;
 use crate::config::Config;
+use crate::engine::{Call, Engine, Target};
 use crate::error::Failure;
 use crate::types::{Coin, Denom, Event, MarketParams, Mono, OrderId};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const REFUSED: Duration = Duration::from_secs(300);
 
 /// The account.
 #[derive(Debug, Default)]
-pub(super) struct Wallet {
+pub(in crate::engine) struct Wallet {
     /// As last read, less what was bid since; `None` before the first reading.
     coins: Option<BTreeMap<Denom, u128>>,
     /// As last read.
@@ -36,7 +36,7 @@ pub(super) struct Wallet {
 
 impl Wallet {
     /// The deposit of the next bid: the first of the configured ones that the chain takes and the account has.
-    pub(super) fn deposit<'a>(
+    pub(in crate::engine) fn deposit<'a>(
         &self,
         now: Mono,
         config: &'a Config,
@@ -57,7 +57,7 @@ impl Wallet {
     }
 
     /// A bid with this deposit is on its way.
-    pub(super) fn spend(&mut self, deposit: &Coin) {
+    pub(in crate::engine) fn spend(&mut self, deposit: &Coin) {
         let held = self
             .coins
             .as_mut()
@@ -94,51 +94,56 @@ impl Wallet {
     }
 
     /// When it is read again.
-    pub(super) fn deadline(&self) -> Option<Mono> {
+    pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         self.next.filter(|_| !self.asked)
     }
 }
 
 impl Engine {
     /// Reads the account, unless that is under way.
-    pub(super) fn read_wallet(&mut self) {
-        if self.wallet.asked || self.role.is_stopping() {
+    pub(in crate::engine) fn read_wallet(&mut self) {
+        if self.market.wallet.asked || self.role.is_stopping() {
             return;
         }
         let mut denoms: Vec<Denom> = self.config.bid_deposits().map(|c| c.denom.clone()).collect();
         denoms.sort_unstable();
         denoms.dedup();
-        self.wallet.asked = true;
-        self.wallet.next = None;
+        self.market.wallet.asked = true;
+        self.market.wallet.next = None;
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
 
     /// Reads the account where that is due.
-    pub(super) fn drive_wallet(&mut self) {
-        if self.wallet.next.is_some_and(|at| at <= self.progress.mono()) {
+    pub(in crate::engine) fn drive_wallet(&mut self) {
+        if self
+            .market
+            .wallet
+            .next
+            .is_some_and(|at| at <= self.progress.mono())
+        {
             self.read_wallet();
         }
     }
 
     /// The account was read: as many orders go on as it can pay for. A failure keeps what was known.
-    pub(super) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
-        self.wallet.asked = false;
+    pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
+        self.market.wallet.asked = false;
         if let Ok(balances) = result {
-            let machines = self.orders.machines().into_iter();
+            let machines = self.market.orders.machines().into_iter();
             let in_flight: Vec<Coin> = machines
                 .filter_map(|(_, m)| m.deposit_under_way().cloned())
                 .collect();
-            self.wallet.take(balances, &in_flight);
+            self.market.wallet.take(balances, &in_flight);
         }
-        let machines = self.orders.machines().into_iter();
+        let machines = self.market.orders.machines().into_iter();
         let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
         let unfunded: Vec<OrderId> = unfunded.map(|(id, _)| id.clone()).collect();
         if unfunded.is_empty() {
             return;
         }
-        self.wallet.next = Some(self.progress.mono().plus(LOOK));
-        let deposits = bidding::deposits(&self.config, self.facts.params());
-        let payable = deposits.map(|coin| self.wallet.payable(self.progress.mono(), coin));
+        self.market.wallet.next = Some(self.progress.mono().plus(LOOK));
+        let deposits = bidding::deposits(&self.config, self.market.facts.params());
+        let payable = deposits.map(|coin| self.market.wallet.payable(self.progress.mono(), coin));
         // Where the chain takes none of them any more, no money helps, and all shall hear it.
         let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let payable = usize::try_from(payable).unwrap_or(usize::MAX);
@@ -148,17 +153,17 @@ impl Engine {
     }
 
     fn too_little(&self) -> String {
-        let wanted = bidding::deposits(&self.config, self.facts.params());
+        let wanted = bidding::deposits(&self.config, self.market.facts.params());
         let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
-        let held = self.wallet.shown();
+        let held = self.market.wallet.shown();
         format!("a bid takes {}, the account has {held}", wanted.join(" or "))
     }
 
     /// Why no bid can be paid, where that is known. What the chain refused for a while is not in it: that passes with
     /// time alone.
-    pub(super) fn deposit_missing(&self) -> Option<String> {
-        let coins = self.wallet.coins.as_ref()?;
-        let mut deposits = bidding::deposits(&self.config, self.facts.params()).peekable();
+    pub(in crate::engine) fn deposit_missing(&self) -> Option<String> {
+        let coins = self.market.wallet.coins.as_ref()?;
+        let mut deposits = bidding::deposits(&self.config, self.market.facts.params()).peekable();
         // Where the chain takes none of ours, no money helps.
         deposits.peek()?;
         let is_held = |coin: &Coin| coins.get(&coin.denom).is_some_and(|held| *held >= coin.amount);
@@ -166,16 +171,21 @@ impl Engine {
     }
 
     /// An order waits for money: by what is known, or because the chain found too little for this deposit.
-    pub(super) fn money_awaited(&mut self, id: &OrderId, refused: Option<(Coin, String)>, is_news: bool) {
+    pub(in crate::engine) fn money_awaited(
+        &mut self,
+        id: &OrderId,
+        refused: Option<(Coin, String)>,
+        is_news: bool,
+    ) {
         let now = self.progress.mono();
-        let mut look = self.wallet.next.unwrap_or(now);
+        let mut look = self.market.wallet.next.unwrap_or(now);
         let message = if let Some((deposit, mut words)) = refused {
             bidding::cut(&mut words);
             // Another deposit may do.
             look = now;
             let until = self.progress.mono().plus(REFUSED);
             let message = format!("the account cannot pay {deposit} and the fee: {words}");
-            self.wallet.refused.insert(deposit.denom, until);
+            self.market.wallet.refused.insert(deposit.denom, until);
             message
         } else {
             self.too_little()
@@ -185,7 +195,7 @@ impl Engine {
             self.publish(Event::BidUnfunded { order, message });
         }
         // Money may have come back since the last reading.
-        self.wallet.next = Some(look);
+        self.market.wallet.next = Some(look);
     }
 }
 

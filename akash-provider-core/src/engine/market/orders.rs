@@ -1,17 +1,16 @@
 //! The engine's side of orders: which there are, what their machines want, and which are worth another look.
 
-use super::cx::Cx;
 use super::order::{Action, End, Input, Order, Phase};
 use super::retries::{Moment, Retries};
-use super::table::{Lane, Table};
-use super::{Call, Engine, Target, facts};
+use super::{bids, facts};
 use crate::bidding::{self, Decline};
+use crate::engine::cx::Cx;
+use crate::engine::table::{Lane, Table};
+use crate::engine::{Call, EffectId, Engine, Target};
 use crate::types::{self, BidId, BlockTime, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-mod bids;
 
 /// Declines kept for people to read.
 const RECENT_DECLINES: usize = 256;
@@ -29,78 +28,78 @@ enum Ended {
 
 /// All orders in hand, and what is remembered of the others.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(in crate::engine) struct Orders {
     machines: Table<Order>,
     ended: FxHashMap<OrderId, Ended>,
-    pub(super) retries: Retries,
+    pub(in crate::engine) retries: Retries,
     /// The last decline of each, so that the same one is told once.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
     /// When orders in hand were reserved.
     reserved: FxHashMap<OrderId, Moment>,
-    pub(super) bids: bids::Bids,
-    pub(super) decline_counts: BTreeMap<&'static str, u64>,
-    pub(super) recent_declines: VecDeque<(OrderId, Decline)>,
+    pub(in crate::engine) bids: bids::Bids,
+    pub(in crate::engine) decline_counts: BTreeMap<&'static str, u64>,
+    pub(in crate::engine) recent_declines: VecDeque<(OrderId, Decline)>,
 }
 
 impl Orders {
     /// All ids in hand, sorted.
-    pub(super) fn ids(&self) -> Vec<OrderId> {
+    pub(in crate::engine) fn ids(&self) -> Vec<OrderId> {
         self.machines.ids()
     }
 
     /// The machine of an order.
-    pub(super) fn get(&self, id: &OrderId) -> Option<&Order> {
+    pub(in crate::engine) fn get(&self, id: &OrderId) -> Option<&Order> {
         self.machines.get(id)
     }
 
     /// Machines in the order of their ids.
-    pub(super) fn machines(&self) -> Vec<(&OrderId, &Order)> {
+    pub(in crate::engine) fn machines(&self) -> Vec<(&OrderId, &Order)> {
         let mut all: Vec<_> = self.machines.iter().collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
 
     /// Earliest monotonic deadline of one in hand.
-    pub(super) fn next_mono(&self) -> Option<Mono> {
+    pub(in crate::engine) fn next_mono(&self) -> Option<Mono> {
         self.machines.next_mono()
     }
 
     /// Deadlines that have come, in the monotonic clock, in their order.
-    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
+    pub(in crate::engine) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.machines.due_mono(now)
     }
 
     /// The same in block time.
-    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
+    pub(in crate::engine) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.machines.due_block(now)
     }
 
     /// True when the order has had its end already and is not worth another look.
-    pub(super) fn is_ended(&self, id: &OrderId) -> bool {
+    pub(in crate::engine) fn is_ended(&self, id: &OrderId) -> bool {
         matches!(self.ended.get(id), Some(Ended::Spent | Ended::Declined))
     }
 
     /// True when it is remembered as declined for a passing reason.
-    pub(super) fn may_pass(&self, id: &OrderId) -> bool {
+    pub(in crate::engine) fn may_pass(&self, id: &OrderId) -> bool {
         matches!(self.ended.get(id), Some(Ended::MayPass))
     }
 
     /// A bid of ours on it has ended.
-    pub(super) fn spend(&mut self, id: &OrderId) {
+    pub(in crate::engine) fn spend(&mut self, id: &OrderId) {
         self.retries.forget(id);
         self.ended.insert(id.clone(), Ended::Spent);
     }
 
     /// The chain says it is over.
-    pub(super) fn forget_ended(&mut self, id: &OrderId) {
+    pub(in crate::engine) fn forget_ended(&mut self, id: &OrderId) {
         self.ended.remove(id);
         self.retries.forget(id);
         self.last_decline.remove(id);
     }
 
     /// Keeps memories of these only.
-    pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
+    pub(in crate::engine) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
         self.ended.retain(|id, _| open.contains(id));
         self.bids
             .keep(|id| open.contains(id) || self.machines.contains(id));
@@ -109,7 +108,7 @@ impl Orders {
     }
 
     /// Our record changed: what was declined may be accepted.
-    pub(super) fn forget_declines(&mut self) {
+    pub(in crate::engine) fn forget_declines(&mut self) {
         let declined: Vec<_> = self
             .ended
             .iter()
@@ -167,8 +166,8 @@ impl Orders {
 
 impl Engine {
     /// An order was heard of.
-    pub(super) fn order_heard(&mut self, id: &OrderId) {
-        let known = self.orders.machines.contains(id) || self.orders.is_ended(id);
+    pub(in crate::engine) fn order_heard(&mut self, id: &OrderId) {
+        let known = self.market.orders.machines.contains(id) || self.market.orders.is_ended(id);
         if known || self.role.is_stopping() {
             return;
         }
@@ -178,7 +177,7 @@ impl Engine {
     }
 
     /// An open order from a snapshot, without a bid of ours.
-    pub(super) fn order_known(&mut self, order: &Arc<types::Order>) {
+    pub(in crate::engine) fn order_known(&mut self, order: &Arc<types::Order>) {
         if self.role.is_stopping() {
             return;
         }
@@ -188,33 +187,33 @@ impl Engine {
     }
 
     /// A machine with its first actions.
-    pub(super) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
+    pub(in crate::engine) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
         self.changes += 1;
-        self.orders.ended.remove(id);
-        self.orders.retries.picked_up(id);
-        self.order_of_group.insert(id.group.clone(), id.clone());
-        self.orders.machines.insert(id, machine);
+        self.market.orders.ended.remove(id);
+        self.market.orders.retries.picked_up(id);
+        self.market.of_group.insert(id.group.clone(), id.clone());
+        self.market.orders.machines.insert(id, machine);
         let config = Arc::clone(&self.config);
-        self.orders.machines.settle(&self.cx(&config), id);
+        self.market.orders.machines.settle(&self.cx(&config), id);
         self.order_actions(id, actions, false);
     }
 
     /// Feeds one input to one order; nothing happens where there is none.
-    pub(super) fn drive_order(&mut self, id: &OrderId, input: Input) {
+    pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
         let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
         let displaced =
-            displaced.or_else(|| bidding::check_deposit(self.facts.params()?, &self.config).err());
+            displaced.or_else(|| bidding::check_deposit(self.market.facts.params()?, &self.config).err());
         let cx = Cx {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
         };
-        let had_bid = self.orders.get(id).is_some_and(Order::may_have_bid);
-        let Some(actions) = self.orders.machines.drive(&cx, id, input) else {
+        let had_bid = self.market.orders.get(id).is_some_and(Order::may_have_bid);
+        let Some(actions) = self.market.orders.machines.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
-        let done = self.orders.get(id).and_then(Order::ended).cloned();
+        let done = self.market.orders.get(id).and_then(Order::ended).cloned();
         self.order_actions(id, actions, had_bid);
         if let Some(end) = done {
             self.order_done(id, &end, had_bid);
@@ -222,16 +221,17 @@ impl Engine {
     }
 
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
-        self.orders.reserved.remove(id);
-        self.orders.machines.remove(id);
-        if self.order_of_group.get(&id.group) == Some(id) {
-            self.order_of_group.remove(&id.group);
+        self.market.orders.reserved.remove(id);
+        self.market.orders.machines.remove(id);
+        if self.market.of_group.get(&id.group) == Some(id) {
+            self.market.of_group.remove(&id.group);
         }
-        self.orders
-            .remember_end(self.progress.mono(), id, end, self.facts.is_registered());
+        self.market
+            .orders
+            .remember_end(self.progress.mono(), id, end, self.market.facts.is_registered());
         match end {
             End::Declined(decline) => {
-                if !self.orders.count_decline(id, decline) {
+                if !self.market.orders.count_decline(id, decline) {
                     return;
                 }
                 let (reason, message) = (decline.code().to_owned(), decline.to_string());
@@ -261,10 +261,10 @@ impl Engine {
             match action {
                 Action::Call(call) => {
                     if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
-                        self.wallet.spend(deposit);
+                        self.market.wallet.spend(deposit);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
-                    self.orders.machines.sent(id, Lane::Main, effect);
+                    self.market.orders.machines.sent(id, Lane::Main, effect);
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
@@ -272,13 +272,14 @@ impl Engine {
                 Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
-                    match self.orders.reserved.remove(id) {
-                        Some(moment) if !had_bid => self.orders.retries.freed_since(moment),
-                        _ => self.orders.retries.capacity_freed(),
+                    match self.market.orders.reserved.remove(id) {
+                        Some(moment) if !had_bid => self.market.orders.retries.freed_since(moment),
+                        _ => self.market.orders.retries.capacity_freed(),
                     }
                 }
                 // An order looked at again is no news until the answer is another one.
-                Action::Publish(Event::OrderSeen { .. }) if self.orders.last_decline.contains_key(id) => {}
+                Action::Publish(Event::OrderSeen { .. })
+                    if self.market.orders.last_decline.contains_key(id) => {}
                 Action::Publish(event) => self.publish(event),
                 Action::AwaitMoney { refused, is_news } => self.money_awaited(id, refused, is_news),
                 Action::Unexpected => self.outbox.count_unexpected(),
@@ -287,25 +288,25 @@ impl Engine {
     }
 
     /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
-    pub(super) fn order_completed(&mut self, id: &OrderId, effect: super::EffectId, input: Input) {
-        if self.orders.machines.answered(id, Lane::Main, effect) {
+    pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: Input) {
+        if self.market.orders.machines.answered(id, Lane::Main, effect) {
             self.drive_order(id, input);
         }
     }
 
     fn judge(&mut self, id: &OrderId) {
-        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
+        let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
         if let Err(decline) = bidding::check_size(&order.spec) {
             return self.drive_order(id, Input::Judged(Err(decline)));
         }
-        let judged = match self.facts.needs(self.progress.mono(), id, &order.spec) {
+        let judged = match self.market.facts.needs(self.progress.mono(), id, &order.spec) {
             facts::Needs::Ready(audited) => {
                 let facts = bidding::Facts {
-                    attributes: self.facts.attributes(),
+                    attributes: self.market.facts.attributes(),
                     audited: &audited,
-                    params: self.facts.params(),
+                    params: self.market.facts.params(),
                     // Counted once it is reserved.
                     bids: None,
                 };
@@ -324,15 +325,16 @@ impl Engine {
 
     fn reserve(&mut self, id: &OrderId) {
         if !self.reservations.is_known() {
-            self.orders.waiting_for_capacity.push(id.clone());
+            self.market.orders.waiting_for_capacity.push(id.clone());
             return;
         }
-        let Some(order) = self.orders.get(id).and_then(Order::record).map(Arc::clone) else {
+        let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
-        self.orders
+        self.market
+            .orders
             .reserved
-            .insert(id.clone(), self.orders.retries.moment());
+            .insert(id.clone(), self.market.orders.retries.moment());
         let reserved = self.reservations.reserve(id, &order.spec);
         self.drive_order(id, Input::Reserved(reserved));
     }
@@ -340,62 +342,74 @@ impl Engine {
     /// Counts the bids of an order: from what was told, or by a question, which only a bid is worth that costs
     /// something when the chain refuses it.
     fn count_bids(&mut self, id: &OrderId) {
-        let told = self.orders.bids.of_others(id, &self.config.provider).is_some();
+        let told = self
+            .market
+            .orders
+            .bids
+            .of_others(id, &self.config.provider)
+            .is_some();
         if told || self.config.refused_bids_are_free {
             let counted = self.full(id).map_or(Ok(()), Err);
             return self.drive_order(id, Input::Counted(Ok(counted)));
         }
         let effect = self.call(Target::Order(id.clone()), Call::CountBids(id.clone()));
-        self.orders.machines.sent(id, Lane::Main, effect);
+        self.market.orders.machines.sent(id, Lane::Main, effect);
     }
 
     /// Why an order takes no bid of ours any more, as far as its bids were told.
     fn full(&self, id: &OrderId) -> Option<Decline> {
-        let bids = self.orders.bids.of_others(id, &self.config.provider)?;
-        bidding::check_bid_count(bids, self.facts.params()?).err()
+        let bids = self.market.orders.bids.of_others(id, &self.config.provider)?;
+        bidding::check_bid_count(bids, self.market.facts.params()?).err()
     }
 
     /// An auditor has answered: orders that waited for it are judged.
-    pub(super) fn judge_waiting_for(&mut self, auditor: &str) {
-        let waiting = self.facts.take_waiting_for(auditor);
+    pub(in crate::engine) fn judge_waiting_for(&mut self, auditor: &str) {
+        let waiting = self.market.facts.take_waiting_for(auditor);
         self.judge_all(waiting);
     }
 
     /// A snapshot was applied: orders that waited for facts about us are judged, and those that were declined by
     /// facts that are others are looked at again.
-    pub(super) fn judge_waiting(&mut self) {
-        if self.facts.take_changed() {
-            self.orders.forget_declines();
+    pub(in crate::engine) fn judge_waiting(&mut self) {
+        if self.market.facts.take_changed() {
+            self.market.orders.forget_declines();
         }
-        let waiting = self.facts.take_waiting();
+        let waiting = self.market.facts.take_waiting();
         self.judge_all(waiting);
     }
 
     fn judge_all(&mut self, waiting: BTreeSet<OrderId>) {
         for id in waiting {
-            if matches!(self.orders.get(&id).map(Order::phase), Some(Phase::Judging)) {
+            if matches!(
+                self.market.orders.get(&id).map(Order::phase),
+                Some(Phase::Judging)
+            ) {
                 self.judge(&id);
             }
         }
     }
 
     /// Capacity is known, or changed.
-    pub(super) fn capacity_known(&mut self) {
-        for id in std::mem::take(&mut self.orders.waiting_for_capacity) {
-            if matches!(self.orders.get(&id).map(Order::phase), Some(Phase::Reserving)) {
+    pub(in crate::engine) fn capacity_known(&mut self) {
+        for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
+            if matches!(
+                self.market.orders.get(&id).map(Order::phase),
+                Some(Phase::Reserving)
+            ) {
                 self.reserve(&id);
             }
         }
-        self.orders.retries.capacity_freed();
+        self.market.orders.retries.capacity_freed();
     }
 
     /// Looks again at orders that were declined for a passing reason, a few at a time.
-    pub(super) fn orders_retry(&mut self) {
+    pub(in crate::engine) fn orders_retry(&mut self) {
         if self.role.is_stopping() {
             return;
         }
-        for id in self.orders.retries.take_due(self.progress.mono()) {
-            let still_declined = self.orders.may_pass(&id) && !self.orders.machines.contains(&id);
+        for id in self.market.orders.retries.take_due(self.progress.mono()) {
+            let still_declined =
+                self.market.orders.may_pass(&id) && !self.market.orders.machines.contains(&id);
             if still_declined {
                 self.order_heard(&id);
             }

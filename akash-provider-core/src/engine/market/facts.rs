@@ -36,7 +36,7 @@ enum Audit {
 
 /// The facts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Facts {
+pub(in crate::engine) struct Facts {
     provider: Option<Provider>,
     provider_asked: bool,
     params: Option<MarketParams>,
@@ -50,7 +50,7 @@ pub(super) struct Facts {
 
 /// What an order's judgement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(in crate::engine) enum Needs {
     /// Everything is here.
     Ready(Vec<AuditedAttributes>),
     /// These auditors are to be asked; the order waits. May be empty when they are being asked already.
@@ -61,7 +61,7 @@ pub(super) enum Needs {
 
 impl Facts {
     /// Takes a snapshot's facts.
-    pub(super) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+    pub(in crate::engine) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
         self.version = self.version.wrapping_add(u32::from(changed));
         self.changed |= changed;
@@ -70,47 +70,47 @@ impl Facts {
     }
 
     /// True once after a snapshot that brought something new.
-    pub(super) fn take_changed(&mut self) -> bool {
+    pub(in crate::engine) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
     /// Counts changes.
     #[must_use]
-    pub(super) const fn version(&self) -> u32 {
+    pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
     }
 
     /// Our attributes as registered; `None` while we are not.
     #[must_use]
-    pub(super) fn attributes(&self) -> Option<&[Attribute]> {
+    pub(in crate::engine) fn attributes(&self) -> Option<&[Attribute]> {
         self.provider.as_ref().map(|p| p.attributes.as_slice())
     }
 
     /// Where tenants reach us, as registered.
     #[must_use]
-    pub(super) fn host(&self) -> Option<&str> {
+    pub(in crate::engine) fn host(&self) -> Option<&str> {
         self.provider.as_ref()?.host()
     }
 
     /// True when we are registered.
     #[must_use]
-    pub(super) const fn is_registered(&self) -> bool {
+    pub(in crate::engine) const fn is_registered(&self) -> bool {
         self.provider.is_some()
     }
 
     /// Market parameters, once known.
     #[must_use]
-    pub(super) const fn params(&self) -> Option<&MarketParams> {
+    pub(in crate::engine) const fn params(&self) -> Option<&MarketParams> {
         self.params.as_ref()
     }
 
     /// Our record changed: true when it is to be asked for (once).
-    pub(super) fn provider_stale(&mut self) -> bool {
+    pub(in crate::engine) fn provider_stale(&mut self) -> bool {
         !std::mem::replace(&mut self.provider_asked, true)
     }
 
     /// Our record was read; a failure keeps the old one.
-    pub(super) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
         self.provider_asked = false;
         if let Ok(provider) = result {
             self.version = self.version.wrapping_add(1);
@@ -119,7 +119,7 @@ impl Facts {
     }
 
     /// What an auditor signed changed.
-    pub(super) fn audit_stale(&mut self, auditor: &str) {
+    pub(in crate::engine) fn audit_stale(&mut self, auditor: &str) {
         self.version = self.version.wrapping_add(1);
         match self.audits.get_mut(auditor) {
             // The answer on its way may be the old one.
@@ -130,7 +130,7 @@ impl Facts {
     }
 
     /// Any auditor may have changed what it signed.
-    pub(super) fn audits_stale(&mut self) {
+    pub(in crate::engine) fn audits_stale(&mut self) {
         let all: Vec<String> = self.audits.keys().cloned().collect();
         for auditor in all {
             self.audit_stale(&auditor);
@@ -138,7 +138,7 @@ impl Facts {
     }
 
     /// What is needed to judge a group.
-    pub(super) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
+    pub(in crate::engine) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
         let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), None);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
@@ -174,7 +174,7 @@ impl Facts {
     }
 
     /// An auditor was asked: true when to ask again, else the orders that waited are to be judged anew.
-    pub(super) fn audit_read(
+    pub(in crate::engine) fn audit_read(
         &mut self,
         now: Mono,
         auditor: &str,
@@ -215,12 +215,12 @@ impl Facts {
     }
 
     /// The orders that wait for an auditor's answer.
-    pub(super) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
+    pub(in crate::engine) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
         self.waiting.remove(auditor).unwrap_or_default()
     }
 
     /// All orders that wait for facts.
-    pub(super) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
+    pub(in crate::engine) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
         std::mem::take(&mut self.waiting)
             .into_values()
             .flatten()

@@ -2,7 +2,7 @@
 //! decided or had no price by themselves, ever more rarely. However many there are, only a few are looked at at a
 //! time.
 
-use super::backoff;
+use crate::engine::backoff;
 use crate::types::{Mono, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,11 +20,11 @@ const FIRST_STEP: u32 = 3;
 const PRICES_TRIED: u32 = 6;
 
 /// Counts declines, so that it is known which came after a reservation.
-pub(super) type Moment = u64;
+pub(in crate::engine) type Moment = u64;
 
 /// Orders to look at again.
 #[derive(Debug, Default)]
-pub(super) struct Retries {
+pub(in crate::engine) struct Retries {
     /// Until capacity comes back, by when they were declined.
     capacity: BTreeMap<Moment, OrderId>,
     declined: FxHashMap<OrderId, Moment>,
@@ -40,7 +40,7 @@ pub(super) struct Retries {
 
 impl Retries {
     /// Declined for want of something that may come back.
-    pub(super) fn when_capacity_comes(&mut self, id: &OrderId) {
+    pub(in crate::engine) fn when_capacity_comes(&mut self, id: &OrderId) {
         self.forget(id);
         if self.capacity.len() < MAX {
             self.moment += 1;
@@ -50,12 +50,12 @@ impl Retries {
     }
 
     /// The moment of a reservation: whoever is declined from here on may be so because of it.
-    pub(super) const fn moment(&self) -> Moment {
+    pub(in crate::engine) const fn moment(&self) -> Moment {
         self.moment
     }
 
     /// No price could be had.
-    pub(super) fn unpriced(&mut self, now: Mono, id: &OrderId) {
+    pub(in crate::engine) fn unpriced(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
             self.undecided(now, id);
@@ -65,7 +65,7 @@ impl Retries {
     }
 
     /// It could not be decided.
-    pub(super) fn undecided(&mut self, now: Mono, id: &OrderId) {
+    pub(in crate::engine) fn undecided(&mut self, now: Mono, id: &OrderId) {
         self.picked_up(id);
         if self.failures.len() >= MAX && !self.failures.contains_key(id) {
             return;
@@ -77,7 +77,7 @@ impl Retries {
     }
 
     /// It is being looked at; how often that was in vain is still known.
-    pub(super) fn picked_up(&mut self, id: &OrderId) {
+    pub(in crate::engine) fn picked_up(&mut self, id: &OrderId) {
         if let Some(moment) = self.declined.remove(id) {
             self.capacity.remove(&moment);
         }
@@ -87,13 +87,13 @@ impl Retries {
     }
 
     /// It has had its end.
-    pub(super) fn forget(&mut self, id: &OrderId) {
+    pub(in crate::engine) fn forget(&mut self, id: &OrderId) {
         self.picked_up(id);
         self.failures.remove(id);
     }
 
     /// Keeps these only.
-    pub(super) fn keep(&mut self, open: &BTreeSet<&OrderId>) {
+    pub(in crate::engine) fn keep(&mut self, open: &BTreeSet<&OrderId>) {
         self.capacity.retain(|_, id| open.contains(id));
         self.declined.retain(|id, _| open.contains(id));
         self.undecided.retain(|(_, id)| open.contains(id));
@@ -101,12 +101,12 @@ impl Retries {
     }
 
     /// Capacity came back.
-    pub(super) fn capacity_freed(&mut self) {
+    pub(in crate::engine) fn capacity_freed(&mut self) {
         self.freed_since(0);
     }
 
     /// What was reserved at that moment, and never for a bid, is free: it kept out only who came after it.
-    pub(super) fn freed_since(&mut self, moment: Moment) {
+    pub(in crate::engine) fn freed_since(&mut self, moment: Moment) {
         let since = self.capacity.split_off(&moment.saturating_add(1));
         for id in since.into_values() {
             self.declined.remove(&id);
@@ -115,14 +115,14 @@ impl Retries {
     }
 
     /// When some may be looked at again.
-    pub(super) fn deadline(&self) -> Option<Mono> {
+    pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let queued = (!self.queue.is_empty()).then_some(self.next);
         let undecided = self.undecided.first().map(|(at, _)| (*at).max(self.next));
         [queued, undecided].into_iter().flatten().min()
     }
 
     /// Those to look at now.
-    pub(super) fn take_due(&mut self, now: Mono) -> Vec<OrderId> {
+    pub(in crate::engine) fn take_due(&mut self, now: Mono) -> Vec<OrderId> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }

@@ -1,0 +1,142 @@
+//! The market: open orders and our bids on them, what the chain says of us, and the money for deposits.
+
+mod bids;
+mod facts;
+pub mod order;
+mod orders;
+mod retries;
+mod wallet;
+
+mod told;
+
+use crate::bidding::Decline;
+use crate::config::Config;
+use crate::types::{BlockTime, Coin, GroupId, MarketParams, Mono, Now, OrderId, Provider};
+use facts::Facts;
+use order::Order;
+use orders::Orders;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use wallet::Wallet;
+
+/// Orders, and what is known for bids on them.
+#[derive(Debug, Default)]
+pub(super) struct Market {
+    orders: Orders,
+    /// The newest order of each group that is in hand.
+    of_group: FxHashMap<GroupId, OrderId>,
+    facts: Facts,
+    wallet: Wallet,
+}
+
+impl Market {
+    /// The machine of an order in hand.
+    pub(super) fn order(&self, id: &OrderId) -> Option<&Order> {
+        self.orders.get(id)
+    }
+
+    /// Orders in hand, sorted.
+    pub(super) fn order_ids(&self) -> Vec<OrderId> {
+        self.orders.ids()
+    }
+
+    /// Machines of orders in hand, sorted.
+    pub(super) fn orders(&self) -> Vec<(&OrderId, &Order)> {
+        self.orders.machines()
+    }
+
+    /// The order was in hand and is not worth another look.
+    pub(super) fn is_ended(&self, id: &OrderId) -> bool {
+        self.orders.is_ended(id)
+    }
+
+    /// The order is remembered as declined for a passing reason.
+    pub(super) fn may_pass(&self, id: &OrderId) -> bool {
+        self.orders.may_pass(id)
+    }
+
+    /// A bid of ours on it has ended: it gets no other.
+    pub(super) fn spend(&mut self, id: &OrderId) {
+        self.orders.spend(id);
+    }
+
+    /// Forgets what is remembered of orders that are not open.
+    pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
+        self.orders.keep_ended(open);
+    }
+
+    /// There is more room: what was declined for want of it is looked at again.
+    pub(super) fn capacity_freed(&mut self) {
+        self.orders.retries.capacity_freed();
+    }
+
+    /// Some of the chain's facts were not told: how many bids an order has is to be asked again.
+    pub(super) fn forget_bid_counts(&mut self) {
+        self.orders.bids.forget();
+    }
+
+    /// The chain was out of sight: what auditors signed meanwhile was not told.
+    pub(super) fn forget_audits(&mut self) {
+        self.facts.audits_stale();
+        self.orders.forget_declines();
+    }
+
+    /// What a snapshot says of us and of bids.
+    pub(super) fn read(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+        self.facts.resync(provider, params);
+    }
+
+    /// Counts the changes of what the chain says of us.
+    pub(super) const fn facts_version(&self) -> u32 {
+        self.facts.version()
+    }
+
+    /// The chain has a record of us.
+    pub(super) const fn is_registered(&self) -> bool {
+        self.facts.is_registered()
+    }
+
+    /// The host of our record, under which tenants reach us.
+    pub(super) fn own_host(&self) -> Option<&str> {
+        self.facts.host()
+    }
+
+    /// A deposit that the chain takes and the account can pay, as far as is known.
+    pub(super) fn deposit<'a>(&self, now: Mono, config: &'a Config) -> Option<&'a Coin> {
+        self.wallet.deposit(now, config, self.facts.params())
+    }
+
+    /// How often each reason for a decline came up, by its code.
+    pub(super) fn decline_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.orders
+            .decline_counts
+            .iter()
+            .map(|(code, count)| (*code, *count))
+    }
+
+    /// The newest declines, the oldest of them first.
+    pub(super) fn recent_declines(&self) -> impl Iterator<Item = &(OrderId, Decline)> {
+        self.orders.recent_declines.iter()
+    }
+
+    /// Earliest moment at which an order in hand wants to be woken.
+    pub(super) fn next_order(&self) -> Option<Mono> {
+        self.orders.next_mono()
+    }
+
+    /// Earliest moment at which orders are looked at again, or the account is.
+    pub(super) fn next_look(&self) -> Option<Mono> {
+        let looks = [self.orders.retries.deadline(), self.wallet.deadline()];
+        looks.into_iter().flatten().min()
+    }
+
+    /// Orders whose deadlines have come, in the monotonic clock.
+    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
+        self.orders.due_mono(now)
+    }
+
+    /// The same in block time.
+    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
+        self.orders.due_block(now)
+    }
+}

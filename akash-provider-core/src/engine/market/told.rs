@@ -1,0 +1,131 @@
+//! What the chain tells of orders, bids and of us, and what readings of them bring.
+
+use super::order::{Input, Order};
+use crate::bidding;
+use crate::engine::{Call, EffectId, Engine, Target};
+use crate::error::Failure;
+use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, Provider};
+
+impl Engine {
+    /// An order begins.
+    pub(in crate::engine) fn order_created(&mut self, id: &OrderId) {
+        self.market.orders.bids.begin(id);
+        self.order_heard(id);
+    }
+
+    /// An order is over.
+    pub(in crate::engine) fn order_closed(&mut self, id: &OrderId) {
+        self.market.orders.bids.end(id);
+        self.drive_order(id, Input::OrderClosed);
+        self.market.orders.forget_ended(id);
+    }
+
+    /// A group is closed or paused, and its order with it.
+    pub(in crate::engine) fn group_stopped(&mut self, id: &GroupId) {
+        if let Some(order) = self.market.of_group.get(id).cloned() {
+            self.drive_order(&order, Input::OrderClosed);
+        }
+    }
+
+    /// Somebody has bid, perhaps we.
+    pub(in crate::engine) fn bid_created(&mut self, id: &BidId) {
+        self.market.orders.bids.add(id);
+        if id.provider != self.config.provider {
+            return;
+        }
+        self.drive_order(&id.order, Input::BidSeen);
+        if self.market.orders.get(&id.order).is_none() {
+            // Sent before a restart, or by another instance.
+            self.market.orders.spend(&id.order);
+            self.scan.soon();
+        }
+    }
+
+    /// Our bid on this order became a lease: it is no longer ours to take back.
+    pub(in crate::engine) fn order_won(&mut self, id: &OrderId) {
+        let sure = self.market.orders.get(id).is_none_or(Order::knows_its_bid);
+        self.drive_order(id, Input::Won);
+        self.market.orders.forget_ended(id);
+        if !sure {
+            self.reservations.doubt_promise(id);
+            self.scan.soon();
+        }
+    }
+
+    /// Somebody has a lease for this order.
+    pub(in crate::engine) fn order_taken(&mut self, id: &OrderId, by_us: bool) {
+        self.market.orders.bids.end(id);
+        if by_us {
+            return self.order_won(id);
+        }
+        self.drive_order(id, Input::Lost);
+        self.market.orders.forget_ended(id);
+    }
+
+    /// The record of a provider has changed.
+    pub(in crate::engine) fn provider_updated(&mut self, owner: &Address) {
+        if *owner == self.config.provider && self.market.facts.provider_stale() {
+            self.call(Target::Provider, Call::FetchProvider);
+        }
+    }
+
+    /// What an auditor signed of a provider has changed.
+    pub(in crate::engine) fn audit_changed(&mut self, auditor: &Address, owner: &Address) {
+        if *owner == self.config.provider {
+            self.market.facts.audit_stale(auditor.as_str());
+            self.market.orders.forget_declines();
+        }
+    }
+
+    /// Our record was read.
+    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+        self.market.facts.provider_read(result);
+        self.block_own_host();
+        self.market.orders.forget_declines();
+    }
+
+    /// What an auditor signed was read.
+    pub(in crate::engine) fn audit_read(
+        &mut self,
+        auditor: String,
+        result: Result<Option<AuditedAttributes>, Failure>,
+    ) {
+        if self
+            .market
+            .facts
+            .audit_read(self.progress.mono(), &auditor, result)
+        {
+            self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
+        } else {
+            self.judge_waiting_for(&auditor);
+        }
+    }
+
+    /// The bids on an order were counted.
+    pub(in crate::engine) fn bids_counted(
+        &mut self,
+        order: &OrderId,
+        effect: EffectId,
+        result: Result<u32, Failure>,
+    ) {
+        let params = self.market.facts.params();
+        let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
+        let counted = Input::Counted(result.map(check));
+        self.order_completed(order, effect, counted);
+    }
+
+    /// Our bid on an order was read.
+    pub(in crate::engine) fn bid_read(
+        &mut self,
+        order: &OrderId,
+        effect: EffectId,
+        result: Result<Observed<Bid>, Failure>,
+    ) {
+        // The lease that came meanwhile has the reservation.
+        let seen = result.as_ref().ok().and_then(|seen| seen.value.as_ref());
+        if let (None, Some(bid)) = (self.market.orders.get(order), seen) {
+            self.reservations.keep_promise(order, &bid.resources_offer);
+        }
+        self.order_completed(order, effect, Input::Found(result));
+    }
+}
