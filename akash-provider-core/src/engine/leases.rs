@@ -26,13 +26,13 @@ pub(super) struct NewLease<'a> {
     pub(super) created: BlockTime,
     pub(super) payment: Option<&'a Payment>,
     pub(super) settled_at: Option<Height>,
-    /// It was there before us, so the cluster may have its manifest.
-    pub(super) adopted: bool,
+    /// How it came, where that is news; one that was there before us is adopted, and the cluster may have its manifest.
+    pub(super) news: Option<Origin>,
 }
 
 impl Engine {
     /// An event says that our bid won.
-    pub(super) fn lease_won(&mut self, id: &LeaseId, price: &crate::types::DecCoin) {
+    pub(super) fn lease_won(&mut self, id: &LeaseId, price: &crate::types::DecCoin, origin: Origin) {
         let window = self.config.reclamation_window;
         let reclamation = window.map(|window| Reclamation {
             window,
@@ -47,7 +47,7 @@ impl Engine {
             created,
             payment: None,
             settled_at: None,
-            adopted: false,
+            news: Some(origin),
         };
         self.lease_new(&new);
         self.won.push((id.clone(), self.progress.height() + 1));
@@ -72,14 +72,14 @@ impl Engine {
         }
     }
 
-    /// A record says that a lease is ours; nothing happens when it is known. It is `adopted` when it was there
-    /// before us, and news when only its event is still to come.
+    /// A record says that a lease is ours; nothing happens when it is known. It is news when its event is still to come,
+    /// and adopted when it was there before us.
     pub(super) fn lease_found(
         &mut self,
         record: &LeaseRecord,
         deployment: Option<&DeploymentRecord>,
         at: BlockTime,
-        adopted: bool,
+        news: Option<Origin>,
     ) {
         let Lease {
             id,
@@ -94,7 +94,7 @@ impl Engine {
             created: at,
             payment: record.payment.as_ref(),
             settled_at: deployment.map(|d| d.escrow.settled_at),
-            adopted,
+            news,
         };
         self.lease_new(&new);
     }
@@ -119,15 +119,14 @@ impl Engine {
             self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
         }
         let (lease, price) = (id.clone(), new.price.clone());
-        self.publish(if new.adopted {
-            Event::LeaseAdopted { lease, price }
-        } else {
-            Event::LeaseWon { lease, price }
+        self.publish(match new.news {
+            None => Event::LeaseAdopted { lease, price },
+            Some(_) => Event::LeaseWon { lease, price },
         });
         self.money_of(new);
         self.deployment_slot(id.deployment());
-        let origin = if new.adopted { Origin::Found } else { Origin::Won };
-        if new.adopted && !self.has_manifest(id) {
+        let origin = new.news.unwrap_or(Origin::Found);
+        if origin == Origin::Found && !self.has_manifest(id) {
             // A list under way may be older than the lease.
             self.scan.doubt_cluster();
         }
@@ -165,7 +164,7 @@ impl Engine {
         let cx = self.cx(&config);
         let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
         let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
-        let check_at = if new.adopted {
+        let check_at = if new.news.is_none() {
             self.progress.block_time().plus(spread)
         } else {
             self.progress.block_time()
@@ -207,7 +206,7 @@ impl Engine {
                 Action::Publish(event) => self.publish(event),
                 Action::Found(record) => {
                     let at = self.progress.block_time();
-                    self.lease_found(&record, None, at, true);
+                    self.lease_found(&record, None, at, None);
                 }
                 Action::Forget(reason) => self.lease_forget(id, reason),
                 Action::Unexpected => self.outbox.count_unexpected(),

@@ -232,8 +232,12 @@ impl Engine {
             payment: None,
         };
         let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
-        self.order_won(&lease.id.order);
-        self.lease_found(&known, Some(record), self.progress.block_time(), false);
+        let origin = self.order_won(&lease.id.order);
+        if is_new {
+            // A snapshot from before may still show it open.
+            self.market.spend(&lease.id.order);
+        }
+        self.lease_found(&known, Some(record), self.progress.block_time(), Some(origin));
         if is_new {
             // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
             self.won

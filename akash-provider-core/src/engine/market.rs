@@ -75,6 +75,11 @@ impl Market {
         self.orders.bids.forget();
     }
 
+    /// The order has a lease and takes no more bids.
+    pub(super) fn forget_bid_count(&mut self, id: &OrderId) {
+        self.orders.bids.end(id);
+    }
+
     /// The chain was out of sight: what auditors signed meanwhile was not told.
     pub(super) fn forget_audits(&mut self) {
         self.facts.audits_stale();

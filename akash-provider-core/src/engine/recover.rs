@@ -105,7 +105,7 @@ impl Engine {
                 record,
                 deployment,
                 snapshot.block_time(record.lease.created_at),
-                true,
+                None,
             );
             self.reservations.mark_active(&id.order);
             self.manifest_clock(id, snapshot.block_time(record.lease.created_at));

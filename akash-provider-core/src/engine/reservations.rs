@@ -264,8 +264,12 @@ impl Reservations {
             return;
         };
         held.doubted = false;
-        if held.units.is_empty() || offer.is_empty() || params::same_promise(&held.units, offer) {
+        if offer.is_empty() || params::same_promise(&held.units, offer) {
             return;
+        }
+        if held.units.is_empty() {
+            // It becomes known only now.
+            return self.adopt(order, offer, None);
         }
         let active = held.active;
         self.unreserve(order);

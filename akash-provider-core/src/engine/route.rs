@@ -49,10 +49,12 @@ impl Engine {
     }
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
-        let by_us = id.provider == self.config.provider;
-        self.order_taken(&id.order, by_us);
-        if by_us {
-            self.lease_won(id, price);
+        self.market.forget_bid_count(&id.order);
+        if id.provider == self.config.provider {
+            let origin = self.order_won(&id.order);
+            self.lease_won(id, price, origin);
+        } else {
+            self.order_lost(&id.order);
         }
     }
 

@@ -3,13 +3,15 @@
 
 use crate::world::*;
 use akash_provider_core::engine::status::DeclineStatus;
-use akash_provider_core::engine::{Call, Leadership, RefusalKind, Request};
+use akash_provider_core::engine::{Call, Completion, Input, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{BidId, CloseReason, Msg, OrderId};
+use akash_provider_core::types::{BidId, ChainEvent, CloseReason, Msg, OrderId, Snapshot};
+use std::sync::Arc;
 
 const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
 const IS_BID_READ: Which = |call| matches!(call, Call::FetchBid(_));
+const IS_READ: Which = |call| IS_SNAPSHOT(call) || IS_BID_READ(call);
 
 /// A bid that another process with our key sends.
 fn bid_elsewhere(world: &mut World, order: &OrderId, sdl: &Sdl) -> BidId {
@@ -74,8 +76,7 @@ fn a_lease_that_a_manifest_shows_before_its_block_has_its_whole_time() {
 #[test]
 fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
     let mut world = World::new();
-    world.hold = Some(IS_SNAPSHOT);
-    // Our bid on it is not read, for the order is not looked at any more.
+    world.hold = Some(IS_READ);
     world.price = Err(failure(false));
     let first = world.order(1, &web());
     let bid = bid_elsewhere(&mut world, &first, &web());
@@ -94,7 +95,7 @@ fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
 #[test]
 fn a_bid_that_was_priced_waits_too() {
     let mut world = World::new();
-    world.hold = Some(|call| is_price(call) || IS_SNAPSHOT(call));
+    world.hold = Some(|call| is_price(call) || IS_READ(call));
     let second = world.order(2, &web());
     // There is no room for the first order any more, but there was, and our bid on it wins.
     let mut large = web();
@@ -105,11 +106,87 @@ fn a_bid_that_was_priced_waits_too() {
     let bid = bid_elsewhere(&mut world, &first, &large);
     let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
     world.tell(events);
-    world.hold = Some(IS_SNAPSHOT);
+    world.hold = Some(IS_READ);
     world.settle();
     assert_eq!(world.count(is_bid), 0);
     let why = decline(&world, &second).unwrap();
     assert!(why.contains("is not known before the next full scan"), "{why}");
+}
+
+#[test]
+fn a_bid_from_before_holds_its_place_as_soon_as_it_is_told() {
+    let mut world = World::new();
+    world.hold = Some(IS_SNAPSHOT);
+    world.price = Err(failure(false));
+    let first = world.order(1, &web());
+    world.price = Ok(price(10));
+    bid_elsewhere(&mut world, &first, &web());
+    assert_eq!(world.pending(), [first.clone()], "no scan was made");
+    // It ends like one of this process.
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    assert_eq!((world.pending(), world.status().orders.len()), (vec![], 0));
+}
+
+#[test]
+fn a_bid_that_is_told_and_not_there_holds_nothing_for_long() {
+    let mut world = World::new();
+    world.hold = Some(IS_SNAPSHOT);
+    world.price = Err(failure(false));
+    let first = world.order(1, &web());
+    world.price = Ok(price(10));
+    // A node that lies, or a block that was taken back.
+    world.tell(vec![ChainEvent::BidCreated {
+        id: bid_of(&first, us()),
+        price: price(10),
+    }]);
+    world.settle();
+    let second = world.order(2, &web());
+    assert_eq!(world.count(is_bid), 0, "it may hold everything");
+    for _ in 0..24 {
+        world.blocks(1, BLOCK);
+        world.wait(BLOCK);
+    }
+    assert_eq!(world.pending(), [first, second], "both get bids");
+}
+
+/// A process before this one may have taken its manifest.
+#[test]
+fn a_lease_won_by_a_bid_from_before_is_looked_for_in_the_cluster() {
+    let mut config = settings();
+    config.manifest_timeout = Some(MINUTE);
+    let mut world = World::with(config);
+    world.order(1, &web());
+    world.restart();
+    world.hold = Some(is_list);
+    world.take_bids(1, &web());
+    world.blocks(20, BLOCK);
+    assert_eq!(world.closes(), [], "nobody has looked");
+    world.hold = None;
+    world.settle();
+    world.blocks(3, BLOCK);
+    assert_eq!(world.closes(), [], "its time starts with the look");
+    world.blocks(20, BLOCK);
+    assert_eq!(world.closes().len(), 1);
+}
+
+#[test]
+fn a_lease_that_a_manifest_shows_early_gets_no_second_bid_by_an_older_snapshot() {
+    let mut world = World::new();
+    let bid = bid_of(&world.order(1, &web()), us());
+    let behind = Arc::new(world.market.snapshot(&us()));
+    let won = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    world.hold = Some(IS_SNAPSHOT);
+    world.request(Request::Scan { dry_run: false });
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    let mut older = Snapshot::clone(&behind);
+    older.bids.clear();
+    let (scan, _) = world.owed.pop_front().unwrap();
+    world.feed(Input::Completed(scan, Completion::Snapshot(Ok(Arc::new(older)))));
+    world.settle();
+    world.tell(won);
+    world.hold = None;
+    world.blocks(3, BLOCK);
+    assert_eq!(world.count(is_bid), 1);
 }
 
 /// The tenant may choose a bid before we have heard that it landed.
@@ -126,7 +203,7 @@ fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
     world.hold = Some(IS_SNAPSHOT);
     let second = world.order(2, &web());
     assert_eq!(world.pending(), [second]);
-    world.feed(akash_provider_core::engine::Input::Completed(id, answer));
+    world.feed(Input::Completed(id, answer));
     world.settle();
     assert_eq!((world.active(), world.status().declines.len()), (vec![first], 0));
 }

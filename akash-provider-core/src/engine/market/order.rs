@@ -14,7 +14,8 @@
 use crate::bidding::Decline;
 use crate::error::Failure;
 use crate::types::{
-    self, Bid, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId, ResourceUnit, TxOutcome,
+    self, Bid, BidId, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId, ResourceUnit,
+    TxOutcome,
 };
 use std::sync::Arc;
 
@@ -212,6 +213,8 @@ pub struct Order {
     attempts: u32,
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
+    /// A transaction of this process brought the bid to the chain.
+    committed: bool,
     /// An earlier transaction for the bid, of unknown outcome, may land until then.
     may_land: Option<BlockTime>,
     /// The clock of an open bid starts when this height, which is that of its block or later, is processed.
@@ -253,6 +256,18 @@ impl Order {
         }
     }
 
+    /// A bid of ours was told that was not sent here: it is read. One that is not found until `expires`, in block
+    /// time, was none.
+    pub fn told(id: &BidId, expires: BlockTime, out: &mut Vec<Action>) -> Self {
+        out.push(Action::Call(Call::FetchBid(id.clone())));
+        let phase = Phase::Checking {
+            retry_at: None,
+            ending: None,
+            expires,
+        };
+        Self::at(&id.order, phase)
+    }
+
     /// An open bid of ours on an order that is over: it is looked at and closed.
     pub fn stray(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
@@ -279,6 +294,7 @@ impl Order {
             was_unfunded: false,
             attempts: 0,
             landed: false,
+            committed: false,
             may_land: None,
             clock_from: None,
             facts: 0,
@@ -341,6 +357,12 @@ impl Order {
     #[must_use]
     pub const fn knows_its_bid(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
+    }
+
+    /// True when the bid was sent by this process, so that nobody can have served its lease before.
+    #[must_use]
+    pub const fn is_own_bid(&self) -> bool {
+        self.committed
     }
 
     /// True when a bid of ours is, or may be, on the chain.

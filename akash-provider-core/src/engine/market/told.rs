@@ -2,9 +2,14 @@
 
 use super::order::{Input, Order};
 use crate::bidding;
+use crate::engine::deployment::Origin;
 use crate::engine::{Call, EffectId, Engine, Target};
 use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, Provider};
+use std::time::Duration;
+
+/// A bid that was told shows in its node's readings within this much block time.
+const TOLD_BID_SHOWS: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// An order begins.
@@ -35,29 +40,43 @@ impl Engine {
         }
         self.drive_order(&id.order, Input::BidSeen);
         if self.market.orders.get(&id.order).is_none() {
-            // Sent before a restart, or by another instance.
-            self.market.orders.spend(&id.order);
-            self.scan.soon();
+            self.bid_of_another(id);
         }
     }
 
-    /// Our bid on this order became a lease: it is no longer ours to take back.
-    pub(in crate::engine) fn order_won(&mut self, id: &OrderId) {
-        let sure = self.market.orders.get(id).is_none_or(Order::knows_its_bid);
+    /// A bid of ours that was sent before a restart, or by another instance. Until it was read, it is not known what it
+    /// holds.
+    fn bid_of_another(&mut self, id: &BidId) {
+        self.market.orders.spend(&id.order);
+        self.scan.soon();
+        let is_known = self.reservations.contains(&id.order) || self.progress.is_told_again();
+        if is_known || self.role.is_stopping() {
+            return;
+        }
+        self.reservations.adopt_unread(&id.order);
+        let mut actions = Vec::new();
+        let expires = self.progress.block_time().plus(TOLD_BID_SHOWS);
+        let machine = Order::told(id, expires, &mut actions);
+        self.order_new(&id.order, machine, actions);
+    }
+
+    /// Our bid on this order became a lease: it is no longer ours to take back. Says how it came: nobody has served a
+    /// lease before that was won by a bid of this process.
+    pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
+        let machine = self.market.orders.get(id);
+        let sure = machine.is_none_or(Order::knows_its_bid);
+        let is_own = machine.is_some_and(Order::is_own_bid);
         self.drive_order(id, Input::Won);
         self.market.orders.forget_ended(id);
         if !sure {
             self.reservations.doubt_promise(id);
             self.scan.soon();
         }
+        if is_own { Origin::Won } else { Origin::Found }
     }
 
-    /// Somebody has a lease for this order.
-    pub(in crate::engine) fn order_taken(&mut self, id: &OrderId, by_us: bool) {
-        self.market.orders.bids.end(id);
-        if by_us {
-            return self.order_won(id);
-        }
+    /// Another provider has a lease for this order.
+    pub(in crate::engine) fn order_lost(&mut self, id: &OrderId) {
         self.drive_order(id, Input::Lost);
         self.market.orders.forget_ended(id);
     }

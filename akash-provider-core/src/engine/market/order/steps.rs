@@ -259,6 +259,7 @@ impl Order {
         ending: Option<End>,
         out: &mut Vec<Action>,
     ) -> Self {
+        self.committed |= matches!(result, Ok(TxOutcome::Committed { .. }));
         match (result, ending) {
             (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
             (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
