@@ -15,55 +15,44 @@
 //! an effect whose completion comes back as an input. The engine is a cache of chain and cluster; one path
 //! (`recover`) builds it from a snapshot, at the start, after a gap, and in every full scan.
 
-pub mod breaker;
 pub mod cx;
-pub mod deployment;
 pub mod effect;
-pub mod escrow;
-pub mod hostnames;
 pub mod input;
 pub mod reservations;
 pub mod status;
-pub mod workload;
 
-mod addresses;
 mod backoff;
 mod leases;
-mod manifests;
 mod market;
 mod outbox;
 mod progress;
-mod recover;
+mod reconcile;
 mod report;
 mod role;
 mod route;
-mod scan;
 mod table;
 mod timers;
-mod waiting;
 
 pub use effect::{Call, Effect, EffectId};
 pub use input::{
     Completion, Input, Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Workloads,
 };
+pub use leases::{breaker, deployment, escrow, hostnames, workload};
 pub use market::order;
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
-use crate::types::{DeploymentId, GroupId, Height, LeaseId, Mono, Now, OrderId};
-use breaker::Breaker;
+use crate::types::{DeploymentId, GroupId, LeaseId, Mono, Now, OrderId};
 use cx::Cx;
-use hostnames::Hostnames;
+use leases::Leases;
 use market::Market;
 use outbox::{Outbox, Target};
 use progress::Progress;
+use reconcile::Scan;
 use reservations::{Capacity, Reservations};
 use role::Role;
-use scan::Scan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use table::Table;
-use waiting::Waiting;
 
 /// A machine that wants to be woken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,16 +70,8 @@ pub struct Engine {
     role: Role,
     progress: Progress,
     market: Market,
-    deployments: Table<deployment::Deployment>,
-    workloads: Table<workload::Workload>,
-    escrows: Table<escrow::Escrow>,
+    leases: Leases,
     reservations: Reservations,
-    hostnames: Hostnames,
-    /// Names that another lease of the same tenant still holds.
-    withheld: Waiting,
-    /// Leases won whose time for a manifest starts when this block is complete.
-    won: Vec<(LeaseId, Height)>,
-    breaker: Breaker,
     scan: Scan,
     changes: u64,
     outbox: Outbox,
@@ -107,14 +88,8 @@ impl Engine {
             role: Role::new(),
             progress: Progress::default(),
             market: Market::default(),
-            deployments: Table::default(),
-            workloads: Table::default(),
-            escrows: Table::default(),
             reservations: Reservations::new(&config),
-            hostnames: Hostnames::new(&config.blocked_hostnames),
-            withheld: Waiting::default(),
-            won: Vec::new(),
-            breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
+            leases: Leases::new(&config),
             scan: Scan::default(),
             changes: 0,
             outbox: Outbox::default(),
@@ -152,13 +127,8 @@ impl Engine {
             .deadline()
             .filter(|_| running && self.progress.chain_known());
         let look = self.market.next_look().filter(|_| running);
-        let breaker = self.breaker.deadline().filter(|_| running);
-        let machines = [
-            self.market.next_order(),
-            self.deployments.next_mono(),
-            self.workloads.next_mono(),
-            self.escrows.next_mono(),
-        ];
+        let breaker = self.leases.breaker().deadline().filter(|_| running);
+        let machines = [self.market.next_order(), self.leases.next_mono()];
         let own = [scan, look, breaker];
         machines.into_iter().chain(own).flatten().min()
     }
@@ -190,7 +160,7 @@ impl Engine {
     /// Our live lease of a group, if there is one; the newest order's where there are two.
     #[must_use]
     pub fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
-        let mine = self.workloads.iter().filter(|(l, _)| l.order.group == *group);
+        let mine = self.leases.workloads().filter(|(l, _)| l.order.group == *group);
         let live = mine.filter(|(_, workload)| workload.is_live());
         live.map(|(lease, _)| lease).max().cloned()
     }
@@ -202,7 +172,11 @@ impl Engine {
     }
 
     fn take_time(&mut self, now: Now) {
-        if self.breaker.opens_within(self.progress.mono(), now.mono) {
+        if self
+            .leases
+            .breaker_mut()
+            .opens_within(self.progress.mono(), now.mono)
+        {
             self.changes += 1;
         }
         self.progress.pass(now);
@@ -232,14 +206,10 @@ impl Engine {
     fn due(&self) -> Vec<Key> {
         let now = self.progress.now();
         let mut mono = keyed(self.market.due_mono(now), Key::Order);
-        mono.extend(keyed(self.deployments.due_mono(now), Key::Deployment));
-        mono.extend(keyed(self.workloads.due_mono(now), Key::Workload));
-        mono.extend(keyed(self.escrows.due_mono(now), Key::Escrow));
+        mono.extend(self.leases.due_mono(now));
         mono.sort_unstable();
         let mut block = keyed(self.market.due_block(now), Key::Order);
-        block.extend(keyed(self.deployments.due_block(now), Key::Deployment));
-        block.extend(keyed(self.workloads.due_block(now), Key::Workload));
-        block.extend(keyed(self.escrows.due_block(now), Key::Escrow));
+        block.extend(self.leases.due_block(now));
         block.sort_unstable();
         let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
         let both: BTreeSet<Key> = due.iter().cloned().collect();
@@ -296,13 +266,13 @@ impl Engine {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);
         }
-        for id in self.deployments.ids() {
+        for id in self.leases.deployment_ids() {
             self.drive_deployment(&id, deployment::Input::Wake);
         }
-        for id in self.workloads.ids() {
+        for id in self.leases.workload_ids() {
             self.drive_workload(&id, workload::Input::Wake);
         }
-        for id in self.escrows.ids() {
+        for id in self.leases.escrow_ids() {
             self.drive_escrow(&id, escrow::Input::Wake);
         }
     }
@@ -312,7 +282,7 @@ impl Engine {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Shutdown);
         }
-        for id in self.deployments.ids() {
+        for id in self.leases.deployment_ids() {
             self.drive_deployment(&id, deployment::Input::Shutdown);
         }
         self.refuse_scans();

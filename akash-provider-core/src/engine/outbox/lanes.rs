@@ -10,7 +10,6 @@
 //! over with what was before.
 
 use crate::cluster::Deployment;
-use crate::engine::workload::Workload;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
 use crate::error::{ErrorKind, Failure};
 use crate::types::{DeploymentId, LeaseId};
@@ -206,8 +205,7 @@ impl Engine {
         let Call::Deploy { deployment, .. } = call else {
             return None;
         };
-        let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
-        self.workloads.adjust(&deployment.lease, newest)?
+        self.leases.deploy_newest(&deployment.lease, epoch)
     }
 
     /// A call that has waited goes, or fails where it may no longer be made.

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 /// What a list of the cluster shows of addresses.
 #[derive(Debug)]
-pub(super) struct Addresses<'a> {
+pub(in crate::engine) struct Addresses<'a> {
     of_lease: FxHashMap<&'a LeaseId, BTreeSet<&'a IpDeclaration>>,
     /// Addresses with a lease that holds them.
     holders: FxHashMap<&'a str, &'a LeaseId>,
 }
 
 impl<'a> Addresses<'a> {
-    pub(super) fn new(declared: &'a [(LeaseId, Vec<IpDeclaration>)]) -> Self {
+    pub(in crate::engine) fn new(declared: &'a [(LeaseId, Vec<IpDeclaration>)]) -> Self {
         let keys = |(lease, ips): &'a (LeaseId, Vec<IpDeclaration>)| {
             ips.iter().map(move |ip| (ip.sharing_key.as_str(), lease))
         };
@@ -29,7 +29,7 @@ impl<'a> Addresses<'a> {
 
     /// An address that a lease was deployed with and that is not declared so, or one that is declared and not
     /// wanted. One that another lease holds is not missed: it moves only on the tenant's command.
-    pub(super) fn difference(&self, deployment: &Deployment) -> Option<String> {
+    pub(in crate::engine) fn difference(&self, deployment: &Deployment) -> Option<String> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);
         let wanted: BTreeSet<&IpDeclaration> = deployment.ips.iter().collect();

@@ -3,9 +3,9 @@
 //! Events only make the engine faster; this is what makes it right. A scan should find nothing, and says so
 //! loudly when it does. A dry run only reports.
 
-use super::input::{Refusal, RefusalKind, Reply, RequestId};
-use super::order::Phase;
-use super::{Call, Engine, Target, Workloads, backoff};
+use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
+use crate::engine::order::Phase;
+use crate::engine::{Call, Engine, Target, Workloads, backoff};
 use crate::error::Failure;
 use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ struct Running {
 
 /// When to scan, what is under way, what was found last.
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(in crate::engine) struct Scan {
     next: Option<Mono>,
     cluster_wanted: bool,
     /// When only the cluster is looked at again.
@@ -43,40 +43,40 @@ pub(super) struct Scan {
     doubted: bool,
     /// The last scan failed for want of the cluster's half.
     lacks_list: bool,
-    pub(super) findings: Vec<String>,
+    findings: Vec<String>,
 }
 
 impl Scan {
     /// Something makes a scan worth while at once.
-    pub(super) fn soon(&mut self) {
+    pub(in crate::engine) fn soon(&mut self) {
         self.next = Some(Mono(0));
     }
 
     /// The chain's present was given; the cluster's is asked for.
-    pub(super) fn after_resync(&mut self) {
+    pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
     }
 
     /// Nobody knows what a failed write has left in the cluster: it is asked.
-    pub(super) fn doubt_cluster(&mut self) {
+    pub(in crate::engine) fn doubt_cluster(&mut self) {
         self.cluster_wanted = true;
         self.doubted = true;
     }
 
     /// Something in the cluster wants mending: it is looked at again soon, and not when the next scan is due.
-    pub(super) fn look_again(&mut self, now: Mono) {
+    pub(in crate::engine) fn look_again(&mut self, now: Mono) {
         self.look_again = Some(now.plus(LOOK_AGAIN));
     }
 
     /// Something that was deployed is not there: the cluster is looked at, once for all that goes at the same time.
-    pub(super) fn look_soon(&mut self, now: Mono) {
+    pub(in crate::engine) fn look_soon(&mut self, now: Mono) {
         let soon = now.plus(backoff::after(0));
         self.look_again = Some(self.look_again.map_or(soon, |at| at.min(soon)));
     }
 
     /// The cluster shows that it answers: a list that it owes is not waited for any longer, but asked for no more
     /// than once a second, however often it shows that.
-    pub(super) fn cluster_answers(&mut self, now: Mono) {
+    pub(in crate::engine) fn cluster_answers(&mut self, now: Mono) {
         if self.lacks_list {
             self.attempts = 0;
             let soon = now.plus(backoff::after(0));
@@ -85,24 +85,29 @@ impl Scan {
     }
 
     /// True when the list at hand shows what every write that ended has left.
-    pub(super) const fn shows_all(&self) -> bool {
+    pub(in crate::engine) const fn shows_all(&self) -> bool {
         !self.doubted
     }
 
+    /// What the last one found.
+    pub(in crate::engine) fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
     /// When the next one is due.
-    pub(super) fn deadline(&self) -> Option<Mono> {
+    pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let next = [self.next, self.look_again].into_iter().flatten().min();
         next.filter(|_| self.running.is_none())
     }
 }
 
 impl Engine {
-    pub(super) fn scan_requested(&mut self, id: RequestId, dry_run: bool) {
+    pub(in crate::engine) fn scan_requested(&mut self, id: RequestId, dry_run: bool) {
         self.scan.requests.push((id, dry_run));
     }
 
     /// Starts a scan that is due.
-    pub(super) fn drive_scan(&mut self) {
+    pub(in crate::engine) fn drive_scan(&mut self) {
         if self.scan.running.is_some() || !self.progress.chain_known() || self.role.is_stopping() {
             return;
         }
@@ -140,14 +145,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn scan_snapshot(&mut self, result: Result<Arc<Snapshot>, Failure>) {
+    pub(in crate::engine) fn scan_snapshot(&mut self, result: Result<Arc<Snapshot>, Failure>) {
         if let Some(running) = &mut self.scan.running {
             running.snapshot = Some(result);
         }
         self.scan_finish();
     }
 
-    pub(super) fn scan_workloads(&mut self, result: Result<Workloads, Failure>) {
+    pub(in crate::engine) fn scan_workloads(&mut self, result: Result<Workloads, Failure>) {
         if let Some(running) = &mut self.scan.running {
             running.workloads = Some(result);
         }
@@ -247,7 +252,7 @@ impl Engine {
         self.fail_scans(requests, RefusalKind::Unavailable, &message);
     }
 
-    pub(super) fn refuse_scans(&mut self) {
+    pub(in crate::engine) fn refuse_scans(&mut self) {
         let mut requests: Vec<RequestId> = self.scan.requests.drain(..).map(|(id, _)| id).collect();
         if let Some(running) = &mut self.scan.running {
             requests.append(&mut running.requests);
@@ -267,7 +272,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn report_findings(&mut self, findings: Vec<String>) {
+    pub(in crate::engine) fn report_findings(&mut self, findings: Vec<String>) {
         let told = std::mem::replace(&mut self.scan.findings, findings.clone());
         let is_new = |finding: &String| !told.contains(finding);
         let findings: Vec<String> = findings.into_iter().filter(is_new).collect();
@@ -285,7 +290,7 @@ impl Engine {
         let listing = &workloads.listing;
         let there: BTreeSet<&LeaseId> = listing.deployments.iter().map(|d| &d.lease).collect();
         for lease in there.iter().filter(|l| l.provider == self.config.provider) {
-            if !self.workloads.contains(lease) {
+            if !self.leases.has_workload(lease) {
                 findings.push(format!(
                     "workload {lease} runs without a known lease: its lease is looked at"
                 ));
@@ -319,14 +324,14 @@ impl Engine {
     }
 
     /// Reservations that neither an order nor a workload accounts for.
-    pub(super) fn ownerless_reservations(&self) -> Vec<OrderId> {
-        let leased: BTreeSet<&OrderId> = self.workloads.iter().map(|(l, _)| &l.order).collect();
+    pub(in crate::engine) fn ownerless_reservations(&self) -> Vec<OrderId> {
+        let leased: BTreeSet<&OrderId> = self.leases.orders().collect();
         let owned = |order: &OrderId| {
             leased.contains(order)
                 || self
                     .market
                     .order(order)
-                    .is_some_and(super::order::Order::holds_reservation)
+                    .is_some_and(crate::engine::order::Order::holds_reservation)
         };
         self.reservations
             .orders()
@@ -343,7 +348,7 @@ impl Engine {
             .map(|r| &r.lease.id)
             .collect();
         for lease in live.iter().filter(|l| l.provider == self.config.provider) {
-            if !self.workloads.contains(lease) {
+            if !self.leases.has_workload(lease) {
                 findings.push(format!(
                     "lease {lease} is live on the chain and was not known: it is taken over"
                 ));

@@ -19,12 +19,12 @@ pub mod health;
 pub use chain::ChainLane;
 pub use evidence::{Heard, HeardBy};
 
-use super::backoff;
-use super::cx::Cx;
-use super::effect::Call;
-use super::table::Machine;
-use super::timers::Deadlines;
 use crate::cluster::{Deployment, Health, Teardown};
+use crate::engine::backoff;
+use crate::engine::cx::Cx;
+use crate::engine::effect::Call;
+use crate::engine::table::Machine;
+use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
 use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
@@ -408,7 +408,7 @@ impl Workload {
     }
 
     /// The deploy that is owed was not made yet: it becomes one of what is wanted now, if that is another.
-    pub(super) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
+    pub(in crate::engine) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
         let desired = self.desired.as_mut()?;
         match self.cluster {
             ClusterLane::Deploying(owed) if owed < desired.generation => {}

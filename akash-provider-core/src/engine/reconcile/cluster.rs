@@ -1,180 +1,21 @@
-//! The one path from a snapshot to machines: at the start, after a gap, in every full scan.
+//! From a list of what the cluster has to machines and claims of hostnames.
 //!
-//! It is level-triggered and idempotent: it brings the machines in line with what the chain shows, whatever
-//! happened in between. It destroys nothing: what is missing from a snapshot is only looked at.
+//! What the list lacks, or has otherwise than it is wanted, is deployed anew; what it has that cannot be used ends
+//! nothing.
 
 use super::addresses::Addresses;
-use super::order::{self, Order};
-use super::workload::{ClusterLane, HeardBy, Input, Workload};
-use super::{Engine, Workloads, deployment, sorted};
 use crate::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
+use crate::engine::workload::{ClusterLane, Input, Workload};
+use crate::engine::{Engine, Workloads, deployment, sorted};
 use crate::manifest::hosts;
-use crate::types::{
-    self, Bid, BidState, DeploymentId, DeploymentRecord, Event, Height, LeaseId, OrderId, Snapshot,
-};
+use crate::types::{DeploymentId, Event, LeaseId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Engine {
-    /// The chain's past is incomplete: this is its present.
-    pub(super) fn resync(&mut self, snapshot: &Arc<Snapshot>) {
-        if snapshot.chain_id != self.config.chain_id {
-            let finding = format!(
-                "a snapshot of chain `{}` was ignored: this provider belongs to `{}`",
-                snapshot.chain_id, self.config.chain_id
-            );
-            return self.report_findings(vec![finding]);
-        }
-        // A node that lags behind what was processed shows the past, not the present.
-        if self.progress.chain_known() && self.is_past(snapshot.height) {
-            self.scan.soon();
-            return self.progress.tells_again();
-        }
-        if self.progress.chain_known() {
-            self.market.forget_audits();
-        }
-        let fresh = self.progress.resync(snapshot.height, snapshot.time);
-        self.role.run();
-        if fresh {
-            // Leases in it have their clocks from their records.
-            let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
-            self.won.retain(|(id, _)| !shown(id));
-            self.start_manifest_clocks();
-            self.apply_snapshot(snapshot);
-        } else {
-            // A full scan has shown more already; what is not in this one is not over.
-            self.start_manifest_clocks();
-            self.scan.soon();
-        }
-        self.scan.after_resync();
-    }
-
-    /// A reading of this height shows less than what was processed: facts of the block after
-    /// [`height`](Self::height) may have been told already.
-    pub(super) fn is_past(&self, height: Height) -> bool {
-        self.cx(&self.config).is_past(height)
-    }
-
-    /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
-    pub(super) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
-        self.progress.snapshot_applied(snapshot.height);
-        self.market.read(snapshot.provider.as_ref(), &snapshot.params);
-        self.block_own_host();
-        self.read_wallet();
-        let bids: BTreeMap<&OrderId, &Bid> = snapshot
-            .bids
-            .iter()
-            .filter(|b| b.id.provider == self.config.provider)
-            .map(|b| (&b.id.order, b))
-            .collect();
-        self.apply_leases(snapshot, &bids);
-        self.apply_orders(snapshot, &bids);
-        self.judge_waiting();
-    }
-
-    fn apply_leases(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
-        let deployments: FxHashMap<&DeploymentId, &DeploymentRecord> = snapshot
-            .deployments
-            .iter()
-            .map(|d| (&d.deployment.id, d))
-            .collect();
-        let mut live = BTreeSet::new();
-        for record in &snapshot.leases {
-            let id = &record.lease.id;
-            if id.provider != self.config.provider || !record.lease.state.is_live() {
-                continue;
-            }
-            live.insert(id.clone());
-            let deployment = deployments.get(id.deployment()).copied();
-            let group = deployment.and_then(|d| d.groups.iter().find(|g| g.id == id.order.group));
-            let empty = self
-                .reservations
-                .units(&id.order)
-                .is_none_or(|units| units.is_empty());
-            if empty {
-                self.reservations.unreserve(&id.order);
-                let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
-                self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
-            } else {
-                let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
-                self.reservations.keep_promise(&id.order, offer);
-            }
-            self.drive_order(&id.order, order::Input::Won);
-            self.lease_found(
-                record,
-                deployment,
-                snapshot.block_time(record.lease.created_at),
-                None,
-            );
-            self.reservations.mark_active(&id.order);
-            self.manifest_clock(id, snapshot.block_time(record.lease.created_at));
-            self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
-        }
-        for id in self.live_leases() {
-            if !live.contains(&id) {
-                self.lease_over(&id, HeardBy::Scan, None);
-            }
-        }
-    }
-
-    fn apply_orders(&mut self, snapshot: &Snapshot, bids: &BTreeMap<&OrderId, &Bid>) {
-        let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
-        for id in self.market.order_ids() {
-            if !open.contains(&id) {
-                self.drive_order(&id, order::Input::OrderClosed);
-            }
-        }
-        self.market.keep_ended(&open);
-        for order in &snapshot.orders {
-            let in_hand = self.market.order(&order.id).is_some();
-            match (bids.get(&order.id), in_hand) {
-                (Some(bid), _) => self.apply_bid(snapshot, order, bid),
-                (None, true) => self.drive_order(&order.id, order::Input::Doubt),
-                (None, false) if self.market.is_ended(&order.id) => {}
-                (None, false) => self.order_known(&Arc::new(order.clone())),
-            }
-        }
-        for bid in bids
-            .values()
-            .filter(|b| b.state == BidState::Open && !open.contains(&b.id.order))
-        {
-            if self.market.order(&bid.id.order).is_none() {
-                let mut actions = Vec::new();
-                let machine = Order::stray(bid, &mut actions);
-                self.order_new(&bid.id.order, machine, actions);
-            }
-        }
-    }
-
-    /// Our bid on an order that is open.
-    fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
-        let id = &bid.id.order;
-        if bid.state == BidState::Open {
-            self.reservations.keep_promise(id, &bid.resources_offer);
-            // A machine that has reserved nothing makes way for one that holds what the bid promises.
-            self.drive_order(id, order::Input::BidSeen);
-        }
-        match (bid.state, self.market.order(id).is_some()) {
-            (BidState::Open, true) => {}
-            (BidState::Open, false) => {
-                let created = snapshot.block_time(bid.created_at);
-                let deadline = self.config.bid_timeout.map(|timeout| created.plus(timeout));
-                self.reservations
-                    .adopt(id, &bid.resources_offer, Some(&order.spec));
-                let mut actions = Vec::new();
-                let machine = Order::adopted(bid, deadline, &mut actions);
-                self.order_new(id, machine, actions);
-            }
-            (BidState::Lost | BidState::Closed, true) => self.drive_order(id, order::Input::BidClosed),
-            (BidState::Lost | BidState::Closed, false) => self.market.spend(id),
-            // The lease is in the snapshot too.
-            (BidState::Active, _) => {}
-        }
-    }
-
     /// Takes over what the cluster has of ours, and deploys anew what it lost.
-    pub(super) fn apply_workloads(&mut self, workloads: Workloads) {
+    pub(in crate::engine) fn apply_workloads(&mut self, workloads: Workloads) {
         let fresh = !self.progress.cluster_known();
         if fresh && !self.scan.shows_all() {
             // Another leader may have written after this list was made; a newer one is on its way.
@@ -198,8 +39,7 @@ impl Engine {
         self.judge_records(fresh, &deployments, &unusable, place);
         let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
         if fresh {
-            self.hostnames.clear();
-            self.withheld.clear();
+            self.leases.forget_names();
         } else {
             let mut lost = self.lost_workloads(&there, &incomplete);
             lost.extend(misled.into_iter().map(|(lease, _)| lease));
@@ -232,8 +72,8 @@ impl Engine {
         }
         // By what they say, and by their names: one that does not say whose it is has the name of its lease.
         let named: BTreeMap<String, LeaseId> = self
-            .workloads
-            .iter()
+            .leases
+            .workloads()
             .map(|(lease, _)| (lease.namespace(), lease.clone()))
             .collect();
         let of = |thing: &Unusable| {
@@ -259,15 +99,17 @@ impl Engine {
         let records = recorded.chain(unreadable.map(|(lease, _)| lease));
         let live: Vec<&LeaseId> = records.filter(|lease| self.has_lease(lease)).collect();
         if fresh {
-            self.breaker.start(&self.config, self.progress.mono());
+            self.leases
+                .breaker_mut()
+                .start(&self.config, self.progress.mono());
             let leases = self.unseen_leases();
             if leases > 0 && live.is_empty() {
-                self.breaker.miss_records(place.clone());
+                self.leases.breaker_mut().miss_records(place.clone());
                 return self.publish(Event::RecordsNotFound { leases, place });
             }
         }
         // One that was recorded here would prove nothing.
-        if live.iter().any(|lease| self.is_unseen(lease)) && self.breaker.find_records() {
+        if live.iter().any(|lease| self.is_unseen(lease)) && self.leases.breaker_mut().find_records() {
             self.publish(Event::RecordsFound);
         }
     }
@@ -278,20 +120,20 @@ impl Engine {
     }
 
     fn is_unseen(&self, lease: &LeaseId) -> bool {
-        let machine = self.deployments.get(lease.deployment());
+        let machine = self.leases.deployment(lease.deployment());
         machine.is_some_and(|m| m.is_unseen(lease))
     }
 
     /// What the list shows of every lease without a manifest, or does not.
     fn tell_deployments(&mut self, unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>) {
         let shown = self.scan.shows_all();
-        let conclusive = self.breaker.records_missing().is_none();
+        let conclusive = self.leases.breaker().records_missing().is_none();
         let mut of_deployment = BTreeMap::<&DeploymentId, BTreeMap<LeaseId, Arc<str>>>::new();
         for (lease, (_, problem)) in unusable {
             let leases = of_deployment.entry(lease.deployment()).or_default();
             leases.insert(lease.clone(), Arc::clone(problem));
         }
-        for id in self.deployments.ids() {
+        for id in self.leases.deployment_ids() {
             let input = if shown {
                 deployment::Input::Listed {
                     unusable: of_deployment.remove(&id).unwrap_or_default(),
@@ -320,15 +162,15 @@ impl Engine {
             let in_hand = self.progress.cluster_known() && self.has_manifest(lease);
             // The list may be older than the end of the lease, which then would hold its names for ever.
             let is_known = self.has_lease(lease) || listed.contains_key(lease);
-            if wanted && is_known && !in_hand && self.hostnames.holder(hostname).is_none() {
-                self.hostnames.adopt(hostname, lease);
+            if wanted && is_known && !in_hand && self.leases.holder(hostname).is_none() {
+                self.leases.adopt_name(hostname, lease);
             }
         }
     }
 
     /// What was to run before another led and is not in the cluster: it is deployed anew.
     fn keep_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
-        for id in self.workloads.ids() {
+        for id in self.leases.workload_ids() {
             if !there.contains(&id) {
                 self.redeploy(&id);
             }
@@ -370,7 +212,7 @@ impl Engine {
 
     /// Leases that were deployed with names or addresses that are not declared so, each with one of them. A deploy
     /// that was under way when a name moved may have taken it back.
-    pub(super) fn misled(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
+    pub(in crate::engine) fn misled(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // What runs is another's to say.
             return Vec::new();
@@ -381,7 +223,7 @@ impl Engine {
         });
         let addresses = workloads.ips.as_deref().map(Addresses::new);
         let mut misled = Vec::new();
-        for id in self.workloads.ids() {
+        for id in self.leases.workload_ids() {
             let workload = self.workload(&id).filter(|w| w.is_live() && w.is_settled());
             let Some(deployment) = workload.and_then(Workload::deployment) else {
                 continue;
@@ -397,7 +239,11 @@ impl Engine {
     }
 
     /// Deployed, at rest, and yet not in the cluster, or not whole there.
-    pub(super) fn lost_workloads(&self, there: &BTreeSet<&LeaseId>, incomplete: &[LeaseId]) -> Vec<LeaseId> {
+    pub(in crate::engine) fn lost_workloads(
+        &self,
+        there: &BTreeSet<&LeaseId>,
+        incomplete: &[LeaseId],
+    ) -> Vec<LeaseId> {
         if self.role.is_standby() {
             return Vec::new();
         }
@@ -405,18 +251,9 @@ impl Engine {
         let lost = |w: &Workload| w.is_live() && w.generation() > 0 && *w.cluster_lane() == ClusterLane::Idle;
         let is_there = |id: &LeaseId| there.contains(id) && !incomplete.contains(id);
         let all = self
-            .workloads
-            .iter()
+            .leases
+            .workloads()
             .filter(|(id, workload)| !is_there(id) && lost(workload));
         sorted(all.map(|(id, _)| id))
-    }
-
-    pub(super) fn live_leases(&self) -> Vec<LeaseId> {
-        let live = self.workloads.iter().filter(|(_, workload)| workload.is_live());
-        sorted(live.map(|(id, _)| id))
-    }
-
-    pub(super) fn workload(&self, id: &LeaseId) -> Option<&Workload> {
-        self.workloads.get(id)
     }
 }

@@ -10,10 +10,10 @@
 
 pub mod funds;
 
-use super::cx::Cx;
-use super::effect::Call;
-use super::table::Machine;
-use super::timers::Deadlines;
+use crate::engine::cx::Cx;
+use crate::engine::effect::Call;
+use crate::engine::table::Machine;
+use crate::engine::timers::Deadlines;
 use crate::error::Failure;
 use crate::types::{
     BlockTime, DeploymentId, DeploymentRecord, Event, Height, LeaseId, Msg, Payment, TxError, TxOutcome,

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The names, each with those that wait for it, the longest waiting first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(in crate::engine) struct Waiting {
     by_name: BTreeMap<String, Vec<LeaseId>>,
     by_lease: FxHashMap<LeaseId, BTreeSet<String>>,
 }
 
 impl Waiting {
     /// A lease waits for one more name; it keeps its place where it waits for it already.
-    pub(super) fn add(&mut self, name: String, lease: &LeaseId) {
+    pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {
             self.by_name.entry(name).or_default().push(lease.clone());
@@ -22,7 +22,7 @@ impl Waiting {
     }
 
     /// A lease waits for this name no longer.
-    pub(super) fn remove(&mut self, name: &str, lease: &LeaseId) {
+    pub(in crate::engine) fn remove(&mut self, name: &str, lease: &LeaseId) {
         let Some(names) = self.by_lease.get_mut(lease) else {
             return;
         };
@@ -36,7 +36,7 @@ impl Waiting {
     }
 
     /// Of what a lease waits for only these names stay.
-    pub(super) fn keep(&mut self, lease: &LeaseId, wanted: &BTreeSet<String>) {
+    pub(in crate::engine) fn keep(&mut self, lease: &LeaseId, wanted: &BTreeSet<String>) {
         let Some(names) = self.by_lease.get(lease) else {
             return;
         };
@@ -47,25 +47,25 @@ impl Waiting {
     }
 
     /// A lease waits for nothing any more.
-    pub(super) fn forget(&mut self, lease: &LeaseId) {
+    pub(in crate::engine) fn forget(&mut self, lease: &LeaseId) {
         for name in self.by_lease.remove(lease).unwrap_or_default() {
             self.leave(&name, lease);
         }
     }
 
     /// Nobody waits for anything any more.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::engine) fn clear(&mut self) {
         self.by_name.clear();
         self.by_lease.clear();
     }
 
     /// Those that wait for a name, the longest waiting first.
-    pub(super) fn of(&self, name: &str) -> &[LeaseId] {
+    pub(in crate::engine) fn of(&self, name: &str) -> &[LeaseId] {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Every name that somebody waits for, sorted.
-    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+    pub(in crate::engine) fn names(&self) -> impl Iterator<Item = &String> {
         self.by_name.keys()
     }
 

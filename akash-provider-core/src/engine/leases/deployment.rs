@@ -25,13 +25,13 @@ mod submission;
 pub use entry::Origin;
 pub use submission::{Accepted, Submission};
 
-use super::backoff;
-use super::cx::Cx;
-use super::effect::Call;
-use super::input::{Refusal, RefusalKind, RequestId};
-use super::table::Machine;
-use super::timers::Deadlines;
 use crate::cluster;
+use crate::engine::backoff;
+use crate::engine::cx::Cx;
+use crate::engine::effect::Call;
+use crate::engine::input::{Refusal, RefusalKind, RequestId};
+use crate::engine::table::Machine;
+use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
 use crate::manifest::Manifest;
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
@@ -455,7 +455,7 @@ impl Deployment {
     }
 
     /// A manifest is being recorded, so it is not known yet whether it is accepted.
-    pub(super) const fn is_recording(&self) -> bool {
+    pub(in crate::engine) const fn is_recording(&self) -> bool {
         matches!(self.phase, Phase::Recording { .. })
     }
 

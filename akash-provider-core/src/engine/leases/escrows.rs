@@ -1,0 +1,69 @@
+//! The engine's side of the money of leases.
+
+use super::arrivals::NewLease;
+use super::escrow::{self, Escrow};
+use crate::engine::table::Lane;
+use crate::engine::{EffectId, Engine, Target};
+use crate::types::DeploymentId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After a restart the first look at each deployment's money is spread over this much block time.
+const CHECK_SPREAD_S: u64 = 60;
+
+impl Engine {
+    pub(super) fn money_of(&mut self, new: &NewLease<'_>) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
+        let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
+        let check_at = if new.news.is_none() {
+            self.progress.block_time().plus(spread)
+        } else {
+            self.progress.block_time()
+        };
+        let id = new.id.deployment();
+        if !self.leases.escrows.contains(id) {
+            self.leases.escrows.insert(id, Escrow::new(id, check_at));
+        }
+        self.drive_escrow(
+            id,
+            escrow::Input::LeaseAdded {
+                lease: new.id.clone(),
+                due,
+                check_at,
+            },
+        );
+    }
+
+    /// Feeds one input to one deployment's money; nothing happens where there is none.
+    pub(in crate::engine) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(actions) = self.leases.escrows.drive(&cx, id, input) else {
+            return;
+        };
+        for action in actions {
+            match action {
+                escrow::Action::Call(call) => {
+                    let effect = self.call(Target::Escrow(id.clone()), call);
+                    self.leases.escrows.sent(id, Lane::Main, effect);
+                }
+                escrow::Action::Publish(event) => self.publish(event),
+                escrow::Action::Unexpected => self.outbox.count_unexpected(),
+            }
+        }
+    }
+
+    /// A completion of a call about money; late ones are dropped.
+    pub(in crate::engine) fn escrow_completed(
+        &mut self,
+        id: &DeploymentId,
+        effect: EffectId,
+        input: escrow::Input,
+    ) {
+        if self.leases.escrows.answered(id, Lane::Main, effect) {
+            self.drive_escrow(id, input);
+        }
+    }
+}

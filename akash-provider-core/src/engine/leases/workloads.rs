@@ -1,0 +1,200 @@
+//! The engine's side of workloads, from the first to the last moment, and of the circuit breaker.
+
+use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
+use super::{breaker, deployment, escrow};
+use crate::cluster::{ClusterChange, Deployment, Health};
+use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
+use crate::engine::table::Lane;
+use crate::engine::{EffectId, Engine, Target};
+use crate::types::{Address, CloseReason, Event, LeaseId};
+use deployment::Origin;
+use std::sync::Arc;
+
+impl Engine {
+    /// Feeds one input to one workload; nothing happens where there is none.
+    pub(in crate::engine) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
+        let config = Arc::clone(&self.config);
+        let cx = self.cx(&config);
+        let Some(actions) = self.leases.workloads.drive(&cx, id, input) else {
+            return;
+        };
+        self.changes += 1;
+        for action in actions {
+            match action {
+                Action::Cluster(call) => {
+                    let effect = self.call(Target::WorkloadCluster(id.clone()), call);
+                    self.leases.workloads.sent(id, Lane::Main, effect);
+                }
+                Action::Chain(call) => {
+                    let effect = self.call(Target::WorkloadChain(id.clone()), call);
+                    self.leases.workloads.sent(id, Lane::Chain, effect);
+                }
+                Action::AskBreaker => self.ask_breaker(id),
+                Action::CancelBreaker => self.leases.breaker.cancel(id),
+                Action::Publish(event) => self.publish(event),
+                Action::Found(record) => {
+                    let at = self.progress.block_time();
+                    self.lease_found(&record, None, at, None);
+                }
+                Action::Forget(reason) => self.lease_forget(id, reason),
+                Action::Unexpected => self.outbox.count_unexpected(),
+            }
+        }
+    }
+
+    /// A completion of one of a workload's two lanes; late ones are dropped.
+    pub(in crate::engine) fn workload_completed(
+        &mut self,
+        id: &LeaseId,
+        effect: EffectId,
+        lane: Lane,
+        input: Input,
+    ) {
+        if self.leases.workloads.answered(id, lane, effect) {
+            self.drive_workload(id, input);
+        }
+    }
+
+    fn ask_breaker(&mut self, id: &LeaseId) {
+        let leases = self.leases.workloads.len();
+        let is_over = self
+            .workload(id)
+            .is_some_and(|w| matches!(w.chain_lane(), ChainLane::Confirmed { .. }));
+        let wanted = breaker::Wanted {
+            lease: id,
+            is_over,
+            destroys_nothing: self.destroys_nothing(id),
+        };
+        match self
+            .leases
+            .breaker
+            .ask(&self.config, self.progress.mono(), leases, &wanted)
+        {
+            breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
+            breaker::Pass::Held => {}
+            breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+            breaker::Pass::TrippedFor(wanted) => {
+                let owner = id.owner().clone();
+                self.publish(Event::BreakerTrippedFor { owner, wanted });
+            }
+        }
+    }
+
+    /// It ends for want of a manifest, and there never was anything of it here.
+    fn destroys_nothing(&self, id: &LeaseId) -> bool {
+        let for_want = |w: &Workload| {
+            let reason = w.ending().map(|e| e.reason);
+            reason == Some(CloseReason::ManifestTimeout) && w.deployment().is_none()
+        };
+        let machine = self.leases.deployments.get(id.deployment());
+        let cx = self.cx(&self.config);
+        self.workload(id).is_some_and(for_want) && machine.is_some_and(|m| m.is_bare(&cx, id))
+    }
+
+    /// The first minutes after the start are over: whoever asked meanwhile asks again.
+    pub(in crate::engine) fn drive_breaker(&mut self) {
+        for id in self.leases.breaker.take_due(self.progress.mono()) {
+            self.changes += 1;
+            self.ask_breaker(&id);
+        }
+    }
+
+    /// Releases the breaker by command; what waited goes on.
+    pub(in crate::engine) fn release_breaker(&mut self) {
+        let waiting = self.leases.breaker.release();
+        self.publish(Event::BreakerReleased);
+        for id in waiting {
+            self.drive_workload(&id, Input::Granted);
+        }
+    }
+
+    /// The same for one owner; refused when it was not shut for him alone.
+    pub(in crate::engine) fn release_breaker_for(&mut self, owner: &Address) -> Response {
+        let Some(waiting) = self.leases.breaker.release_owner(self.progress.mono(), owner) else {
+            let message = format!("the circuit breaker is not shut for {owner} alone");
+            let kind = RefusalKind::Rejected;
+            return Err(Refusal { kind, message });
+        };
+        let owner = owner.clone();
+        self.publish(Event::BreakerReleasedFor { owner });
+        for id in waiting {
+            self.drive_workload(&id, Input::Granted);
+        }
+        Ok(Reply::Done)
+    }
+
+    fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
+        self.changes += 1;
+        self.leases.workloads.remove(id);
+        self.leases.breaker.cancel(id);
+        self.leases.withheld.forget(id);
+        self.reservations.unreserve(&id.order);
+        self.market.capacity_freed();
+        let freed = self.leases.hostnames.release(id);
+        self.hostnames_freed(&freed);
+        let lease = id.clone();
+        self.drive_deployment(id.deployment(), deployment::Input::LeaseRemoved(lease.clone()));
+        self.drive_escrow(id.deployment(), escrow::Input::LeaseRemoved(lease.clone()));
+        self.publish(Event::LeaseClosed { lease, reason });
+    }
+
+    /// The chain's own event, or a scan, says that a lease of ours is over.
+    pub(in crate::engine) fn lease_over(&mut self, id: &LeaseId, by: HeardBy, reason: Option<CloseReason>) {
+        let heard = Heard {
+            height: self.progress.height(),
+            since: self.progress.mono(),
+            by,
+            reason,
+        };
+        self.drive_workload(id, Input::Heard(heard));
+    }
+
+    /// The cluster said something about health.
+    pub(in crate::engine) fn cluster_changed(&mut self, change: ClusterChange) {
+        match change {
+            ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
+            ClusterChange::Snapshot { health } => {
+                self.scan.cluster_answers(self.progress.mono());
+                let lost = |(id, workload): (&LeaseId, &Workload)| {
+                    workload.is_live() && workload.generation() > 0 && !health.contains_key(id)
+                };
+                if self.progress.cluster_known() && self.leases.workloads.iter().any(lost) {
+                    self.scan.look_soon(self.progress.mono());
+                }
+                for id in self.leases.workloads.ids() {
+                    // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
+                    let health = health.get(&id).copied().unwrap_or(Health::Bad);
+                    self.drive_workload(&id, Input::Health(health));
+                }
+            }
+            ClusterChange::Lost => {
+                for id in self.leases.workloads.ids() {
+                    self.drive_workload(&id, Input::Health(Health::Unknown));
+                }
+            }
+        }
+    }
+
+    /// The cluster has this from before, or from another leader (`fresh`: then it counts, whatever was to run).
+    /// What it may be for is known from the chain.
+    pub(in crate::engine) fn workload_found(&mut self, deployment: &Arc<Deployment>, fresh: bool) {
+        let id = &deployment.lease;
+        let unknown = !self.leases.workloads.contains(id);
+        if unknown {
+            self.leases.workloads.insert(id, Workload::orphan(id));
+        } else {
+            self.reservations.set_params(&id.order, &deployment.params);
+        }
+        let adopted = self.with_held_names(deployment);
+        let input = if fresh {
+            Input::Relearn(adopted)
+        } else {
+            Input::Adopt(adopted)
+        };
+        self.drive_workload(id, input);
+        if unknown {
+            return self.lease_over(id, HeardBy::Scan, None);
+        }
+        self.tell_deployment(id, None, Origin::Kept);
+    }
+}
