@@ -21,6 +21,7 @@ mod replay;
 mod report;
 mod sim;
 mod suites;
+mod survey;
 mod tally;
 mod test;
 mod tiers;
@@ -56,6 +57,8 @@ enum Command {
     Replay(replay::Args),
     /// Speed and size figures, in release; informs and never judges by time.
     Bench(bench::Args),
+    /// The shape of the code in numbers: lines, public items, comments, who names the fields of big structs.
+    Figures,
     /// Which crate may depend on which, and what the core must never pull in.
     Layers,
     /// Checks every crate by itself, and the core with each of its features.
@@ -91,6 +94,7 @@ fn run(command: Command) -> Result<()> {
         Command::Sim(args) => sim::run(&workspace, &args),
         Command::Replay(args) => replay::run(&workspace, &args),
         Command::Bench(args) => bench::run(&workspace, &args),
+        Command::Figures => survey::run(&workspace),
         Command::Layers => layers::run(&workspace),
         Command::Alone => alone::run(&workspace),
         Command::Docs => docs::run(&workspace),
