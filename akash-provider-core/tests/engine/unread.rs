@@ -121,7 +121,7 @@ fn a_bid_from_before_holds_its_place_as_soon_as_it_is_told() {
     let first = world.order(1, &web());
     world.price = Ok(price(10));
     bid_elsewhere(&mut world, &first, &web());
-    assert_eq!(world.pending(), [first.clone()], "no scan was made");
+    assert_eq!(world.pending(), std::slice::from_ref(&first), "no scan was made");
     // It ends like one of this process.
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
     assert_eq!((world.pending(), world.status().orders.len()), (vec![], 0));
