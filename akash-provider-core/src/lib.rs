@@ -116,6 +116,8 @@ pub mod bus;
 pub mod chain;
 pub mod cluster;
 pub mod config;
+#[cfg(feature = "conformance")]
+mod conformance;
 pub mod engine;
 pub mod error;
 #[cfg(feature = "runtime")]
