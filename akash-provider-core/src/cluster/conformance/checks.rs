@@ -36,7 +36,8 @@ fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     );
 }
 
-/// The lease as `deployments` has it, all of whose leases are the provider's own.
+/// The lease as `deployments` has it, all of whose leases are the provider's own. Of what is unusable it may only be
+/// found out that it is another's.
 pub(super) async fn listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -44,9 +45,8 @@ pub(super) async fn listed(
     rule: &Rule,
 ) -> Option<Deployment> {
     let all = rule.ok("deployments", cluster.deployments()).await;
-    let told = all.unusable.iter().filter_map(|u| u.lease.as_ref());
     let deployed = all.deployments.iter().map(|d| &d.lease);
-    for other in deployed.chain(told).chain(&all.incomplete) {
+    for other in deployed.chain(&all.incomplete) {
         is_ours(rule, setup, other, "deployments");
     }
     if let Some(unusable) = all.unusable.iter().find(|u| u.is_of(lease)) {

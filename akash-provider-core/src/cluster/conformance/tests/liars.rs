@@ -242,12 +242,11 @@ impl Cluster for Liar {
                 first.chain(stream::pending()).boxed()
             }
             M::EndsTheWatch => told.take(1).boxed(),
-            M::NoSnapshot => told
-                .map(|_| {
-                    let (lease, health) = (setup().lease(1, 3), Health::Good);
-                    Ok(ClusterChange::Health { lease, health })
-                })
-                .boxed(),
+            M::NoSnapshot => {
+                let (lease, health) = (setup().lease(1, 98), Health::Bad);
+                let first = stream::iter([Ok(ClusterChange::Health { lease, health })]);
+                first.chain(told).boxed()
+            }
             M::RecreatesUnseen => {
                 // Whoever looks finds everything as it was.
                 let is_as_now = move |change: &Result<ClusterChange, Error>| match change {
