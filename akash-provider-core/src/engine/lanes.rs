@@ -100,7 +100,8 @@ impl Lanes {
         if lane.in_flight.is_some() {
             return None;
         }
-        let Some(first) = lane.queue.pop_front_if(|first| first.after.is_empty()) else {
+        let may_go = lane.queue.front().is_some_and(|first| first.after.is_empty());
+        let Some(first) = may_go.then(|| lane.queue.pop_front()).flatten() else {
             if lane.queue.is_empty() {
                 self.by_lease.remove(lease);
             }
