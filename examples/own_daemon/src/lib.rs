@@ -15,7 +15,6 @@ use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
-use akash_provider_core::pricing::Scale;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::types::Topic;
 pub use kept::{keep, read};
@@ -70,7 +69,7 @@ pub async fn run(
         .cluster(backend.cluster)
         .inventory(backend.inventory)
         .chain(Arc::new(chain))
-        .pricing(Arc::new(Scale::new(settings.prices.scale())?))
+        .pricing(Arc::new(settings.prices.scale()?))
         .bus(Arc::new(bus))
         .build()?;
     let keeping = tokio::spawn(kept::keep(facts, handle.clone(), before, settings.kept));

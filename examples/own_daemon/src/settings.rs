@@ -3,11 +3,10 @@
 use crate::Failed;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
-use akash_provider_core::pricing::ScaleConfig;
-use akash_provider_core::types::{Address, Dec};
+use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
+use akash_provider_core::types::Address;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What the file says.
@@ -25,16 +24,16 @@ pub struct Settings {
     pub provider: Config,
 }
 
-/// What a unit costs for a block, in the denomination of the order.
+/// What a unit costs for a block, in the denomination of the order, as decimal text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     /// A thousandth of a core.
-    pub cpu: Dec,
+    pub cpu: String,
     /// A MiB of memory.
-    pub memory: Dec,
-    /// A MiB of storage, by class.
-    pub storage: BTreeMap<String, Dec>,
+    pub memory: String,
+    /// A MiB of storage; by class where they differ: `0.001,beta2=0.002`.
+    pub storage: String,
 }
 
 #[derive(Deserialize)]
@@ -85,12 +84,14 @@ impl Settings {
 }
 
 impl Prices {
-    pub(crate) fn scale(&self) -> ScaleConfig {
-        ScaleConfig {
-            cpu: self.cpu,
-            memory: self.memory,
-            storage: self.storage.clone(),
+    pub(crate) fn scale(&self) -> Result<Scale, Failed> {
+        let wrong = |name: &str, error: &dyn std::fmt::Display| format!("prices: {name}: {error}");
+        let config = ScaleConfig {
+            cpu: self.cpu.parse().map_err(|error| wrong("cpu", &error))?,
+            memory: self.memory.parse().map_err(|error| wrong("memory", &error))?,
+            storage: parse_storage_scales(&self.storage).map_err(|error| wrong("storage", &error))?,
             ..ScaleConfig::default()
-        }
+        };
+        Ok(Scale::new(config)?)
     }
 }

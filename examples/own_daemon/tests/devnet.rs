@@ -54,7 +54,7 @@ fn write_settings(folder: &Path, node: &str) -> Settings {
     let account = provider();
     let text = format!(
         "nodes = [\"{node}\"]\nkey = \"key\"\nkept = \"kept.json\"\n\
-         [prices]\ncpu = \"0.01\"\nmemory = \"0.01\"\nstorage = {{ ephemeral = \"0.001\" }}\n\
+         [prices]\ncpu = \"0.01\"\nmemory = \"0.01\"\nstorage = \"0.001\"\n\
          [provider]\nprovider = \"{account}\"\nchain_id = \"devnet\"\nquery_timeout = \"20s\"\n"
     );
     let file = folder.join("daemon.toml");
