@@ -40,8 +40,8 @@ pub async fn streams_are_of_services_that_are_there(cluster: &dyn Cluster, setup
                 cluster.lease_events(&lease, events),
             );
             if there {
-                rule.ok("lease_logs", logs).await;
-                rule.ok("lease_events", events).await;
+                drop(rule.ok("lease_logs", logs).await);
+                drop(rule.ok("lease_events", events).await);
             } else {
                 let (kind, why) = (ErrorKind::NotFound, "the lease has no service `nosuch`");
                 rule.refused("lease_logs", kind, why, logs).await;
