@@ -139,6 +139,7 @@ fn price(world: &World) -> Result<(), Failed> {
         group: world.spec.clone(),
         allocated: None,
         precision: 6,
+        utilization: None,
     };
     scale.price(&request)?;
     print(

@@ -34,8 +34,11 @@ pub type EventStream = BoxStream<'static, Delivery>;
 /// Carries events outwards.
 ///
 /// # Contract
-/// First in, first out for each subscriber. Everyone gets everything of their topics. A subscriber that cannot
-/// keep up gets [`Delivery::Lagged`]. Retained topics keep their last event.
+/// First in, first out for each subscriber, across all topics it subscribed to. Everyone gets everything of their
+/// topics, once, and nothing of others. Retained topics ([`Topic::is_retained`]) keep their last event, others none.
+///
+/// What waits for one subscriber has a limit, and the publisher waits for no one: a subscriber that cannot keep up
+/// gets [`Delivery::Lagged`] with how many it lost at least. One that goes away disturbs nobody.
 ///
 /// # Errors
 /// `Unavailable` when the bus cannot be reached; publishing is then lost and the provider goes on.

@@ -4,6 +4,8 @@
 pub mod conformance;
 mod memory;
 mod port;
+mod split;
 
 pub use memory::{BlockMaker, Fate, Inclusion, MemoryChain, Outage};
 pub use port::*;
+pub use split::SplitChain;

@@ -1,12 +1,39 @@
 //! Every knob with its unit and default, and the flag of today's provider it answers to.
+//!
+//! A file has them by name, durations as text, and only those that differ from the default:
+//!
+//! ```
+//! # use akash_provider_core::Config;
+//! # use std::time::Duration;
+//! let part = serde_json::json!({
+//!     "provider": "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+//!     "chain_id": "akashnet-2",
+//!     "manifest_timeout": "10m",
+//!     "bid_timeout": "never",
+//!     "bid_deposit": {"denom": "uact", "amount": "600000"},
+//! });
+//! let config = Config::read(part).unwrap();
+//! assert_eq!((config.manifest_timeout, config.bid_timeout), (Some(Duration::from_secs(600)), None));
+//! assert_eq!(config.query_timeout, Duration::from_secs(60));
+//! ```
+
+mod duration;
+#[cfg(test)]
+mod tests;
 
 use crate::types::{Address, Attribute, Coin};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Settings of a provider. Units are in the types; defaults are the network's where it has one.
+///
+/// As data for people (JSON, TOML, YAML) a duration is text such as `500ms`, `30s`, `5m` or `1h30m`, one that may be
+/// missing `never`. What is missing has its default, but for [`provider`](Self::provider) and
+/// [`chain_id`](Self::chain_id); what has another name is refused. [`Config::read`] says which setting is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default = "Config::of_nobody", deny_unknown_fields)]
 pub struct Config {
     /// Our account.
     pub provider: Address,
@@ -20,10 +47,13 @@ pub struct Config {
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
+    #[serde(with = "duration::or_never")]
     pub bid_timeout: Option<Duration>,
     /// Block time a lease waits for its manifest; `None` for ever (`manifest-timeout`, 5 m; 0 = never).
+    #[serde(with = "duration::or_never")]
     pub manifest_timeout: Option<Duration>,
     /// Window offered in every bid (`reclamation-window`; 0 = not offered).
+    #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
     /// Bid only on orders that ask for all of these (attributes of `provider-config`).
     pub required_attributes: Vec<Attribute>,
@@ -50,17 +80,23 @@ pub struct Config {
     /// (`deployment-blocked-hostnames`). The host of our record on the chain is blocked besides.
     pub blocked_hostnames: Vec<String>,
     /// Known unhealthy time after which a lease is given up; `None` never. Unknown does not count.
+    #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Time between looks at a deployment's money, in block time (`lease-funds-monitor-interval`, 1 m to 24 h).
+    #[serde(with = "duration")]
     pub balance_check_interval: Duration,
     /// Block time between payouts of a lease; `None` for none by schedule (`withdrawal-period`, 24 h; 0 = off).
+    #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
     /// Average time between blocks, to turn blocks into time (6.5 s in today's provider) until enough blocks were
     /// seen to measure it.
+    #[serde(with = "duration")]
     pub average_block_time: Duration,
     /// Time between full scans of chain, cluster and ledger.
+    #[serde(with = "duration")]
     pub scan_interval: Duration,
     /// Window of the circuit breaker.
+    #[serde(with = "duration")]
     pub breaker_window: Duration,
     /// Own closes within the window that are always allowed.
     pub breaker_floor: u32,
@@ -69,34 +105,68 @@ pub struct Config {
     /// Most own closes within the window, however many leases there are; the floor counts all the same.
     pub breaker_ceiling: u32,
     /// How long after a start nothing is ended by our own decision.
+    #[serde(with = "duration")]
     pub breaker_warmup: Duration,
     /// The breaker had tripped before the restart.
     pub breaker_tripped: bool,
     /// Owners for whom alone the breaker had tripped before the restart; of more than 64 it is shut for all.
     pub breaker_held_owners: BTreeSet<Address>,
     /// How long a second endpoint may stay unreachable before the one-endpoint rule applies.
+    #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// How long a new leader waits before it closes anything: until transactions of the old one have expired.
+    #[serde(with = "duration")]
     pub takeover_grace: Duration,
     /// Manifest requests that may wait for one deployment; more are refused.
     pub manifest_queue_limit: u32,
     /// How long the cluster may take to become ready at the start (`cluster-wait-ready-duration`).
+    #[serde(with = "duration")]
     pub cluster_ready_timeout: Duration,
     /// How long a drain may take at the end before what is left is reported and dropped.
+    #[serde(with = "duration")]
     pub shutdown_grace: Duration,
     /// Limit of one chain query (`rpc-query-timeout`, 1 m).
+    #[serde(with = "duration")]
     pub query_timeout: Duration,
     /// Limit of one call to the cluster.
+    #[serde(with = "duration")]
     pub cluster_timeout: Duration,
     /// Limit of one price calculation as a whole, waiting for a free process included.
+    #[serde(with = "duration")]
     pub pricing_timeout: Duration,
     /// Limit of one transaction until its outcome is known (`tx-broadcast-timeout`).
+    #[serde(with = "duration")]
     pub tx_timeout: Duration,
     /// Limit of a tenant's manifest request (120 s in today's gateway).
+    #[serde(with = "duration")]
     pub manifest_request_timeout: Duration,
 }
 
 impl Config {
+    /// The settings in a part of a file, such as a section of a TOML file or a value of a JSON one.
+    ///
+    /// # Errors
+    /// Names the setting, what it is, and what it must be: what cannot be read, an account or a chain that is missing,
+    /// and what [`Config::validate`] has against it.
+    pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
+        let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
+            let path = error.path().to_string();
+            let name = if path == "." {
+                "the settings".to_owned()
+            } else {
+                path
+            };
+            InvalidConfig::unread(name, error.inner().to_string())
+        })?;
+        read.validate()?;
+        Ok(read)
+    }
+
+    /// The defaults of no provider on no chain: what a file has to say itself.
+    fn of_nobody() -> Self {
+        Self::new(Address::nobody(), "")
+    }
+
     /// The defaults for a provider.
     #[must_use]
     pub fn new(provider: Address, chain_id: impl Into<String>) -> Self {
@@ -158,6 +228,14 @@ impl Config {
     /// # Errors
     /// Names the setting, the value and what it must be.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
+        if self.provider == Address::nobody() {
+            let mend = "must be the provider's account, akash1…";
+            return Err(InvalidConfig::missing("provider", mend));
+        }
+        if self.chain_id.is_empty() {
+            let mend = "must name the chain, such as akashnet-2";
+            return Err(InvalidConfig::missing("chain_id", mend));
+        }
         let interval = self.balance_check_interval;
         if interval < Duration::from_secs(60) || interval > Duration::from_secs(24 * 3600) {
             return Err(InvalidConfig::new(
@@ -187,46 +265,64 @@ impl Config {
         if let Some((name, value)) = positive.into_iter().find(|(_, d)| d.is_zero()) {
             return Err(InvalidConfig::new(name, value, "must be above zero"));
         }
-        if self.chain_id.is_empty() {
-            return Err(InvalidConfig::new("chain_id", "\"\"", "must name the chain"));
-        }
         Ok(())
     }
 }
 
 /// A setting that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("setting {name} = {value}: {mend}")]
+#[error("setting {name}{}: {mend}", shown(.value.as_deref()))]
 pub struct InvalidConfig {
-    name: &'static str,
-    value: String,
-    mend: &'static str,
+    name: Cow<'static, str>,
+    value: Option<String>,
+    mend: Cow<'static, str>,
+}
+
+fn shown(value: Option<&str>) -> String {
+    value.map_or_else(String::new, |value| format!(" = {value}"))
 }
 
 impl InvalidConfig {
     fn new(name: &'static str, value: impl std::fmt::Debug, mend: &'static str) -> Self {
         Self {
-            name,
-            value: format!("{value:?}"),
-            mend,
+            name: name.into(),
+            value: Some(format!("{value:?}")),
+            mend: mend.into(),
+        }
+    }
+
+    const fn missing(name: &'static str, mend: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            value: None,
+            mend: Cow::Borrowed(mend),
+        }
+    }
+
+    /// The problem says the value.
+    fn unread(name: String, problem: String) -> Self {
+        Self {
+            name: name.into(),
+            value: None,
+            mend: problem.into(),
         }
     }
 
     /// Name of the setting.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Its value, for people.
+    /// Its value, for people; empty where it is missing or in [`mend`](Self::mend).
     #[must_use]
     pub fn value(&self) -> &str {
-        &self.value
+        self.value.as_deref().unwrap_or_default()
     }
 
     /// What it must be.
     #[must_use]
-    pub const fn mend(&self) -> &'static str {
-        self.mend
+    pub fn mend(&self) -> &str {
+        &self.mend
     }
 }

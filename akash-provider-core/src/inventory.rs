@@ -167,7 +167,9 @@ pub struct Metrics {
 ///
 /// # Contract
 /// Deterministic: the same calls in the same order give the same results. All or nothing: a call that
-/// fails leaves no trace. `adjust` followed by `release` of its result is the identity.
+/// fails leaves no trace. `adjust` followed by `release` of its result is the identity, and so is `restore` followed by
+/// `release`, of any allocation and in any order. Which of the nodes that would do are taken is the inventory's own
+/// choice. Nothing waits: every call answers at once, whatever the amounts.
 ///
 /// # Implementing
 /// Run `inventory::conformance::suite` on it.
@@ -176,6 +178,9 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     ///
     /// # Behavior
     /// - all replicas of a unit get the same GPU model; a node that then fails does not narrow the choice
+    /// - the units of the answer name that model (`vendor/nvidia/model/a100`, and more where it is known)
+    /// - a node that is closed to new work takes nothing
+    /// - no units take nothing, and fit
     /// - with `dry_run` the answer is the same and nothing is taken
     ///
     /// # Errors
@@ -187,13 +192,16 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     ) -> Result<Allocation, InsufficientCapacity>;
 
     /// Takes a known allocation at its places, also where there is no room for it: what is missing shows
-    /// as overcommitted, free capacity as zero, and `release` gives exactly the same back.
+    /// as overcommitted, free capacity as zero, and `release` gives exactly the same back. Replicas at no place, or at
+    /// a node that is not there, are overcommitted and take nothing from nodes; a node that is closed to new work has
+    /// room for what is there.
     fn restore(&mut self, allocation: &Allocation);
 
     /// Gives an allocation back.
     fn release(&mut self, allocation: &Allocation);
 
-    /// Says for every node why it would or would not take each unit.
+    /// Says for every node why it would or would not take each unit, and for the whole what a dry run of
+    /// [`Inventory::adjust`] would say.
     fn explain(&self, units: &[ResourceUnit]) -> Explanation;
 
     /// Capacity for status and metrics.
@@ -267,7 +275,8 @@ pub struct InventoryUpdate {
 /// Watches capacity.
 ///
 /// # Contract
-/// `watch` yields a first update as soon as capacity is known and another after every change. An error item
+/// `watch` yields a first update as soon as capacity is known, at once where it is known already, and another after
+/// every change, to each of any number of watchers; of changes in quick succession the last is enough. An error item
 /// means "not known at the moment": the last update stays in force. The stream ends only at shutdown.
 #[cfg(feature = "runtime")]
 pub trait InventorySource: fmt::Debug + Send + Sync + 'static {

@@ -105,7 +105,8 @@
 //! | feature | brings | default |
 //! |---|---|---|
 //! | none | types, engine, bidding, scale pricing, packing, manifest, SDL, market: pure, builds for wasm32 | |
-//! | `runtime` | the async ports, their backends in memory, shell script pricing, `provider` | yes |
+//! | `runtime` | the async ports, their backends in memory, `provider` | yes |
+//! | `shell-script` | prices from a program of the operator's own; Unix, because of its process groups | yes |
 //! | `conformance` | the suite of each port, to be called from a backend's own tests | |
 //! | `mock` | mocks of the ports, for tests of the kind "this call is made once" | |
 
@@ -116,6 +117,8 @@ pub mod bus;
 pub mod chain;
 pub mod cluster;
 pub mod config;
+#[cfg(feature = "conformance")]
+mod conformance;
 pub mod engine;
 pub mod error;
 #[cfg(feature = "runtime")]
@@ -123,6 +126,7 @@ mod feed;
 #[cfg(feature = "runtime")]
 mod forward;
 pub mod inventory;
+mod kept;
 pub mod manifest;
 pub mod market;
 #[cfg(feature = "mock")]
@@ -137,3 +141,4 @@ pub mod types;
 
 pub use config::Config;
 pub use error::{Error, ErrorKind, Failure};
+pub use kept::{Kept, UnreadableKept};

@@ -3,7 +3,7 @@
 //! ```text
 //!   PriceRequest ──► scale         so much per CPU, MiB, endpoint, IP (and GPU, where set); pure
 //!                ──► random_range  a number in the low end of a range by memory; for tests; pure
-//!                ──► shell_script  whatever a program of the operator prints
+//!                ──► shell_script  whatever a program of the operator prints (feature `shell-script`)
 //! ```
 //! The pure strategies are called directly without the `runtime` feature and through [`PricingStrategy`] with it.
 
@@ -12,16 +12,18 @@ pub mod conformance;
 mod gpu;
 pub mod random_range;
 pub mod scale;
-#[cfg(feature = "runtime")]
+#[cfg(feature = "shell-script")]
 pub mod shell_script;
+mod utilization;
 
 use crate::types::price::Dec;
 use crate::types::{Address, DecCoin, Denom, GroupSpec, ResourceUnit};
 pub use random_range::RandomRange;
 pub use scale::{Scale, ScaleConfig};
-#[cfg(feature = "runtime")]
+#[cfg(feature = "shell-script")]
 pub use shell_script::{ShellScript, ShellScriptConfig};
 use std::sync::Arc;
+pub use utilization::{Used, Utilization};
 
 /// Decimal places passed to price scripts.
 pub const PRICE_PRECISION: u32 = 6;
@@ -40,6 +42,9 @@ pub struct PriceRequest {
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
     /// Decimal places wanted.
     pub precision: u32,
+    /// How much of the cluster is in use before and after this order; `None` where that is not known. It is of the
+    /// moment at which the price is asked for.
+    pub utilization: Option<Box<Utilization>>,
 }
 
 impl PriceRequest {
@@ -134,8 +139,12 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 ///
 /// # Behavior
 /// - A group without units has no price: `Invalid`.
-/// - Calls run at the same time do not mix up their answers.
-/// - A call whose future is dropped leaves nothing running and later calls unharmed.
+/// - An order that it does not price, such as one in a denomination that it has no prices in: `Invalid`.
+/// - Up to 32 calls run at the same time and do not mix up their answers. What each may start, such as processes or
+///   connections, has a limit.
+/// - A call that takes longer than `pricing_timeout` is dropped. A call whose future is dropped leaves nothing running
+///   and later calls unharmed.
+/// - Where units are reserved ([`PriceRequest::allocated`]) those are what is sold.
 ///
 /// # Errors
 /// `Invalid` when there is no price for this order, `Timeout` or `Unavailable` when a source did not answer.

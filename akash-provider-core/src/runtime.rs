@@ -139,6 +139,7 @@ impl<B: Brain> Shell<B> {
 
     async fn run(mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Result<(), Error> {
         let mut result = Ok(());
+        self.stage.begin();
         self.step(Input::Leadership(self.leadership));
         if let Some(why) = self.bids_held.take() {
             self.step(Input::HoldBids(Some(why)));

@@ -5,6 +5,7 @@
 mod advisories;
 mod licences;
 mod lints;
+mod manifests;
 mod reasons;
 mod rooms;
 
@@ -12,6 +13,7 @@ use crate::error::Result;
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers};
+pub(crate) use manifests::version;
 
 const WASM: &str = "wasm32-unknown-unknown";
 
@@ -35,6 +37,7 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         report.stage(Kind::Run, "reasons of dependencies", || {
             done(reasons::run(workspace))
         }),
+        report.stage(Kind::Run, "manifests", || done(manifests::run(workspace))),
         report.stage(Kind::Run, "links", || done(docs::links(workspace))),
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
         report.stage(Kind::Build, "clippy", || done(clippy(workspace))),

@@ -1,5 +1,6 @@
 //! What cargo says of this workspace: members, their targets and features, and every package they pull in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -17,6 +18,7 @@ pub(crate) struct Workspace {
     /// Every package of the dependency graph, members included.
     packages: Vec<Package>,
     members: Vec<String>,
+    graph: Graph,
 }
 
 /// One package of the graph.
@@ -27,6 +29,18 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// An SPDX expression.
     pub(crate) license: Option<String>,
+    #[serde(default)]
+    pub(crate) description: Option<String>,
+    #[serde(default)]
+    pub(crate) repository: Option<String>,
+    #[serde(default)]
+    pub(crate) readme: Option<String>,
+    /// The oldest compiler it says it builds with.
+    #[serde(default)]
+    pub(crate) rust_version: Option<String>,
+    /// The registries it may be published to; nothing for any, empty for none.
+    #[serde(default)]
+    publish: Option<Vec<String>>,
     /// Where it comes from; nothing for a package of a folder.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
@@ -46,12 +60,43 @@ struct Dependency {
     name: String,
     /// Nothing for a normal dependency.
     kind: Option<String>,
+    /// The folder it is in, where it is in one.
+    #[serde(default)]
+    path: Option<PathBuf>,
+    /// The versions that will do.
+    #[serde(default)]
+    req: String,
+}
+
+/// Which packages each package is built with.
+#[derive(Debug, Default, Deserialize)]
+struct Graph {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Link>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Link {
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Kind {
+    kind: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
     workspace_members: Vec<String>,
+    #[serde(default)]
+    resolve: Graph,
     workspace_root: PathBuf,
     target_directory: PathBuf,
 }
@@ -79,6 +124,7 @@ impl Workspace {
             target: metadata.target_directory,
             packages: metadata.packages,
             members: metadata.workspace_members,
+            graph: metadata.resolve,
         })
     }
 
@@ -94,6 +140,28 @@ impl Workspace {
         self.packages
             .iter()
             .filter(|package| !self.members.contains(&package.id))
+    }
+
+    /// The newest compiler that anything `member` is built with needs, and what needs it; tests aside.
+    pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![member.id.as_str()]);
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let nodes = self.graph.nodes.iter().filter(|node| node.id == id);
+            let links = nodes.flat_map(|node| &node.deps);
+            let built = links.filter(|link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev")));
+            open.extend(built.map(|link| link.pkg.as_str()));
+        }
+        let packages = self
+            .packages
+            .iter()
+            .filter(|package| seen.contains(package.id.as_str()));
+        let needs = packages.filter_map(|p| Some((p.rust_version.clone()?, p.name.clone())));
+        needs
+            .filter(|(_, name)| *name != member.name)
+            .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
     /// The members whose folder lies under `folder` of the root.
@@ -169,6 +237,21 @@ impl Package {
             .iter()
             .filter(|dep| dep.kind.is_none())
             .map(|dep| dep.name.as_str())
+    }
+
+    /// True unless its manifest keeps it from being published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|to| !to.is_empty())
+    }
+
+    /// Packages of the workspace it is built with and names no version of.
+    pub(crate) fn loose_paths(&self) -> impl Iterator<Item = &str> {
+        let built = self
+            .dependencies
+            .iter()
+            .filter(|dep| dep.kind.as_deref() != Some("dev"));
+        let loose = built.filter(|dep| dep.path.is_some() && matches!(dep.req.as_str(), "" | "*"));
+        loose.map(|dep| dep.name.as_str())
     }
 
     /// The names of its binaries.

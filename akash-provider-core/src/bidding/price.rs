@@ -6,7 +6,8 @@ use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{DecCoin, GroupSpec, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// What a price is asked for: an order with the units that are, or would be, reserved for it.
+/// What a price is asked for: an order with the units that are, or would be, reserved for it. How much of the cluster
+/// is in use only the ledger knows, which adds it.
 #[must_use]
 pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceRequest {
     PriceRequest {
@@ -14,6 +15,7 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
         group: Arc::clone(&order.spec),
         allocated: Some(units),
         precision: PRICE_PRECISION,
+        utilization: None,
     }
 }
 

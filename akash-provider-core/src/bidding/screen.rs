@@ -49,7 +49,10 @@ pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Re
     if let (Some(bids), Some(params)) = (facts.bids, facts.params) {
         check_bid_count(bids, params)?;
     }
-    Ok(price_request(order, Arc::new(units)))
+    let utilization = capacity.utilization(&units);
+    let mut request = price_request(order, Arc::new(units));
+    request.utilization = Some(Box::new(utilization));
+    Ok(request)
 }
 
 /// What would become of an order: [`consider`], the price within

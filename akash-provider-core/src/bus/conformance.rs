@@ -9,8 +9,8 @@
 //! ```
 
 use super::{Bus, Delivery, EventStream};
+use crate::conformance::{Found, Rule};
 use crate::types::{Event, Topic};
-use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,15 +37,30 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-async fn next(stream: &mut EventStream, setup: &Setup, what: &str) -> Delivery {
-    let item = tokio::time::timeout(setup.patience, stream.next()).await;
-    let item = item.unwrap_or_else(|_| unreachable_delivery(what));
-    item.unwrap_or_else(|| unreachable_delivery(what))
+async fn next(stream: &mut EventStream, rule: &Rule) -> Delivery {
+    match rule.find("subscribe", stream, Some).await {
+        Found::Item(delivery) => delivery,
+        Found::Ended => rule.broken("a subscriber's stream was expected to go on and ended"),
+        Found::Late => rule.broken(format!(
+            "a subscriber was expected to get the next delivery within {:?} and did not",
+            rule.patience()
+        )),
+    }
 }
 
-#[expect(clippy::panic, reason = "a suite says what a backend does wrong by panicking")]
-fn unreachable_delivery(what: &str) -> ! {
-    panic!("{what}: nothing was delivered in time, or the stream ended")
+/// The next delivery, which is this one.
+async fn gets(stream: &mut EventStream, expected: &Delivery, rule: &Rule) {
+    let got = next(stream, rule).await;
+    rule.holds(
+        got == *expected,
+        format!("a subscriber was expected to get {expected:?} next and got {got:?}"),
+    );
+}
+
+impl Setup {
+    fn rule(&self, name: &'static str) -> Rule {
+        Rule::new(name, self.patience)
+    }
 }
 
 /// Runs every check on a bus that nobody else publishes to.
@@ -54,7 +69,7 @@ fn unreachable_delivery(what: &str) -> ! {
 /// Names the rule that the bus breaks.
 pub async fn suite(bus: &dyn Bus, setup: &Setup) {
     subscribers_get_their_topics_in_order(bus, setup).await;
-    retained_topics_keep_their_last_event(bus).await;
+    retained_topics_keep_their_last_event(bus, setup).await;
     a_slow_subscriber_is_told_what_it_lost(bus, setup).await;
     a_dropped_subscriber_disturbs_nobody(bus, setup).await;
 }
@@ -64,22 +79,23 @@ pub async fn suite(bus: &dyn Bus, setup: &Setup) {
 /// # Panics
 /// When it is not so.
 pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup) {
-    let what = "subscribers get their topics in order";
-    let mut facts = bus.subscribe(&[Topic::Facts]).await.expect(what);
+    let rule = setup.rule("subscribers get their topics in order");
+    let mut facts = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     let both = [Topic::InventoryNodes, Topic::Facts];
-    let mut all = bus.subscribe(&both).await.expect(what);
+    let mut all = rule.ok("subscribe", bus.subscribe(&both)).await;
     for number in 0..10 {
         let topic = both[usize::from(number % 3 != 0)];
-        bus.publish(topic, fact(number)).await.expect(what);
-        bus.publish(Topic::ManifestStatus, fact(100)).await.expect(what);
+        rule.ok("publish", bus.publish(topic, fact(number))).await;
+        rule.ok("publish", bus.publish(Topic::ManifestStatus, fact(100)))
+            .await;
     }
     for number in 0..10 {
         let topic = both[usize::from(number % 3 != 0)];
         let event = fact(number);
         let expected = Delivery::Event { topic, event };
-        assert_eq!(next(&mut all, setup, what).await, expected, "{what}");
+        gets(&mut all, &expected, &rule).await;
         if topic == Topic::Facts {
-            assert_eq!(next(&mut facts, setup, what).await, expected, "{what}");
+            gets(&mut facts, &expected, &rule).await;
         }
     }
 }
@@ -88,43 +104,74 @@ pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup)
 ///
 /// # Panics
 /// When it is not so.
-pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus) {
-    let what = "retained topics keep their last event";
+pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup) {
+    let rule = setup.rule("retained topics keep their last event");
     for topic in Topic::ALL {
         for number in 0..2 {
-            bus.publish(topic, fact(number)).await.expect(what);
+            rule.ok("publish", bus.publish(topic, fact(number))).await;
         }
-        let last = bus.last(topic).await.expect(what);
+        let last = rule.ok("last", bus.last(topic)).await;
         let expected = topic.is_retained().then(|| fact(1));
-        assert_eq!(last, expected, "{what}: {}", topic.name());
+        rule.holds(
+            last == expected,
+            format!(
+                "`last` of `{}` was expected to be {expected:?} and is {last:?}",
+                topic.name()
+            ),
+        );
     }
 }
 
-/// Every event is delivered, or counted in a `Lagged`, and what is delivered is in order.
+/// Every event is delivered, or counted in a `Lagged`, and what is delivered is in order; and not everything waits:
+/// what is kept for one subscriber has a limit.
 ///
 /// # Panics
 /// When it is not so.
 pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup) {
-    let what = "a slow subscriber is told what it lost";
-    let mut stream = bus.subscribe(&[Topic::Facts]).await.expect(what);
+    let rule = setup.rule("a slow subscriber is told what it lost");
+    let mut stream = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     for number in 0..setup.flood {
-        bus.publish(Topic::Facts, fact(number)).await.expect(what);
+        rule.ok("publish", bus.publish(Topic::Facts, fact(number))).await;
     }
-    let mut accounted = 0;
+    let (mut accounted, mut lagged) = (0, false);
     while accounted < u64::from(setup.flood) {
-        match next(&mut stream, setup, what).await {
+        match next(&mut stream, &rule).await {
             Delivery::Lagged(lost) => {
-                assert!(lost > 0, "{what}: Lagged(0) says nothing");
+                rule.holds(
+                    lost > 0,
+                    "`Lagged` was expected to count what was lost and says 0",
+                );
+                lagged = true;
                 accounted += lost;
             }
             Delivery::Event { event, .. } => {
                 let number = u32::try_from(accounted).unwrap_or(u32::MAX);
-                assert_eq!(event, fact(number), "{what}: after {accounted} events");
+                rule.holds(
+                    event == fact(number),
+                    format!(
+                        "after {accounted} events, lost ones counted, the next was expected to be {:?}; it is {event:?}",
+                        fact(number)
+                    ),
+                );
                 accounted += 1;
             }
         }
     }
-    assert_eq!(accounted, u64::from(setup.flood), "{what}");
+    rule.holds(
+        accounted == u64::from(setup.flood),
+        format!(
+            "of {} events each was expected to be delivered or counted as lost once; it were {accounted}",
+            setup.flood
+        ),
+    );
+    rule.holds(
+        lagged,
+        format!(
+            "what waits for a subscriber that does not read was expected to have a limit below {} events \
+             (Setup::flood): nothing was lost",
+            setup.flood
+        ),
+    );
 }
 
 /// A subscriber that goes away leaves the others as they were.
@@ -132,20 +179,21 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
 /// # Panics
 /// When it is not so.
 pub async fn a_dropped_subscriber_disturbs_nobody(bus: &dyn Bus, setup: &Setup) {
-    let what = "a dropped subscriber disturbs nobody";
-    let gone = bus.subscribe(&[Topic::Facts]).await.expect(what);
-    let mut stays = bus.subscribe(&[Topic::Facts]).await.expect(what);
+    let rule = setup.rule("a dropped subscriber disturbs nobody");
+    let gone = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
+    let mut stays = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     drop(gone);
-    bus.publish(Topic::Facts, fact(7)).await.expect(what);
+    rule.ok("publish", bus.publish(Topic::Facts, fact(7))).await;
     let (topic, event) = (Topic::Facts, fact(7));
     let expected = Delivery::Event { topic, event };
-    assert_eq!(next(&mut stays, setup, what).await, expected, "{what}");
+    gets(&mut stays, &expected, &rule).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bus::LocalBus;
+    use futures::StreamExt;
 
     #[tokio::test]
     async fn the_local_bus_conforms() {
@@ -160,27 +208,134 @@ mod tests {
         suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
     }
 
+    /// One mistake each.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Mistake {
+        LosesInSilence,
+        KeepsEverything,
+        PublishHangs,
+        SubscribeHangs,
+        LastHangs,
+        KeepsFacts,
+        KeepsFirst,
+        TellsAllTopics,
+        TellsNobody,
+        Repeats,
+    }
+
+    use Mistake as M;
+
+    const CAUGHT: [(Mistake, &str); 10] = [
+        (
+            M::LosesInSilence,
+            "a slow subscriber is told what it lost: after 0 events, lost ones counted",
+        ),
+        (
+            M::KeepsEverything,
+            "was expected to have a limit below 5000 events (Setup::flood)",
+        ),
+        (
+            M::PublishHangs,
+            "`publish` was expected to answer within 5s and did not",
+        ),
+        (
+            M::SubscribeHangs,
+            "`subscribe` was expected to answer within 5s and did not",
+        ),
+        (
+            M::LastHangs,
+            "`last` was expected to answer within 5s and did not",
+        ),
+        (
+            M::KeepsFacts,
+            "`last` of `akash.provider.facts` was expected to be None",
+        ),
+        (
+            M::KeepsFirst,
+            "was expected to be Some(BreakerTripped { wanted: 1 })",
+        ),
+        (
+            M::TellsAllTopics,
+            "subscribers get their topics in order: a subscriber was expected to get",
+        ),
+        (
+            M::TellsNobody,
+            "was expected to get the next delivery within 5s and did not",
+        ),
+        (
+            M::Repeats,
+            "subscribers get their topics in order: a subscriber was expected to get",
+        ),
+    ];
+
     #[derive(Debug)]
-    struct Forgetful(LocalBus);
+    struct Liar {
+        truth: LocalBus,
+        kept: std::sync::Mutex<std::collections::BTreeMap<Topic, Arc<Event>>>,
+        mistake: Mistake,
+    }
 
     #[async_trait::async_trait]
-    impl Bus for Forgetful {
+    impl Bus for Liar {
         async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), crate::Error> {
-            self.0.publish(topic, event).await
+            if self.mistake == M::PublishHangs {
+                std::future::pending::<()>().await;
+            }
+            let mut kept = crate::feed::lock(&self.kept).clone();
+            kept.entry(topic).or_insert_with(|| Arc::clone(&event));
+            *crate::feed::lock(&self.kept) = kept;
+            if self.mistake == M::Repeats {
+                self.truth.publish(topic, Arc::clone(&event)).await?;
+            }
+            self.truth.publish(topic, event).await
         }
         async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, crate::Error> {
-            let stream = self.0.subscribe(topics).await?;
-            let told = |d: &Delivery| futures::future::ready(!matches!(d, Delivery::Lagged(_)));
-            Ok(stream.filter(told).boxed())
+            let all = Topic::ALL;
+            let topics = if self.mistake == M::TellsAllTopics {
+                &all[..]
+            } else {
+                topics
+            };
+            let stream = self.truth.subscribe(topics).await?;
+            match self.mistake {
+                M::SubscribeHangs => std::future::pending().await,
+                M::TellsNobody => Ok(futures::stream::pending().boxed()),
+                M::LosesInSilence => {
+                    let told = |d: &Delivery| futures::future::ready(!matches!(d, Delivery::Lagged(_)));
+                    Ok(stream.filter(told).boxed())
+                }
+                _ => Ok(stream),
+            }
         }
         async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, crate::Error> {
-            self.0.last(topic).await
+            let last = self.truth.last(topic).await?;
+            let kept = crate::feed::lock(&self.kept).get(&topic).cloned();
+            match self.mistake {
+                M::LastHangs => std::future::pending().await,
+                M::KeepsFacts if topic == Topic::Facts => Ok(kept),
+                M::KeepsFirst if topic.is_retained() => Ok(kept),
+                _ => Ok(last),
+            }
         }
     }
 
-    #[tokio::test]
-    #[should_panic(expected = "a slow subscriber is told what it lost")]
-    async fn a_bus_that_loses_events_silently_does_not_conform() {
-        suite(&Forgetful(LocalBus::with_limit(16)), &Setup::default()).await;
+    #[tokio::test(start_paused = true)]
+    async fn every_mistake_is_found_and_said() {
+        for (mistake, expected) in CAUGHT {
+            let limit = if mistake == M::KeepsEverything {
+                1 << 20
+            } else {
+                1024
+            };
+            let liar = Liar {
+                truth: LocalBus::with_limit(limit),
+                kept: Default::default(),
+                mistake,
+            };
+            let setup = Setup::default();
+            let said = crate::conformance::verdict(suite(&liar, &setup)).await;
+            let said = said.unwrap_or_else(|| panic!("{mistake:?} is not found"));
+            assert!(said.contains(expected), "{mistake:?} is found as: {said}");
+        }
     }
 }

@@ -20,13 +20,14 @@ mod leases;
 mod tests;
 
 use super::{ChainClient, OrderFilter, PageRequest};
+use crate::conformance::{Found, Rule};
 use crate::error::Error;
 use crate::types::{
     Address, Attribute, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState,
     ProviderInfo, Snapshot, TxError, TxOutcome,
 };
 pub use driver::{Driver, MemoryDriver};
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::BoxStream;
 pub use leases::{
     a_lease_lives_and_dies, a_lost_bid_is_known_without_an_event, a_snapshot_says_what_queries_say,
 };
@@ -35,8 +36,8 @@ use std::time::Duration;
 
 /// Blocks that a transaction may take to land.
 const BLOCKS_MAX: u32 = 20;
-/// How long the next item of a stream may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long any one call may take, of the client as of the driver, and the next item of a stream.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs every check. The driver's provider and rival are registered and can pay deposits, its tenant can pay
 /// for a few deployments; other users of the chain do not disturb.
@@ -83,26 +84,24 @@ pub(super) async fn send(
     client: &dyn ChainClient,
     driver: &dyn Driver,
     msgs: Vec<Msg>,
-    what: &str,
+    what: &Rule,
 ) -> TxOutcome {
     let mut outcome = pin!(client.broadcast_msgs(msgs));
     for _ in 0..BLOCKS_MAX {
         tokio::select! {
             biased;
-            outcome = &mut outcome => return outcome.expect(what),
-            () = driver.next_block() => {}
+            outcome = &mut outcome => return outcome.unwrap_or_else(|e| what.failed("broadcast_msgs", &e)),
+            () = what.answer("Driver::next_block", driver.next_block()) => {}
         }
     }
-    let last = tokio::time::timeout(PATIENCE, outcome).await;
-    last.unwrap_or_else(|_| late(what)).expect(what)
+    what.ok("broadcast_msgs", outcome).await
 }
 
-#[expect(clippy::panic, reason = "a suite says what a backend does wrong by panicking")]
-fn late(what: &str) -> ! {
-    panic!("{what}: nothing came in time")
+fn rule(name: &'static str) -> Rule {
+    Rule::new(name, PATIENCE)
 }
 
-pub(super) async fn commit(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &str) -> Height {
+pub(super) async fn commit(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &Rule) -> Height {
     let outcome = send(client, driver, vec![msg], what).await;
     let height = match &outcome {
         TxOutcome::Committed { height } => Some(*height),
@@ -112,7 +111,7 @@ pub(super) async fn commit(client: &dyn ChainClient, driver: &dyn Driver, msg: M
     height.unwrap_or_default()
 }
 
-pub(super) async fn refused(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &str) -> TxError {
+pub(super) async fn refused(client: &dyn ChainClient, driver: &dyn Driver, msg: Msg, what: &Rule) -> TxError {
     let outcome = send(client, driver, vec![msg], what).await;
     let error = match &outcome {
         TxOutcome::Rejected { error, .. } => Some(*error),
@@ -122,14 +121,19 @@ pub(super) async fn refused(client: &dyn ChainClient, driver: &dyn Driver, msg: 
     error.unwrap_or(TxError::Other)
 }
 
-pub(super) async fn next(events: &mut Events, what: &str) -> ChainEvent {
-    let item = tokio::time::timeout(PATIENCE, events.next()).await;
-    let item = item.unwrap_or_else(|_| late(what));
-    item.unwrap_or_else(|| late(what)).expect(what)
+pub(super) async fn next(events: &mut Events, what: &Rule) -> ChainEvent {
+    match what.find("subscribe", events, Some).await {
+        Found::Item(Ok(event)) => event,
+        Found::Item(Err(error)) => what.failed("subscribe", &error),
+        Found::Ended => what.broken("the events were expected to go on and ended"),
+        Found::Late => what.broken(format!(
+            "the next event was expected within {PATIENCE:?}: nothing came in time"
+        )),
+    }
 }
 
 /// The first item, which is a `Resync`.
-pub(super) async fn resync(events: &mut Events, what: &str) -> Snapshot {
+pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     let snapshot = match next(events, what).await {
         ChainEvent::Resync(snapshot) => Some(snapshot.as_ref().clone()),
         _ => None,
@@ -142,7 +146,7 @@ pub(super) async fn facts_until(
     events: &mut Events,
     deployment: &DeploymentId,
     last: &ChainEvent,
-    what: &str,
+    what: &Rule,
 ) -> Vec<ChainEvent> {
     let mut facts = Vec::new();
     loop {
@@ -185,44 +189,51 @@ fn of_deployment(event: &ChainEvent, deployment: &DeploymentId) -> bool {
 /// # Panics
 /// When it is not so.
 pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "what is not there is none";
+    let what = &rule("what is not there is none");
     let nobody = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
     let order = driver.no_order();
     let id = bid_id(&order, &driver.provider());
-    assert_eq!(client.provider(&nobody).await.expect(what), None, "{what}");
-    assert_eq!(client.order(&order).await.expect(what), None, "{what}");
-    assert_eq!(client.group(&order.group).await.expect(what), None, "{what}");
     assert_eq!(
-        client.deployment(order.deployment()).await.expect(what),
+        what.ok("provider", client.provider(&nobody)).await,
         None,
         "{what}"
     );
-    assert_eq!(client.bid(&id).await.expect(what).value, None, "{what}");
-    assert_eq!(client.lease(&id).await.expect(what).value, None, "{what}");
-    assert_eq!(client.account(&nobody).await.expect(what), None, "{what}");
+    assert_eq!(what.ok("order", client.order(&order)).await, None, "{what}");
+    assert_eq!(what.ok("group", client.group(&order.group)).await, None, "{what}");
     assert_eq!(
-        client.certificates(&nobody, Some("1")).await.expect(what),
+        what.ok("deployment", client.deployment(order.deployment())).await,
+        None,
+        "{what}"
+    );
+    assert_eq!(what.ok("bid", client.bid(&id)).await.value, None, "{what}");
+    assert_eq!(what.ok("lease", client.lease(&id)).await.value, None, "{what}");
+    assert_eq!(what.ok("account", client.account(&nobody)).await, None, "{what}");
+    assert_eq!(
+        what.ok("certificates", client.certificates(&nobody, Some("1")))
+            .await,
         [],
         "{what}"
     );
-    let audit = client
-        .auditor_attributes(nobody.as_str(), &driver.provider())
-        .await;
-    assert_eq!(audit.expect(what), None, "{what}");
+    let us = driver.provider();
+    let audit = client.auditor_attributes(nobody.as_str(), &us);
+    let audit = what.ok("auditor_attributes", audit).await;
+    assert_eq!(audit, None, "{what}: nobody has signed anything");
     assert_eq!(
-        client.balance(&nobody, "uact").await.expect(what).amount,
+        what.ok("balance", client.balance(&nobody, "uact")).await.amount,
         0,
         "{what}"
     );
-    let there = client.provider(&driver.provider()).await.expect(what);
+    let there = what.ok("provider", client.provider(&driver.provider())).await;
     assert_eq!(
         there.map(|p| p.owner),
         Some(driver.provider()),
         "{what}: but we are"
     );
-    let sync = client.sync_info().await.expect(what);
+    let sync = what.ok("sync_info", client.sync_info()).await;
     assert!(!sync.catching_up, "{what}: a node that catches up is not asked");
-    let ahead = client.block_time(sync.height + 1_000_000).await.expect(what);
+    let ahead = what
+        .ok("block_time", client.block_time(sync.height + 1_000_000))
+        .await;
     assert_eq!(ahead, None, "{what}: a block to come has no time");
 }
 
@@ -232,14 +243,17 @@ pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Dr
 /// # Panics
 /// When it is not so.
 pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "events come block by block";
+    let what = &rule("events come block by block");
     let mut events = client.subscribe(&driver.provider());
     let first = resync(&mut events, what).await;
-    let sync = client.sync_info().await.expect(what);
+    let sync = what.ok("sync_info", client.sync_info()).await;
     assert_eq!(first.chain_id, sync.chain_id, "{what}");
-    let order = driver.create_deployment(1).await.remove(0);
+    let order = what
+        .answer("Driver::create_deployment", driver.create_deployment(1))
+        .await
+        .remove(0);
     let id = order.deployment().clone();
-    driver.next_block().await;
+    what.answer("Driver::next_block", driver.next_block()).await;
     let created = ChainEvent::OrderCreated { id: order.clone() };
     let facts = facts_until(&mut events, &id, &created, what).await;
     assert_eq!(
@@ -249,7 +263,7 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
     );
     let mut height = first.height;
     for _ in 0..3 {
-        driver.next_block().await;
+        what.answer("Driver::next_block", driver.next_block()).await;
         let block = loop {
             if let ChainEvent::Block { height, time } = next(&mut events, what).await {
                 break (height, time);
@@ -257,7 +271,7 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
         };
         assert!(block.0 > height, "{what}: block {} after {height}", block.0);
         height = block.0;
-        let time = client.block_time(height).await.expect(what);
+        let time = what.ok("block_time", client.block_time(height)).await;
         assert_eq!(time, Some(block.1), "{what}: both say the same time");
     }
     let late = resync(&mut client.subscribe(&driver.provider()), what).await;
@@ -269,7 +283,8 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
         late.height >= height,
         "{what}: a Resync is not older than what was told"
     );
-    driver.close_deployment(&id).await;
+    what.answer("Driver::close_deployment", driver.close_deployment(&id))
+        .await;
 }
 
 /// A bid is seen by query and event after it is committed; a second one on the order, also after the first is
@@ -278,20 +293,23 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
 /// # Panics
 /// When it is not so.
 pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "a bid lands once";
-    let order = driver.create_deployment(1).await.remove(0);
-    driver.next_block().await;
+    let what = &rule("a bid lands once");
+    let order = what
+        .answer("Driver::create_deployment", driver.create_deployment(1))
+        .await
+        .remove(0);
+    what.answer("Driver::next_block", driver.next_block()).await;
     let id = bid_id(&order, &driver.provider());
     let mut events = client.subscribe(&driver.provider());
     resync(&mut events, what).await;
     let height = commit(client, driver, create_bid(&id, driver), what).await;
-    let seen = client.bid(&id).await.expect(what);
+    let seen = what.ok("bid", client.bid(&id)).await;
     assert!(
         seen.height >= height,
         "{what}: read at {} after {height}",
         seen.height
     );
-    let bid = seen.value.expect(what);
+    let bid = what.there("the answer", seen.value);
     assert_eq!((bid.state, bid.created_at), (BidState::Open, height), "{what}");
     assert_eq!(bid.price, driver.price(), "{what}");
     let price = driver.price();
@@ -306,7 +324,11 @@ pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
     commit(client, driver, leases::close_bid(&id), what).await;
     let again = refused(client, driver, create_bid(&id, driver), what).await;
     assert_eq!(again, TxError::BidExists, "{what}: also after a close");
-    driver.close_deployment(order.deployment()).await;
+    what.answer(
+        "Driver::close_deployment",
+        driver.close_deployment(order.deployment()),
+    )
+    .await;
 }
 
 /// When one message of a transaction is refused, none of them happens.
@@ -314,9 +336,12 @@ pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
 /// # Panics
 /// When it is not so.
 pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "a transaction is all or nothing";
-    let order = driver.create_deployment(1).await.remove(0);
-    driver.next_block().await;
+    let what = &rule("a transaction is all or nothing");
+    let order = what
+        .answer("Driver::create_deployment", driver.create_deployment(1))
+        .await
+        .remove(0);
+    what.answer("Driver::next_block", driver.next_block()).await;
     let good = bid_id(&order, &driver.provider());
     let bad = bid_id(&driver.no_order(), &driver.provider());
     commit(client, driver, create_bid(&good, driver), what).await;
@@ -324,9 +349,13 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
     let outcome = send(client, driver, msgs, what).await;
     let rejected = matches!(outcome, TxOutcome::Rejected { .. });
     assert!(rejected, "{what}: {outcome:?}");
-    let bid = client.bid(&good).await.expect(what).value.expect(what);
+    let bid = what.there("bid", what.ok("bid", client.bid(&good)).await.value);
     assert_eq!(bid.state, BidState::Open, "{what}");
-    driver.close_deployment(order.deployment()).await;
+    what.answer(
+        "Driver::close_deployment",
+        driver.close_deployment(order.deployment()),
+    )
+    .await;
 }
 
 /// An update replaces the whole record, the addresses of the people behind it too.
@@ -334,9 +363,9 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
 /// # Panics
 /// When it is not so.
 pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "a provider's record comes back as it was sent";
-    let before = client.provider(&driver.provider()).await.expect(what);
-    let before = before.expect(what);
+    let what = &rule("a provider's record comes back as it was sent");
+    let before = what.ok("provider", client.provider(&driver.provider())).await;
+    let before = what.there("the answer", before);
     let mut record = before.clone();
     record.attributes.push(Attribute::new("conformance", "true"));
     record.info = ProviderInfo {
@@ -345,7 +374,7 @@ pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClien
     };
     for record in [record, before] {
         commit(client, driver, Msg::UpdateProvider(record.clone()), what).await;
-        let found = client.provider(&driver.provider()).await.expect(what);
+        let found = what.ok("provider", client.provider(&driver.provider())).await;
         assert_eq!(found, Some(record), "{what}");
     }
 }
@@ -355,10 +384,15 @@ pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClien
 /// # Panics
 /// When it is not so.
 pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = "pages cover everything once";
-    let mut wanted = driver.create_deployment(3).await;
-    driver.next_block().await;
-    let deployment = wanted.first().map(|o| o.deployment().clone()).expect(what);
+    let what = &rule("pages cover everything once");
+    let mut wanted = what
+        .answer("Driver::create_deployment", driver.create_deployment(3))
+        .await;
+    what.answer("Driver::next_block", driver.next_block()).await;
+    let deployment = what.there(
+        "Driver::create_deployment",
+        wanted.first().map(|o| o.deployment().clone()),
+    );
     let filter = OrderFilter {
         state: Some(OrderState::Open),
         deployment: Some(deployment.clone()),
@@ -366,7 +400,7 @@ pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn 
     let mut request = PageRequest { key: None, limit: 2 };
     let mut seen = Vec::new();
     loop {
-        let page = client.orders(&filter, request.clone()).await.expect(what);
+        let page = what.ok("orders", client.orders(&filter, request.clone())).await;
         assert!(page.items.len() <= 2, "{what}: a page keeps its limit");
         seen.extend(page.items.into_iter().map(|o| o.id));
         match page.next {
@@ -378,5 +412,6 @@ pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn 
     seen.sort();
     wanted.sort();
     assert_eq!(seen, wanted, "{what}");
-    driver.close_deployment(&deployment).await;
+    what.answer("Driver::close_deployment", driver.close_deployment(&deployment))
+        .await;
 }

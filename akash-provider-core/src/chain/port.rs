@@ -102,7 +102,10 @@ pub struct Account {
 ///
 /// # Contract
 /// "Not found" is `Ok(None)` (or an empty page), not an error. Answers come from a node with our chain id; a
-/// node that is catching up is not asked.
+/// node that is catching up is not asked. What a transaction changed is seen by every question asked after its outcome
+/// was told, and [`Observed`] is then of its height or later. A provider's record comes back as it was sent.
+///
+/// Pages: at most `limit` records each, every record of the filter once, and an end.
 ///
 /// # Errors
 /// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
@@ -152,7 +155,10 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 ///
 /// # Contract
 /// Each call is one transaction: all its messages land, or none. Bids come alone (the caller's duty).
-/// `Unknown` is never "absent": it may land until it expires.
+/// `Unknown` is never "absent": it may land until it expires. What the chain refuses is told as such with what was
+/// wrong: a second bid on an order, also after the first was closed, is
+/// [`TxError::BidExists`](crate::types::TxError::BidExists), a bid that is no longer there
+/// [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
 #[async_trait]
 pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Sends messages as one transaction and waits until its outcome is known, or known to be unknown.
@@ -165,8 +171,9 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 /// What the chain says by itself.
 ///
 /// # Contract
-/// `Resync` first and after every gap, then single facts in height order, each block closed by `Block`.
-/// A consumer needs no other way to catch up. The stream ends only at shutdown; an error item is followed by a
+/// `Resync` first and after every gap, then single facts in height order, each block closed by `Block` with the height
+/// and the time that [`ChainQuery::block_time`] knows it by. A `Resync` is not older than what was told before, and has
+/// all open orders and what [`ChainQuery::snapshot`] says. A consumer needs no other way to catch up. The stream ends only at shutdown; an error item is followed by a
 /// `Resync`, sooner or later.
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
     /// Starts listening for what concerns `provider`.

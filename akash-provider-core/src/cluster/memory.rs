@@ -1,6 +1,7 @@
 //! A cluster in memory: the reference of what a backend does, with faults on demand.
 //!
-//! Workloads "run" as soon as they are deployed. A test says how their health goes on, what is logged, which
+//! Workloads "run" as soon as they are deployed, but for those with an image of a registry under `.invalid`, which
+//! nobody can have: they stay unhealthy. A test says how their health goes on, what is logged, which
 //! calls fail or hang, and looks at what is there ([`MemoryCluster::contents`]) and at who called what
 //! ([`MemoryCluster::calls`]). Tearing a lease down leaves its hostnames and addresses declared: who declared
 //! them takes them back, and a test sees it when nobody does.
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
-use crate::manifest::Proto;
+use crate::manifest::{Proto, Service};
 use crate::types::{BlockTime, LeaseId};
 pub use calls::{Calls, Operation};
 use calls::{Fault, Script};
@@ -91,6 +92,8 @@ struct State {
     watchers: Vec<Feed<Result<ClusterChange, Error>>>,
     blind: bool,
     start_ticks: u32,
+    /// What every replica logs when it starts.
+    start_lines: Vec<String>,
     /// Answers `InProgress` before a teardown is done.
     teardown_delay: u32,
     script: Script,
@@ -221,6 +224,11 @@ impl MemoryCluster {
         lock(&self.state).start_ticks = ticks;
     }
 
+    /// What each replica of a workload logs when it starts, as a container would; nothing at first.
+    pub fn set_start_lines(&self, lines: impl IntoIterator<Item = impl Into<String>>) {
+        lock(&self.state).start_lines = lines.into_iter().map(Into::into).collect();
+    }
+
     /// Lets workloads that start come a tick closer to health.
     pub fn tick(&self) {
         let mut state = lock(&self.state);
@@ -288,12 +296,7 @@ impl MemoryCluster {
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
             return false;
         };
-        let line = LogLine {
-            name: format!("{service}-{replica}"),
-            message: message.to_owned(),
-        };
-        tell_readers(&mut workload.log_readers, service, &line);
-        remember(&mut workload.logs, (service.to_owned(), line));
+        workload.add_line(service, replica, message);
         true
     }
 
@@ -306,6 +309,13 @@ impl MemoryCluster {
         workload.add_event("Normal", service, reason, message);
         true
     }
+}
+
+/// No registry can be called `*.invalid`, so nothing of one ever gets up.
+fn has_image(service: &Service) -> bool {
+    let registry = service.image.split('/').next().unwrap_or_default();
+    let host = registry.split(':').next().unwrap_or_default();
+    !host.ends_with(".invalid")
 }
 
 fn remember<T>(history: &mut Vec<T>, item: T) {
@@ -354,6 +364,24 @@ impl Workload {
             Health::Unknown => return,
         };
         self.add_event(severity, "", reason, "");
+    }
+
+    fn add_line(&mut self, service: &str, replica: u32, message: &str) {
+        let line = LogLine {
+            name: format!("{service}-{replica}"),
+            message: message.to_owned(),
+        };
+        tell_readers(&mut self.log_readers, service, &line);
+        remember(&mut self.logs, (service.to_owned(), line));
+    }
+
+    /// Every replica starts, of an image that is to be had, and says so.
+    fn add_start_lines(&mut self, deployment: &Deployment, lines: &[String]) {
+        for service in deployment.group.services.iter().filter(|s| has_image(s)) {
+            for (replica, line) in (0..service.count).flat_map(|n| lines.iter().map(move |l| (n, l))) {
+                self.add_line(&service.name, replica, line);
+            }
+        }
     }
 
     fn add_event(&mut self, severity: &str, service: &str, reason: &str, message: &str) {
@@ -452,7 +480,7 @@ impl State {
         let lease = &deployment.lease;
         let others = self.workloads.iter().filter(|(id, _)| *id != lease);
         let taken = others.flat_map(|(_, w)| w.ports.values().copied()).collect();
-        let ticks = self.start_ticks;
+        let (ticks, lines) = (self.start_ticks, self.start_lines.clone());
         let workload = self.record(deployment);
         workload.ending = None;
         if workload.running.as_ref() == Some(deployment) {
@@ -461,8 +489,14 @@ impl State {
         workload.running = Some(deployment.clone());
         workload.assign_ports(taken);
         workload.add_event("Normal", "", "Deployed", "");
-        workload.starting = ticks;
-        let health = if ticks == 0 { Health::Good } else { Health::Bad };
+        workload.add_start_lines(deployment, &lines);
+        let can_run = deployment.group.services.iter().all(has_image);
+        workload.starting = if can_run { ticks } else { 0 };
+        let health = if can_run && ticks == 0 {
+            Health::Good
+        } else {
+            Health::Bad
+        };
         workload.set_health(health);
         self.tell_health(lease, health);
     }

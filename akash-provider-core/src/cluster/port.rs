@@ -19,13 +19,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 ///
 /// # Contract
 /// Everything is idempotent and may be called again after any error. A lease of another provider or chain is
-/// never touched. Calls for one lease come one at a time; calls for different leases come concurrently.
+/// never touched and never told. Calls for one lease come one at a time; calls for different leases come
+/// concurrently. Every call answers: the caller gives up after its limit (`cluster_timeout`) and asks again, and what
+/// it asked for may be under way still.
+///
+/// A [`Deployment`] carries the epoch of the leader who writes it. What was written in a later epoch stays: `record`
+/// and `deploy` of an older one change nothing and are a conflict.
+///
+/// What is not known is not claimed: no health, no listing without what could not be read, no teardown that is done
+/// while something still runs.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) where a lease or service is unknown,
 /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) and
 /// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) where the backend does not answer (the caller tries
-/// again), [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) where it can never work.
+/// again), [`ErrorKind::Conflict`](crate::error::ErrorKind::Conflict) where a later epoch has written,
+/// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) where it can never work.
 ///
 /// # Implementing
 /// Run `cluster::conformance::suite` (feature `conformance`) on it. `MemoryCluster` is the reference.
@@ -35,28 +44,42 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - returns when accepted, not when healthy
-    /// - the same input twice changes nothing
+    /// - the same input twice changes nothing: what runs goes on, with its ports, and its health stays as told
+    /// - what it refuses for good leaves what runs as it is
+    ///
+    /// # Errors
+    /// `Invalid` for what can never run, `Conflict` where a later epoch has written the lease.
     async fn deploy(&self, deployment: &Deployment) -> Result<(), Error>;
 
     /// Remembers a deployment durably without running it yet.
     ///
     /// # Behavior
-    /// - durable when it returns: `deployments` lists it after a restart
-    /// - recording a newer one replaces the older
+    /// - durable when it returns: `deployments` lists it after a restart; the tenant is told so then
+    /// - recording a newer one replaces the older; what runs goes on as it was deployed
+    ///
+    /// # Errors
+    /// `Invalid` for what a `deploy` would refuse with it: nothing is promised that cannot be kept. `Conflict` where a
+    /// later epoch has written the lease.
     async fn record(&self, deployment: &Deployment) -> Result<(), Error>;
 
     /// Health as it changes.
     ///
     /// # Behavior
-    /// - a snapshot first, and again after each gap
-    /// - never claims a health it does not know
+    /// - a snapshot first, and again after each gap; while nothing can be known, [`ClusterChange::Lost`] or an error
+    /// - never claims a health it does not know: not of what was only recorded, not of what has not begun to run, and
+    ///   none from before an outage
+    /// - names leases of this provider only
+    /// - goes on: it ends only when the backend itself goes
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
 
     /// Removes everything of a lease.
     ///
     /// # Behavior
     /// - a lease that is not there is done
-    /// - done means that nothing runs any more and `deployments` no longer lists it
+    /// - done means that nothing runs any more and `deployments` no longer lists it; its capacity is given to others
+    ///   then
+    /// - other leases of the same tenant stay as they are
+    /// - one that is under way is done at last when it is asked for again
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
     /// Everything a restart must know: what each lease runs, as recorded or deployed last, and what is there of
@@ -65,6 +88,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - a lease that is not in the answer has neither a record nor anything that runs
     /// - a record that cannot be read, and a workload without one, are told as such and never left out
+    /// - each lease once, and leases of this provider only
     ///
     /// # Errors
     /// Where a part of the list cannot be had, or where something unreadable may be any lease's: half a list is
@@ -74,7 +98,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// The manifest group as recorded or deployed last; `None` when the lease is unknown.
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
 
-    /// Status of all services of a lease.
+    /// Status of all services of a lease, also of one that is only recorded.
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
 
     /// Status of one service.
@@ -89,6 +113,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Log lines. Ends when the lease is torn down; dropping it cancels.
     ///
     /// # Behavior
+    /// - what the replicas have written, the oldest line of each first and each under the name of its replica; then
+    ///   the end, or with [`LogOptions::follow`] what they write from there on
+    /// - with [`LogOptions::tail_lines`] of what is there only the last so many lines of each replica
     /// - a service that the lease does not have is not found, also beside one that it has
     async fn lease_logs(
         &self,
@@ -161,6 +188,9 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 pub trait Shell: fmt::Debug + Send + Sync + 'static {
     /// Runs a command until it ends; returns its exit code. Dropping the future stops it.
+    ///
+    /// # Errors
+    /// `NotFound` where the lease does not run, or has no such service or replica.
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
 }
 
@@ -204,7 +234,7 @@ pub struct LogOptions {
     pub services: Vec<String>,
     /// Keep going as lines come.
     pub follow: bool,
-    /// Only the last so many lines of each replica.
+    /// Of what is there when it is asked for, only the last so many lines of each replica; `None` for all.
     pub tail_lines: Option<u64>,
 }
 

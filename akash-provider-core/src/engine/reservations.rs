@@ -9,6 +9,7 @@ use crate::bidding::Decline;
 use crate::config::Config;
 use crate::inventory::{AdjustOptions, Allocation, Inventory, InventoryUpdate, Place};
 use crate::manifest::SchedulerParamsById;
+use crate::pricing::Utilization;
 use crate::types::group::distinct_leased_ips;
 use crate::types::{EndpointKind, GroupSpec, OrderId, ResourceUnit};
 use rustc_hash::FxBuildHasher;
@@ -50,6 +51,8 @@ struct Known {
     base: Arc<dyn Inventory>,
     /// The base less all that is held.
     left: Box<dyn Inventory>,
+    /// Of the base: what there is, and what others use.
+    in_use: Utilization,
 }
 
 /// One reservation, kept small.
@@ -133,7 +136,8 @@ impl Reservations {
             }
         }
         let base = update.inventory;
-        self.known = Some(Known { base, left });
+        let in_use = Utilization::of(&metrics);
+        self.known = Some(Known { base, left, in_use });
         self.find_homes();
     }
 

@@ -96,6 +96,7 @@ async fn bus_pricing_and_inventory_are_mocked() {
         group: Arc::new(group),
         allocated: None,
         precision: 6,
+        utilization: None,
     };
     let pricing: Arc<dyn PricingStrategy> = Arc::new(pricing);
     assert_eq!(pricing.calculate_price(&request).await.unwrap(), price);

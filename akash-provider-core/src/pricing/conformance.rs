@@ -8,11 +8,13 @@
 //! conformance::suite(Arc::new(RandomRange::new(1))).await;
 //! # }
 //! ```
-//! The strategy must price plain orders: CPU, memory, ephemeral storage, one HTTP endpoint, in any
-//! denomination. Each chapter panics with what was broken.
+//! The suite asks for the price of plain orders: CPU, memory, ephemeral storage, one HTTP endpoint. A strategy that
+//! has no price for such orders, or none in `uact`, says what it does price in a [`Setup`]. Every call has a limit of
+//! time, and what fails names the rule and what was expected.
 
 use super::{PRICE_PRECISION, PriceRequest, PricingStrategy};
-use crate::error::{Error, ErrorKind};
+use crate::conformance::Rule;
+use crate::error::{ErrorKind, chain_text};
 use crate::types::price::Dec;
 use crate::types::{
     Address, Attribute, Cpu, DecCoin, Endpoint, Gpu, GroupSpec, Memory, PlacementRequirements, ResourceUnit,
@@ -20,19 +22,76 @@ use crate::types::{
 };
 use futures::future::join_all;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Everything the contract asks of every strategy.
+const CALL: &str = "calculate_price";
+/// Calls at the same time, as many as a provider makes.
+const CALLS: usize = 32;
+
+/// What the suite needs to know of a strategy.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Denominations that the strategy has prices in; one at least.
+    pub denoms: Vec<String>,
+    /// A unit that the strategy has a price for; its own price is the most that the tenant pays, and its denomination
+    /// is replaced by those above.
+    pub unit: ResourceUnit,
+    /// How long one call may take.
+    pub patience: Duration,
+}
+
+impl Default for Setup {
+    /// `uact`; a replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000; 30 s.
+    fn default() -> Self {
+        Self {
+            denoms: vec!["uact".to_owned()],
+            unit: plain_unit(),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Setup {
+    fn rule(&self, name: &'static str) -> Rule {
+        Rule::new(name, self.patience)
+    }
+
+    fn unit(&self, denom: &str) -> ResourceUnit {
+        let mut unit = self.unit.clone();
+        unit.price.denom = denom.into();
+        unit
+    }
+
+    /// The first of the denominations.
+    fn denom(&self) -> &str {
+        self.denoms.first().map_or("uact", |denom| denom)
+    }
+
+    fn order(&self, denom: &str) -> PriceRequest {
+        request(vec![self.unit(denom)])
+    }
+}
+
+/// Everything the contract asks of every strategy, of one that prices plain orders in `uact`.
 ///
 /// # Panics
 /// When the contract is broken, saying how.
 pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
+    suite_of(strategy, &Setup::default()).await;
+}
+
+/// [`suite`], of a strategy that prices what the setup says.
+///
+/// # Panics
+/// When the contract is broken, saying how.
+pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     let strategy = strategy.as_ref();
-    a_plain_order_has_a_price_in_its_denomination(strategy).await;
-    a_group_without_units_is_invalid(strategy).await;
-    calls_at_once_keep_their_answers(strategy).await;
-    reserved_units_are_priced(strategy).await;
-    odd_orders_get_a_price_or_an_error(strategy).await;
-    a_call_given_up_harms_no_later_one(strategy).await;
+    a_plain_order_has_a_price_in_its_denomination(strategy, setup).await;
+    a_group_without_units_is_invalid(strategy, setup).await;
+    calls_at_once_keep_their_answers(strategy, setup).await;
+    reserved_units_are_priced(strategy, setup).await;
+    odd_orders_get_a_price_or_an_error(strategy, setup).await;
+    a_call_given_up_harms_no_later_one(strategy, setup).await;
 }
 
 /// For a strategy whose price follows from the order alone: [`suite`], and the same order has the same price.
@@ -40,128 +99,155 @@ pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
 /// # Panics
 /// When the contract is broken, saying how.
 pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
-    suite(Arc::clone(&strategy)).await;
-    let request = plain_order("uact");
-    let first = strategy.calculate_price(&request).await;
+    suite_deterministic_of(strategy, &Setup::default()).await;
+}
+
+/// [`suite_deterministic`], of a strategy that prices what the setup says.
+///
+/// # Panics
+/// When the contract is broken, saying how.
+pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
+    suite_of(Arc::clone(&strategy), setup).await;
+    let rule = setup.rule("the same order has the same price");
+    let request = setup.order(setup.denom());
+    let first = price(&rule, strategy.as_ref(), &request).await;
     for _ in 0..5 {
-        let again = strategy.calculate_price(&request).await;
-        assert_eq!(
-            again.as_ref().ok(),
-            first.as_ref().ok(),
-            "the same order has the same price"
+        let again = price(&rule, strategy.as_ref(), &request).await;
+        rule.holds(
+            again == first,
+            format!("the price was expected to be {first} again and is {again}"),
         );
     }
 }
 
-async fn a_plain_order_has_a_price_in_its_denomination(strategy: &dyn PricingStrategy) {
-    for denom in [
-        "uact",
-        "uakt",
-        "ibc/170C677610AC31DF0904FFE09CD3B5C657492170E7E52372E48756B71E56F2F1",
-    ] {
-        let request = plain_order(denom);
-        assert_price(&request, &strategy.calculate_price(&request).await);
+/// The price of an order that has one.
+async fn price(rule: &Rule, strategy: &dyn PricingStrategy, request: &PriceRequest) -> DecCoin {
+    let answer = rule.answer(CALL, strategy.calculate_price(request)).await;
+    let price = match answer {
+        Ok(price) => price,
+        Err(error) => rule.broken(format!(
+            "`{CALL}` was expected to give a price for {:?} (Setup::unit, Setup::denoms) and failed: {}",
+            request.units(),
+            chain_text(&error)
+        )),
+    };
+    is_a_price(rule, request, &price);
+    price
+}
+
+fn is_a_price(rule: &Rule, request: &PriceRequest, price: &DecCoin) {
+    let denom = request.group.resources.first().map(|u| &u.price.denom);
+    rule.holds(
+        Some(&price.denom) == denom,
+        format!("the price was expected in the order's denomination, {denom:?}, and is {price}"),
+    );
+    rule.holds(
+        price.amount > Dec::ZERO,
+        format!("the price was expected above zero and is {price}"),
+    );
+}
+
+async fn a_plain_order_has_a_price_in_its_denomination(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("a plain order has a price in its denomination");
+    rule.holds(
+        !setup.denoms.is_empty(),
+        "Setup::denoms was expected to have a denomination",
+    );
+    for denom in &setup.denoms {
+        price(&rule, strategy, &setup.order(denom)).await;
     }
 }
 
-async fn a_group_without_units_is_invalid(strategy: &dyn PricingStrategy) {
+async fn a_group_without_units_is_invalid(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("a group without units is invalid");
     let empty = request(Vec::new());
-    let error = strategy
-        .calculate_price(&empty)
-        .await
-        .expect_err("a group without units has no price");
-    assert_eq!(
-        error.kind(),
-        ErrorKind::Invalid,
-        "a group without units is invalid: {error}"
-    );
-    assert!(
-        !error.is_transient(),
-        "asking again gives an empty group no units"
-    );
+    let why = "a group without units has no price";
+    let call = strategy.calculate_price(&empty);
+    rule.refused(CALL, ErrorKind::Invalid, why, call).await;
 }
 
-async fn calls_at_once_keep_their_answers(strategy: &dyn PricingStrategy) {
-    let requests: Vec<PriceRequest> = (0..24).map(|n| plain_order(&format!("denom{n}"))).collect();
-    let prices = join_all(requests.iter().map(|r| strategy.calculate_price(r))).await;
-    for (request, price) in requests.iter().zip(&prices) {
-        assert_price(request, price);
-    }
+/// Orders of different sizes and denominations, each asked for at the same time as all others.
+async fn calls_at_once_keep_their_answers(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("calls at once keep their answers");
+    let requests: Vec<PriceRequest> = setup
+        .denoms
+        .iter()
+        .cycle()
+        .take(CALLS)
+        .map(|d| setup.order(d))
+        .collect();
+    join_all(requests.iter().map(|request| price(&rule, strategy, request))).await;
 }
 
-async fn reserved_units_are_priced(strategy: &dyn PricingStrategy) {
-    let mut request = plain_order("uact");
+async fn reserved_units_are_priced(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("reserved units are priced");
+    let mut request = setup.order(setup.denom());
     let mut reserved = request.group.resources.clone();
     for unit in &mut reserved {
         unit.resources.cpu.units = (unit.resources.cpu.units / 2).max(1);
     }
     request.allocated = Some(Arc::new(reserved));
-    assert_price(&request, &strategy.calculate_price(&request).await);
+    price(&rule, strategy, &request).await;
 }
 
 /// Whatever the answer, it is a price or one of the errors a caller knows what to do with.
-async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy) {
-    let mut malformed_gpu = unit("uact");
+async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("odd orders get a price or an error");
+    let unit = || {
+        let mut unit = plain_unit();
+        unit.price.denom = setup.denom().into();
+        unit
+    };
+    let mut malformed_gpu = unit();
     malformed_gpu.resources.gpu = Gpu {
         units: 1,
         attributes: ["", "vendor", "vendor/x/model", "vendor/x/model/y/ram"]
             .map(|k| Attribute::new(k, "true"))
             .into(),
     };
-    let mut unknown_class = unit("uact");
+    let mut unknown_class = unit();
     unknown_class.resources.storage[0].attributes = vec![
         Attribute::new("class", "no such \"class\"\n"),
         Attribute::new("persistent", "true"),
     ];
-    let mut largest = unit("uact");
+    let mut largest = unit();
     largest.count = 50;
     largest.resources.cpu.units = 384_000;
     largest.resources.memory.bytes = 2 << 40;
     largest.resources.storage[0].bytes = 32 << 40;
-    let mut odd_size = unit("uact");
+    let mut odd_size = unit();
     odd_size.resources.memory.bytes = (512 << 20) + 1;
     for unit in [malformed_gpu, unknown_class, largest, odd_size] {
         let request = request(vec![unit]);
-        let answer = strategy.calculate_price(&request).await;
-        match &answer {
-            Ok(_) => assert_price(&request, &answer),
+        match rule.answer(CALL, strategy.calculate_price(&request)).await {
+            Ok(price) => is_a_price(&rule, &request, &price),
             Err(error) => {
                 let known = [ErrorKind::Invalid, ErrorKind::Timeout, ErrorKind::Unavailable];
-                assert!(
+                rule.holds(
                     known.contains(&error.kind()),
-                    "an error of kind {:?}: {error}",
-                    error.kind()
+                    format!(
+                        "an error was expected to be Invalid, Timeout or Unavailable and is {:?}: {}",
+                        error.kind(),
+                        chain_text(&error)
+                    ),
                 );
             }
         }
     }
 }
 
-async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy) {
-    let request = plain_order("uact");
+async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("a call given up harms no later one");
+    let request = setup.order(setup.denom());
     for _ in 0..40 {
         let mut call = strategy.calculate_price(&request);
-        let _ = futures::poll!(&mut call);
+        let _ = rule.answer(CALL, async { futures::poll!(&mut call) }).await;
     }
-    assert_price(&request, &strategy.calculate_price(&request).await);
-}
-
-fn assert_price(request: &PriceRequest, answer: &Result<DecCoin, Error>) {
-    let price = answer
-        .as_ref()
-        .map_err(Error::to_failure)
-        .expect("a plain order has a price");
-    let denom = request.group.resources.first().map(|u| &u.price.denom);
-    assert_eq!(
-        Some(&price.denom),
-        denom,
-        "the price is in the order's denomination"
-    );
-    assert!(price.amount > Dec::ZERO, "the price {price} is above zero");
+    price(&rule, strategy, &request).await;
 }
 
 /// One replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000.
-fn unit(denom: &str) -> ResourceUnit {
+fn plain_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,
         cpu: Cpu {
@@ -183,12 +269,8 @@ fn unit(denom: &str) -> ResourceUnit {
     ResourceUnit {
         resources,
         count: 1,
-        price: DecCoin::new(&denom.into(), Dec::from_int(1000)),
+        price: DecCoin::new(&"uact".into(), Dec::from_int(1000)),
     }
-}
-
-fn plain_order(denom: &str) -> PriceRequest {
-    request(vec![unit(denom)])
 }
 
 fn request(resources: Vec<ResourceUnit>) -> PriceRequest {
@@ -203,6 +285,7 @@ fn request(resources: Vec<ResourceUnit>) -> PriceRequest {
         group: Arc::new(group),
         allocated: None,
         precision: PRICE_PRECISION,
+        utilization: None,
     }
 }
 

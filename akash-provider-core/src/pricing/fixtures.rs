@@ -45,6 +45,7 @@ pub(super) fn request(units: Vec<ResourceUnit>) -> PriceRequest {
         group: Arc::new(group),
         allocated: None,
         precision: PRICE_PRECISION,
+        utilization: None,
     }
 }
 

@@ -1,16 +1,17 @@
 //! Puts a provider together.
 
-use super::{Provider, ProviderHandle};
+use super::{Lifecycle, Provider, ProviderHandle};
 use crate::bus::Bus;
 use crate::chain::ChainClient;
 use crate::cluster::Cluster;
 use crate::config::{Config, InvalidConfig};
-use crate::engine::{Engine, Leadership};
+use crate::engine::{Engine, Leadership, Status};
 use crate::inventory::InventorySource;
 use crate::pricing::PricingStrategy;
 use crate::runtime::asks::Desk;
 use crate::runtime::lifecycle::Stage;
 use crate::runtime::{Parts, Ports};
+use crate::types::Now;
 use std::sync::{Arc, OnceLock};
 
 /// Why a provider cannot be built.
@@ -118,7 +119,11 @@ impl ProviderBuilder {
         let (stage, progress) = Stage::new();
         let last_status = Arc::new(OnceLock::new());
         let limit = config.manifest_request_timeout;
-        let handle = ProviderHandle::new(asks, progress, Arc::clone(&last_status), limit);
+        let first = Status {
+            lifecycle: Lifecycle::Init.name().to_owned(),
+            ..brain.status(Now::default())
+        };
+        let handle = ProviderHandle::new(asks, progress, Arc::new(first), Arc::clone(&last_status), limit);
         let ports = Ports {
             cluster,
             chain,

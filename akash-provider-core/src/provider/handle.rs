@@ -27,6 +27,8 @@ use tokio::time::timeout;
 pub struct ProviderHandle {
     asks: mpsc::Sender<Ask>,
     progress: watch::Receiver<Progress>,
+    /// As it was built.
+    first_status: Arc<Status>,
     last_status: Arc<OnceLock<Arc<Status>>>,
     limit: Duration,
 }
@@ -35,12 +37,14 @@ impl ProviderHandle {
     pub(crate) const fn new(
         asks: mpsc::Sender<Ask>,
         progress: watch::Receiver<Progress>,
+        first_status: Arc<Status>,
         last_status: Arc<OnceLock<Arc<Status>>>,
         limit: Duration,
     ) -> Self {
         Self {
             asks,
             progress,
+            first_status,
             last_status,
             limit,
         }
@@ -130,7 +134,8 @@ impl ProviderHandle {
         self.ask("hold bids", |reply| Ask::HoldBids(why, reply)).await
     }
 
-    /// A plain snapshot of everything. Once the provider has stopped, the last one.
+    /// A plain snapshot of everything. Before the provider runs it is the one it was built with, whose lifecycle is
+    /// `init`; once it has stopped, the last one. Both are answered at once.
     ///
     /// While nothing happens but blocks and looks at money it is the same for everybody who asks, and costs nothing; of
     /// leases that are unhealthy it says for how long to within a second.
@@ -145,6 +150,10 @@ impl ProviderHandle {
     /// The same, and `None` instead of an empty one where the provider does not answer and has not stopped: what it
     /// would say is not known then.
     pub async fn known_status(&self) -> Option<Arc<Status>> {
+        let progress = *self.progress.borrow();
+        if !progress.begun && progress.lifecycle == Lifecycle::Init {
+            return Some(Arc::clone(&self.first_status));
+        }
         match self.ask("status", Ask::Status).await {
             Ok(status) => Some(status),
             Err(_) => self.last_status.get().cloned(),

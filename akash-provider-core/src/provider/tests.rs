@@ -113,3 +113,25 @@ async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
     ended.unwrap();
     assert_eq!(handle.lifecycle(), Lifecycle::Done);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_answered_at_once_before_it_runs() {
+    let config = crate::config::Config {
+        breaker_tripped: true,
+        ..fakes::config()
+    };
+    let (provider, handle) = full().config(config).build().unwrap();
+    let asked = tokio::time::Instant::now();
+    let status = handle.status().await;
+    assert_eq!(
+        asked.elapsed(),
+        Duration::ZERO,
+        "nobody waits for a provider that does not run"
+    );
+    assert_eq!(status.lifecycle, "init");
+    assert!(status.breaker.tripped, "as it was built");
+    assert!(handle.known_status().await.is_some());
+    drop(provider);
+    assert_eq!(handle.status().await.lifecycle, "done");
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+}

@@ -47,6 +47,8 @@ impl fmt::Display for Lifecycle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) lifecycle: Lifecycle,
+    /// Its loop has begun, and answers.
+    pub(crate) begun: bool,
     /// The first picture of the chain was taken.
     pub(crate) chain_known: bool,
 }
@@ -77,6 +79,11 @@ impl Stage {
         if moved {
             tracing::info!(%lifecycle, "lifecycle");
         }
+    }
+
+    pub(crate) fn begin(&self) {
+        self.0
+            .send_if_modified(|progress| !std::mem::replace(&mut progress.begun, true));
     }
 
     pub(crate) fn chain_is_known(&self) {

@@ -72,7 +72,7 @@ impl Setup {
         let (stage, progress) = Stage::new();
         let last_status = Arc::new(OnceLock::new());
         let limit = self.config.manifest_request_timeout;
-        let handle = ProviderHandle::new(asks, progress, Arc::clone(&last_status), limit);
+        let handle = ProviderHandle::new(asks, progress, Arc::default(), Arc::clone(&last_status), limit);
         let parts = Parts {
             brain: ScriptedBrain {
                 memory: Arc::clone(&memory),

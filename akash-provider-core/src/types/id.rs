@@ -49,6 +49,11 @@ impl Address {
         Ok(Self(text.into()))
     }
 
+    /// No account: what a file has to name. It is no valid address, so that nobody can be taken for it.
+    pub(crate) fn nobody() -> Self {
+        Self("".into())
+    }
+
     /// The account's raw bytes: 20 for keys, 32 for module accounts.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

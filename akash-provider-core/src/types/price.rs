@@ -1,6 +1,8 @@
 //! Money. Amounts are the chain's decimals: integers scaled by 10^18, never floats.
 
+use bigdecimal::num_bigint::{BigInt, Sign};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,6 +15,17 @@ pub const FRACTION_DIGITS: usize = 18;
 const ONE: i128 = 1_000_000_000_000_000_000;
 
 /// A decimal with exactly 18 fractional digits, as the chain computes with (±1.7·10^20).
+///
+/// Arithmetic is checked: what is beyond that is `None`, never a wrong number, and never a panic. Sums and differences
+/// are exact; products and quotients are rounded to 18 digits, half to even.
+///
+/// ```
+/// # use akash_provider_core::types::Dec;
+/// let price: Dec = "12.5".parse().unwrap();
+/// let factor = Dec::from_int(11).checked_div(Dec::from_int(10));
+/// assert_eq!(factor.and_then(|factor| price.checked_mul(factor)), "13.75".parse().ok());
+/// assert_eq!(price.checked_div(Dec::ZERO), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dec(i128);
 
@@ -73,6 +86,28 @@ impl Dec {
         self.0.checked_mul(factor).map(Self)
     }
 
+    /// Product, rounded to 18 digits as the chain does it: to the nearest, and to the even one where two are as near.
+    /// `None` on overflow.
+    #[must_use]
+    pub fn checked_mul(self, other: Self) -> Option<Self> {
+        rounded(BigInt::from(self.0) * other.0, BigInt::from(ONE))
+    }
+
+    /// Quotient, rounded in the same way; `None` on overflow and where `other` is zero.
+    #[must_use]
+    pub fn checked_div(self, other: Self) -> Option<Self> {
+        if other.is_zero() {
+            return None;
+        }
+        rounded(BigInt::from(self.0) * ONE, BigInt::from(other.0))
+    }
+
+    /// The distance to zero; `None` for the one number below zero that has no counterpart.
+    #[must_use]
+    pub fn checked_abs(self) -> Option<Self> {
+        self.0.checked_abs().map(Self)
+    }
+
     /// How often `other` fits, towards zero; `None` when `other` is zero.
     #[must_use]
     pub fn div_floor_int(self, other: Self) -> Option<i128> {
@@ -97,6 +132,25 @@ impl Dec {
         let text = self.to_string();
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
+}
+
+/// The nearest number to a quotient, half to even; its divisor is not zero.
+fn rounded(dividend: BigInt, divisor: BigInt) -> Option<Dec> {
+    let (whole, rest) = (&dividend / &divisor, &dividend % &divisor);
+    let twice = rest.magnitude() * 2_u32;
+    let is_odd = whole.bit(0);
+    let away = match twice.cmp(divisor.magnitude()) {
+        Ordering::Less => false,
+        Ordering::Equal => is_odd,
+        Ordering::Greater => true,
+    };
+    let is_below = (dividend.sign() == Sign::Minus) != (divisor.sign() == Sign::Minus);
+    let step = match (away, is_below) {
+        (false, _) => 0,
+        (true, true) => -1,
+        (true, false) => 1,
+    };
+    i128::try_from(whole + step).ok().map(Dec)
 }
 
 impl fmt::Display for Dec {
@@ -230,6 +284,9 @@ mod u128_text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::{
+        Just, Strategy, any as every, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    };
 
     #[test]
     fn decimals_are_exact_and_limited() {
@@ -250,6 +307,84 @@ mod tests {
         for bad in ["", ".", "1.", ".5", "--1", "1.2.3", " 1"] {
             assert!(bad.parse::<Dec>().is_err(), "{bad}");
         }
+    }
+
+    /// Small, large and odd ones, at the ends too.
+    fn any() -> impl Strategy<Value = Dec> {
+        prop_oneof![
+            every::<i128>().prop_map(Dec),
+            (-1_000_000_000_i64..1_000_000_000).prop_map(Dec::from_int),
+            (-ONE..ONE).prop_map(Dec),
+            Just(Dec(i128::MAX)),
+            Just(Dec(i128::MIN)),
+            Just(Dec::ZERO),
+        ]
+    }
+
+    /// What is off, twice, in parts of the divisor: at most one of it.
+    fn is_nearest(got: Dec, dividend: &BigInt, divisor: &BigInt) -> bool {
+        let off = BigInt::from(got.0) * divisor - dividend;
+        off.magnitude() * 2_u32 <= *divisor.magnitude()
+    }
+
+    fn fits(dividend: &BigInt, divisor: &BigInt) -> bool {
+        i128::try_from(dividend / divisor).is_ok()
+    }
+
+    proptest! {
+        #[test]
+        fn sums_and_differences_undo_each_other(a in any(), b in any()) {
+            if let Some(sum) = a.checked_add(b) {
+                prop_assert_eq!(sum.checked_sub(b), Some(a));
+                prop_assert_eq!(b.checked_add(a), Some(sum));
+            } else {
+                prop_assert!(i128::try_from(BigInt::from(a.0) + b.0).is_err());
+            }
+        }
+
+        #[test]
+        fn products_are_the_nearest_there_are(a in any(), b in any()) {
+            let (exact, one) = (BigInt::from(a.0) * b.0, BigInt::from(ONE));
+            prop_assert_eq!(a.checked_mul(b), b.checked_mul(a));
+            prop_assert_eq!(a.checked_mul(Dec::from_int(1)), Some(a));
+            match a.checked_mul(b) {
+                Some(product) => prop_assert!(is_nearest(product, &exact, &one)),
+                None => prop_assert!(!fits(&exact, &one)),
+            }
+        }
+
+        #[test]
+        fn quotients_are_the_nearest_there_are(a in any(), b in any()) {
+            prop_assert_eq!(a.checked_div(Dec::from_int(1)), Some(a));
+            let (exact, divisor) = (BigInt::from(a.0) * ONE, BigInt::from(b.0));
+            match a.checked_div(b) {
+                Some(quotient) => prop_assert!(is_nearest(quotient, &exact, &divisor)),
+                None => prop_assert!(b.is_zero() || !fits(&exact, &divisor)),
+            }
+        }
+    }
+
+    #[test]
+    fn halves_go_to_the_even_one_as_on_the_chain() {
+        let smallest = Dec(1);
+        let half: Dec = "0.5".parse().unwrap();
+        for (scaled, product) in [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (-5, -2)] {
+            assert_eq!(Dec(scaled).checked_mul(half), Some(Dec(product)), "{scaled}");
+            assert_eq!(
+                Dec(scaled).checked_div(Dec::from_int(2)),
+                Some(Dec(product)),
+                "{scaled}"
+            );
+        }
+        assert_eq!(
+            Dec::from_int(2).checked_div(Dec::from_int(3)),
+            "0.666666666666666667".parse().ok()
+        );
+        assert_eq!(Dec(i128::MAX).checked_mul(Dec::from_int(2)), None);
+        assert_eq!(Dec(i128::MAX).checked_div(smallest), None);
+        assert_eq!(Dec::from_int(1).checked_div(Dec::ZERO), None);
+        assert_eq!(Dec(i128::MIN).checked_abs(), None);
+        assert_eq!(Dec(-7).checked_abs(), Some(Dec(7)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::memory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::TenantMsg;
+use akash_provider_core::pricing::Used;
 use akash_provider_core::types::BidState;
 use std::sync::Arc;
 
@@ -60,6 +61,39 @@ fn an_order_without_a_price_is_no_matter_of_capacity() {
         world.feed_capacity();
     }
     assert_eq!((world.count(is_fetch), world.count(is_price)), (0, 0));
+}
+
+#[test]
+fn a_price_is_asked_for_with_what_is_in_use_before_and_after() {
+    let mut world = without_scans();
+    let mut node = NodeSpec::new("node-1", 4_000, 1 << 42, 1 << 45);
+    node.cpu.allocated = 500;
+    let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
+    world.feed(Input::Inventory(InventoryUpdate {
+        inventory,
+        placements: Vec::new(),
+        leased_ips: None,
+    }));
+    world.settle();
+    let asks = |cpu| {
+        let mut order = web();
+        order.groups[0].resources[0].resources.cpu.units = cpu;
+        order
+    };
+    world.order(1, &asks(1_000));
+    world.order(2, &asks(2_000));
+    let told = world.calls.iter().filter_map(|call| match call {
+        Call::CalculatePrice(request) => request.utilization.as_ref().map(|used| used.cpu),
+        _ => None,
+    });
+    let told: Vec<Used> = told.collect();
+    let used = |before, after| Used {
+        total: 4_000,
+        before,
+        after,
+    };
+    assert_eq!(told, [used(500, 1_500), used(1_500, 3_500)], "others use 500");
+    assert_eq!(told[1].share_after(), "0.875".parse().ok());
 }
 
 #[test]

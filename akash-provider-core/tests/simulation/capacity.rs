@@ -12,7 +12,7 @@ use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, Status};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec, Quantity};
 use akash_provider_core::inventory::{Metrics, NodeMetrics};
-use akash_provider_core::pricing::PriceRequest;
+use akash_provider_core::pricing::{PriceRequest, Used};
 use akash_provider_core::types::{ChainEvent, OrderId, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -240,6 +240,23 @@ fn reserved_is_what_is_asked_for(config: &Config, request: &PriceRequest) -> Che
     })
 }
 
+/// What a price is told of the cluster's use grows by what is reserved, and by nothing else.
+fn an_order_adds_what_it_holds(request: &PriceRequest) -> Checked {
+    let Some(used) = &request.utilization else {
+        return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));
+    };
+    let step = |of: Used| signed(of.after).saturating_sub(signed(of.before));
+    let mut steps = [step(used.cpu), step(used.memory), step(used.storage), 0, 0];
+    for (of, name) in steps[3..].iter_mut().zip(CLASSES) {
+        *of = used.persistent.get(name).copied().map_or(0, step);
+    }
+    let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
+    let (added, reserved) = (Amounts(steps), Amounts::of(reserved));
+    ensure("an_order_adds_what_it_holds", added == reserved, || {
+        format!("{added:?} added, {reserved:?} reserved")
+    })
+}
+
 impl World {
     /// What is reserved after a step, where the step may have changed that.
     pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
@@ -249,6 +266,7 @@ impl World {
                 Effect::Call(_, Call::CalculatePrice(request)) => {
                     asked = true;
                     reserved_is_what_is_asked_for(&self.config, request)?;
+                    an_order_adds_what_it_holds(request)?;
                 }
                 Effect::Call(_, Call::CountBids(_)) => asked = true,
                 _ => {}

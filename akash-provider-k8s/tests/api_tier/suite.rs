@@ -12,6 +12,9 @@ fn setup(world: &World) -> conformance::Setup {
     conformance::Setup {
         patience: Duration::from_secs(40),
         pause: Duration::from_millis(50),
+        quiet: Duration::from_secs(2),
+        // No node runs here, and nobody writes.
+        lines: 0,
         ..conformance::Setup::new(world.settings.provider.clone())
     }
 }
@@ -30,6 +33,8 @@ fn the_suite_passes_but_for_commands() {
             conformance::a_recorded_deployment_is_listed(cluster, &setup).await;
             conformance::a_deployed_lease_gets_healthy_and_is_told(cluster, &setup).await;
             conformance::a_newer_deployment_replaces_the_older(cluster, &setup).await;
+            conformance::an_older_term_writes_nothing(cluster, &setup).await;
+            conformance::the_same_again_disturbs_nothing(cluster, &setup).await;
             conformance::leases_do_not_touch_each_other(cluster, &setup).await;
             conformance::a_hostname_has_one_holder(cluster, &setup).await;
             conformance::an_address_moves_within_its_tenant(cluster, &setup).await;

@@ -14,8 +14,12 @@ fn the_suite_passes() {
             settings.leased_ip_pool = 4;
             let cluster = world.connect_with(settings).await;
             let setup = conformance::Setup {
-                image: "localhost/pause:1".to_owned(),
+                image: "localhost/busybox:1".to_owned(),
+                run: ["sh", "-c", "echo one; echo two; echo three; exec sleep 100000"]
+                    .map(str::to_owned)
+                    .to_vec(),
                 patience: Duration::from_secs(90),
+                quiet: Duration::from_secs(5),
                 pause: Duration::from_millis(100),
                 ..conformance::Setup::new(world.settings.provider.clone())
             };

@@ -47,6 +47,13 @@ impl ProcessCluster {
         Ok(())
     }
 
+    /// Fails for what can never run.
+    fn check(&self, deployment: &Deployment) -> Result<(), Error> {
+        let plan = Running::new(deployment.clone(), BTreeMap::new());
+        let mut services = deployment.group.services.iter();
+        services.try_for_each(|service| self.program(&plan, service, 0).map(drop))
+    }
+
     /// What a replica runs: the manifest's command, or the one its image stands for, and its arguments.
     fn program(&self, running: &Running, service: &Service, replica: u32) -> Result<Program, Error> {
         let command = service.command.as_ref().filter(|c| !c.is_empty());
@@ -134,10 +141,7 @@ impl Cluster for ProcessCluster {
                 return Ok(());
             }
             // What cannot run is refused before anything that does run is stopped.
-            let plan = Running::new(deployment.clone(), BTreeMap::new());
-            for service in &deployment.group.services {
-                self.program(&plan, service, 0)?;
-            }
+            self.check(deployment)?;
         }
         let kept = Kept {
             recorded: deployment.clone(),
@@ -153,6 +157,8 @@ impl Cluster for ProcessCluster {
         let deployed = {
             let state = self.state();
             state.check_epoch(deployment, "record")?;
+            // Nothing is promised that cannot be kept.
+            self.check(deployment)?;
             let there = state.get(&deployment.lease);
             there.and_then(|w| w.kept.deployed.clone())
         };

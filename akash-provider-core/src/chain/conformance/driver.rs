@@ -165,7 +165,7 @@ impl Driver for MemoryDriver {
     async fn rival_bid(&self, order: &OrderId) {
         let id = super::bid_id(order, &self.rival());
         let bid = super::create_bid(&id, self);
-        let outcome = super::send(&self.chain, self, vec![bid], "the rival bids").await;
+        let outcome = super::send(&self.chain, self, vec![bid], &super::rule("the rival bids")).await;
         let landed = matches!(outcome, crate::types::TxOutcome::Committed { .. });
         assert!(landed, "the rival bids: {outcome:?}");
     }

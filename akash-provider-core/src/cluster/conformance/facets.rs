@@ -1,9 +1,10 @@
 //! The chapters of the facets; each runs only where the backend has the facet.
 
-use super::{Setup, assert_kind, remove, wait_for};
+use super::{Setup, remove, wait_for};
 use crate::cluster::{
     Cluster, ExecIo, ExecRequest, Health, HostnameDeclaration, Hostnames, IpDeclaration, LeasedIps,
 };
+use crate::conformance::Rule;
 use crate::error::ErrorKind;
 use crate::manifest::Proto;
 use crate::types::{LeaseId, id::ip_sharing_key};
@@ -18,11 +19,14 @@ fn name(hostname: &str) -> HostnameDeclaration {
     }
 }
 
-async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, what: &str) -> Option<LeaseId> {
-    let all = hostnames.all_hostnames().await.expect(what);
+async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> Option<LeaseId> {
+    let all = rule.ok("all_hostnames", hostnames.all_hostnames()).await;
     let mut holders = all.into_iter().filter(|h| h.hostname == hostname);
     let holder = holders.next().map(|h| h.lease);
-    assert!(holders.next().is_none(), "{what}: `{hostname}` is listed once");
+    assert!(
+        holders.next().is_none(),
+        "{rule}: `all_hostnames` was expected to list `{hostname}` once"
+    );
     holder
 }
 
@@ -31,46 +35,77 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, what: &str) -> O
 /// # Panics
 /// When it is not so.
 pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
-    let what = "a hostname has one holder";
+    let rule = setup.rule("a hostname has one holder");
     let Some(hostnames) = cluster.hostnames() else {
         return;
     };
     let (one, two) = (setup.lease(1, 20), setup.lease(1, 21));
     let (first, second) = ("first.suite.example", "second.suite.example");
     for lease in [&one, &two] {
-        cluster.deploy(&setup.deployment(lease, 1)).await.expect(what);
+        rule.ok("deploy", cluster.deploy(&setup.deployment(lease, 1)))
+            .await;
     }
     for _ in 0..2 {
-        hostnames.declare_hostname(&one, &name(first)).await.expect(what);
+        rule.ok("declare_hostname", hostnames.declare_hostname(&one, &name(first)))
+            .await;
     }
-    hostnames.declare_hostname(&one, &name(second)).await.expect(what);
+    rule.ok(
+        "declare_hostname",
+        hostnames.declare_hostname(&one, &name(second)),
+    )
+    .await;
     assert_eq!(
-        holder(&hostnames, first, what).await.as_ref(),
+        holder(&hostnames, first, &rule).await.as_ref(),
         Some(&one),
-        "{what}"
+        "{rule}: `all_hostnames` was expected to have `{first}` for who declared it"
     );
-    hostnames.declare_hostname(&two, &name(first)).await.expect(what);
+    rule.ok("declare_hostname", hostnames.declare_hostname(&two, &name(first)))
+        .await;
     assert_eq!(
-        holder(&hostnames, first, what).await.as_ref(),
+        holder(&hostnames, first, &rule).await.as_ref(),
         Some(&two),
-        "{what}: it moves"
+        "{rule}: a name declared for another lease was expected to move there"
     );
-    hostnames.purge_declared_hostname(&one, first).await.expect(what);
-    hostnames.purge_declared_hostnames(&one).await.expect(what);
+    rule.ok(
+        "purge_declared_hostname",
+        hostnames.purge_declared_hostname(&one, first),
+    )
+    .await;
+    rule.ok(
+        "purge_declared_hostnames",
+        hostnames.purge_declared_hostnames(&one),
+    )
+    .await;
     assert_eq!(
-        holder(&hostnames, second, what).await,
+        holder(&hostnames, second, &rule).await,
         None,
-        "{what}: all of a lease go"
+        "{rule}: `purge_declared_hostnames` was expected to take all of a lease back"
     );
-    let kept = holder(&hostnames, first, what).await;
-    assert_eq!(kept.as_ref(), Some(&two), "{what}: only its holder takes it back");
+    let kept = holder(&hostnames, first, &rule).await;
+    assert_eq!(
+        kept.as_ref(),
+        Some(&two),
+        "{rule}: only its holder was expected to take `{first}` back"
+    );
     for _ in 0..2 {
-        hostnames.purge_declared_hostname(&two, first).await.expect(what);
+        rule.ok(
+            "purge_declared_hostname",
+            hostnames.purge_declared_hostname(&two, first),
+        )
+        .await;
     }
-    hostnames.purge_declared_hostnames(&two).await.expect(what);
-    assert_eq!(holder(&hostnames, first, what).await, None, "{what}");
+    rule.ok(
+        "purge_declared_hostnames",
+        hostnames.purge_declared_hostnames(&two),
+    )
+    .await;
+    assert_eq!(
+        holder(&hostnames, first, &rule).await,
+        None,
+        "{rule}: what its holder took back was expected to be gone"
+    );
     for lease in [&one, &two] {
-        remove(cluster, setup, lease, what).await;
+        remove(cluster, setup, lease, &rule).await;
     }
 }
 
@@ -84,8 +119,8 @@ fn address(lease: &LeaseId, external_port: u16) -> IpDeclaration {
     }
 }
 
-async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, what: &str) -> Vec<IpDeclaration> {
-    let mut declared = ips.declared_ips(lease).await.expect(what);
+async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec<IpDeclaration> {
+    let mut declared = rule.ok("declared_ips", ips.declared_ips(lease)).await;
     declared.sort();
     declared
 }
@@ -96,44 +131,66 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, what: &str) -> Vec<
 /// # Panics
 /// When it is not so.
 pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &Setup) {
-    let what = "an address moves within its tenant";
+    let rule = setup.rule("an address moves within its tenant");
     let Some(ips) = cluster.leased_ips() else {
         return;
     };
     let (one, two) = (setup.lease(1, 30), setup.lease(1, 31));
     for lease in [&one, &two] {
-        cluster.deploy(&setup.deployment(lease, 1)).await.expect(what);
+        rule.ok("deploy", cluster.deploy(&setup.deployment(lease, 1)))
+            .await;
     }
     let (first, second) = (address(&one, 80), address(&one, 81));
     for ip in [&first, &first, &second] {
-        ips.declare_ip(&one, ip, false).await.expect(what);
+        rule.ok("declare_ip", ips.declare_ip(&one, ip, false)).await;
     }
     assert_eq!(
-        declared(&ips, &one, what).await,
+        declared(&ips, &one, &rule).await,
         [first.clone(), second.clone()],
-        "{what}"
+        "{rule}: `declared_ips` was expected to have each declared address once"
     );
-    let refused = ips.declare_ip(&two, &first, false).await;
-    assert_kind(refused, ErrorKind::Conflict, what);
+    let why = "another lease holds the key and `overwrite` is false";
+    let refused = ips.declare_ip(&two, &first, false);
+    rule.refused("declare_ip", ErrorKind::Conflict, why, refused)
+        .await;
     assert_eq!(
-        declared(&ips, &one, what).await.len(),
+        declared(&ips, &one, &rule).await.len(),
         2,
-        "{what}: a refusal changes nothing"
+        "{rule}: a refused declaration was expected to change nothing"
     );
-    ips.purge_declared_ip(&one, &second).await.expect(what);
-    let left = declared(&ips, &one, what).await;
-    assert!(left.iter().eq([&first]), "{what}: one is taken back");
-    ips.declare_ip(&two, &first, true).await.expect(what);
-    assert_eq!(declared(&ips, &two, what).await, [first], "{what}: it moves");
-    assert_eq!(declared(&ips, &one, what).await, [], "{what}: it moves");
-    let usage = ips.usage().await.expect(what);
-    assert!(usage.in_use <= usage.total, "{what}: use is within the pool");
+    rule.ok("purge_declared_ip", ips.purge_declared_ip(&one, &second))
+        .await;
+    let left = declared(&ips, &one, &rule).await;
+    assert!(
+        left.iter().eq([&first]),
+        "{rule}: `purge_declared_ip` was expected to take that one back"
+    );
+    rule.ok("declare_ip", ips.declare_ip(&two, &first, true)).await;
+    assert_eq!(
+        declared(&ips, &two, &rule).await,
+        [first],
+        "{rule}: with `overwrite` the address was expected to move"
+    );
+    assert_eq!(
+        declared(&ips, &one, &rule).await,
+        [],
+        "{rule}: with `overwrite` the address was expected to move"
+    );
+    let usage = rule.ok("usage", ips.usage()).await;
+    assert!(
+        usage.in_use <= usage.total,
+        "{rule}: `usage` was expected to be within the pool"
+    );
     for lease in [&one, &two] {
         for _ in 0..2 {
-            ips.purge_declared_ips(lease).await.expect(what);
+            rule.ok("purge_declared_ips", ips.purge_declared_ips(lease)).await;
         }
-        assert_eq!(declared(&ips, lease, what).await, [], "{what}: all of a lease go");
-        remove(cluster, setup, lease, what).await;
+        assert_eq!(
+            declared(&ips, lease, &rule).await,
+            [],
+            "{rule}: `purge_declared_ips` was expected to take all of a lease back"
+        );
+        remove(cluster, setup, lease, &rule).await;
     }
 }
 
@@ -151,7 +208,7 @@ fn no_io() -> ExecIo {
 /// # Panics
 /// When it is not so.
 pub async fn commands_run_where_there_is_a_service(cluster: &dyn Cluster, setup: &Setup) {
-    let what = "commands run where there is a service";
+    let rule = setup.rule("commands run where there is a service");
     let Some(shell) = cluster.shell() else {
         return;
     };
@@ -163,20 +220,25 @@ pub async fn commands_run_where_there_is_a_service(cluster: &dyn Cluster, setup:
         tty: false,
     };
     let missing = ErrorKind::NotFound;
-    assert_kind(
-        shell.exec(&lease, request("web", 0), no_io()).await,
-        missing,
-        what,
+    let run = shell.exec(&lease, request("web", 0), no_io());
+    rule.refused("exec", missing, "the lease is unknown", run).await;
+    rule.ok("deploy", cluster.deploy(&setup.deployment(&lease, 1)))
+        .await;
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &lease, Some(Health::Good), &rule).await;
+    let run = shell.exec(&lease, request("db", 0), no_io());
+    rule.refused("exec", missing, "the lease has no service `db`", run)
+        .await;
+    let run = shell.exec(&lease, request("web", 1), no_io());
+    rule.refused("exec", missing, "the service has no replica 1", run)
+        .await;
+    let code = rule
+        .ok("exec", shell.exec(&lease, request("web", 0), no_io()))
+        .await;
+    assert_eq!(
+        code, 0,
+        "{rule}: `exec` was expected to give the code of {:?}",
+        setup.command
     );
-    cluster.deploy(&setup.deployment(&lease, 1)).await.expect(what);
-    wait_for(&mut cluster.changes(), setup, &lease, Some(Health::Good), what).await;
-    assert_kind(shell.exec(&lease, request("db", 0), no_io()).await, missing, what);
-    assert_kind(
-        shell.exec(&lease, request("web", 1), no_io()).await,
-        missing,
-        what,
-    );
-    let code = shell.exec(&lease, request("web", 0), no_io()).await;
-    assert_eq!(code.expect(what), 0, "{what}");
-    remove(cluster, setup, &lease, what).await;
+    remove(cluster, setup, &lease, &rule).await;
 }

@@ -39,29 +39,29 @@ pub async fn a_damaged_record_is_told_and_never_left_out(
     let lose = (21, Remains::Unrecorded, damage.lose.as_ref());
     for (dseq, remains, harm) in [spoil, lose] {
         let Some(harm) = harm else { continue };
-        let what = format!("a record that is {remains:?} is told and never left out");
+        let rule = setup.rule(format!("a record that is {remains:?} is told and never left out"));
         let lease = setup.lease(1, dseq);
         let deployment = setup.deployment(&lease, 1);
-        cluster.deploy(&deployment).await.expect(&what);
+        rule.ok("deploy", cluster.deploy(&deployment)).await;
         for repair in [true, false] {
             harm(lease.clone()).await;
-            let all = cluster.deployments().await.expect(&what);
+            let all = rule.ok("deployments", cluster.deployments()).await;
             let is_listed = all.deployments.iter().any(|d| d.lease == lease);
-            assert!(!is_listed, "{what}: nobody knows what {lease} is to run");
+            assert!(!is_listed, "{rule}: nobody knows what {lease} is to run");
             let told: Vec<_> = all.unusable.iter().filter(|u| u.is_of(&lease)).collect();
-            assert_eq!(told.len(), 1, "{what}: {lease} is told once");
-            assert_eq!(told[0].remains, remains, "{what}");
-            assert!(!told[0].problem.is_empty(), "{what}: with what is wrong");
+            assert_eq!(told.len(), 1, "{rule}: {lease} is told once");
+            assert_eq!(told[0].remains, remains, "{rule}");
+            assert!(!told[0].problem.is_empty(), "{rule}: with what is wrong");
             if repair {
-                cluster.deploy(&deployment).await.expect(&what);
-                let there = listed(cluster, &lease, &what).await;
-                assert_eq!(there.as_ref(), Some(&deployment), "{what}: its manifest mends it");
+                rule.ok("deploy", cluster.deploy(&deployment)).await;
+                let there = listed(cluster, setup, &lease, &rule).await;
+                assert_eq!(there.as_ref(), Some(&deployment), "{rule}: its manifest mends it");
             } else {
-                remove(cluster, setup, &lease, &what).await;
+                remove(cluster, setup, &lease, &rule).await;
                 assert_eq!(
-                    listed(cluster, &lease, &what).await,
+                    listed(cluster, setup, &lease, &rule).await,
                     None,
-                    "{what}: after its teardown"
+                    "{rule}: after its teardown"
                 );
             }
         }

@@ -1,5 +1,8 @@
+mod liars;
+
 use super::*;
 use crate::cluster::{Facets, MemoryCluster, Operation};
+use crate::error::ErrorKind;
 use futures::FutureExt;
 
 fn setup() -> Setup {
@@ -7,9 +10,16 @@ fn setup() -> Setup {
     Setup::new(provider.parse().unwrap())
 }
 
+/// A cluster in which every replica begins with three lines.
+fn talking() -> MemoryCluster {
+    let cluster = MemoryCluster::default();
+    cluster.set_start_lines(["listening", "ready", "served /"]);
+    cluster
+}
+
 #[tokio::test]
 async fn the_memory_cluster_conforms_and_is_left_empty() {
-    let cluster = MemoryCluster::default();
+    let cluster = talking();
     suite(&cluster, &setup()).await;
     assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
     let overlaps = cluster.all_calls().values().map(|c| c.overlaps).sum::<u64>();
@@ -18,7 +28,7 @@ async fn the_memory_cluster_conforms_and_is_left_empty() {
 
 #[tokio::test]
 async fn slow_teardowns_conform() {
-    let cluster = MemoryCluster::default();
+    let cluster = talking();
     cluster.set_teardown_delay(3);
     suite(&cluster, &setup()).await;
 }
@@ -31,19 +41,16 @@ async fn a_cluster_without_facets_conforms() {
         shell: false,
     };
     let cluster = MemoryCluster::new(none);
+    cluster.set_start_lines(["one", "two", "three"]);
     suite(&cluster, &setup()).await;
     assert!(cluster.shell().is_none() && cluster.hostnames().is_none() && cluster.leased_ips().is_none());
 }
 
 #[tokio::test]
 async fn pointers_to_a_cluster_conform() {
-    let shared: Arc<dyn Cluster> = Arc::new(MemoryCluster::default());
+    let shared: Arc<dyn Cluster> = Arc::new(talking());
     suite(&shared, &setup()).await;
-    suite(
-        &(Box::new(MemoryCluster::default()) as Box<dyn Cluster>),
-        &setup(),
-    )
-    .await;
+    suite(&(Box::new(talking()) as Box<dyn Cluster>), &setup()).await;
 }
 
 #[tokio::test]
@@ -109,4 +116,32 @@ async fn a_cluster_that_leaves_damaged_records_out_does_not_conform() {
         lose: None,
     };
     a_damaged_record_is_told_and_never_left_out(&cluster, &setup(), &damage).await;
+}
+
+fn outage(cluster: &MemoryCluster) -> Outage<'static> {
+    let (lost, back) = (cluster.clone(), cluster.clone());
+    Outage {
+        begin: Box::new(move || {
+            lost.lose_watch();
+            async {}.boxed()
+        }),
+        end: Box::new(move || {
+            back.restore_watch();
+            async {}.boxed()
+        }),
+    }
+}
+
+#[tokio::test]
+async fn the_memory_cluster_claims_nothing_during_an_outage() {
+    let cluster = talking();
+    a_lost_watch_claims_nothing(&cluster, &setup(), &outage(&cluster)).await;
+    assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a lost watch claims nothing: `changes` was expected to tell `Lost`")]
+async fn a_cluster_that_keeps_an_outage_to_itself_does_not_conform() {
+    let (cluster, other) = (talking(), MemoryCluster::default());
+    a_lost_watch_claims_nothing(&cluster, &setup(), &outage(&other)).await;
 }

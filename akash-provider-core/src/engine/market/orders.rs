@@ -259,9 +259,13 @@ impl Engine {
     fn order_actions(&mut self, id: &OrderId, actions: Vec<Action>, had_bid: bool) {
         for action in actions {
             match action {
-                Action::Call(call) => {
-                    if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
-                        self.market.wallet.spend(deposit);
+                Action::Call(mut call) => {
+                    match &mut call {
+                        Call::Broadcast(Msg::CreateBid { deposit, .. }) => self.market.wallet.spend(deposit),
+                        Call::CalculatePrice(request) => {
+                            request.utilization = self.reservations.utilization(id).map(Box::new);
+                        }
+                        _ => {}
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
                     self.market.orders.machines.sent(id, Lane::Main, effect);

@@ -109,11 +109,12 @@ impl Lanes {
             return None;
         }
         let held = lane.recording;
-        let may_go = |first: &mut Queued| {
+        let may_go = |first: &Queued| {
             let is_deploy = matches!(first.call, Call::Deploy { .. });
             first.after.is_empty() && !(held && is_deploy)
         };
-        let Some(first) = lane.queue.pop_front_if(may_go) else {
+        let may_go = lane.queue.front().is_some_and(may_go);
+        let Some(first) = may_go.then(|| lane.queue.pop_front()).flatten() else {
             if lane.queue.is_empty() && !held {
                 self.by_lease.remove(lease);
             }

@@ -6,6 +6,7 @@ use super::{Reservations, claim};
 use crate::bidding::Decline;
 use crate::config::Config;
 use crate::inventory::{AdjustOptions, Allocation, Explanation, Inventory};
+use crate::pricing::Utilization;
 use crate::types::{GroupSpec, OrderId, ResourceUnit};
 
 /// What is left at one moment. It is a copy: whoever has it may take its time elsewhere, and nothing is reserved.
@@ -15,6 +16,7 @@ pub struct Capacity {
     pools: Pools,
     first: First,
     left: Box<dyn Inventory>,
+    in_use: Utilization,
 }
 
 /// The orders that come before a new one.
@@ -36,6 +38,7 @@ impl Reservations {
             pools: self.pools.clone(),
             first: self.first(),
             left: known.left.dup(),
+            in_use: self.in_use(None)?,
         })
     }
 }
@@ -55,6 +58,14 @@ impl Capacity {
         let only_try = AdjustOptions { dry_run: true };
         check(spec, &self.pools, &self.first)?;
         Ok(place(spec, &self.config, &mut *self.left, only_try)?.units)
+    }
+
+    /// How much of the cluster is in use now, and would be with these units.
+    #[must_use]
+    pub fn utilization(&self, units: &[ResourceUnit]) -> Utilization {
+        let mut in_use = self.in_use.clone();
+        in_use.add(units);
+        in_use
     }
 
     /// Why a group would or would not fit: ports and addresses, then node by node.

@@ -4,8 +4,10 @@ use super::pools::Pools;
 use super::{Held, Reservations, pins};
 use crate::engine::status::{InventoryStatus, ReservationStatus};
 use crate::inventory::Metrics;
+use crate::pricing::Utilization;
 use crate::types::{OrderId, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 impl Reservations {
     /// Everything that is held and what is left.
@@ -24,6 +26,25 @@ impl Reservations {
             external_ports_free: self.pools.ports_free(),
             leased_ips: self.pools.ips(),
         }
+    }
+
+    /// How much of the cluster is in use without an order and with what it holds; `None` while capacity is not known, or
+    /// where the order holds nothing.
+    #[must_use]
+    pub fn utilization(&self, order: &OrderId) -> Option<Utilization> {
+        let units = Arc::clone(&self.held.get(order)?.units);
+        let mut in_use = self.in_use(Some(order))?;
+        in_use.add(&units);
+        Some(in_use)
+    }
+
+    /// What is in use, but for what one order holds.
+    pub(super) fn in_use(&self, without: Option<&OrderId>) -> Option<Utilization> {
+        let mut in_use = self.known.as_ref()?.in_use.clone();
+        for (_, held) in self.held.iter().filter(|(order, _)| Some(*order) != without) {
+            in_use.hold(&held.units);
+        }
+        Some(in_use)
     }
 
     /// What is left; empty while capacity is not known.

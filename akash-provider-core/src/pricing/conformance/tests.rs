@@ -1,8 +1,7 @@
 use super::*;
-use crate::pricing::{RandomRange, Scale, ScaleConfig, ShellScript, ShellScriptConfig};
-use futures::FutureExt;
+use crate::error::Error;
+use crate::pricing::{RandomRange, Scale, ScaleConfig};
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 
 fn scale() -> Scale {
     let price = |text: &str| text.parse().unwrap();
@@ -26,8 +25,10 @@ async fn random_range_conforms() {
     suite(Arc::new(RandomRange::new(1))).await;
 }
 
+#[cfg(feature = "shell-script")]
 #[tokio::test]
 async fn shell_script_conforms() {
+    use crate::pricing::{ShellScript, ShellScriptConfig};
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/price.sh");
     let config = ShellScriptConfig {
         process_limit: 4,
@@ -45,34 +46,129 @@ async fn shared_and_boxed_strategies_conform() {
 }
 
 /// Breaks one rule at a time, to show that the suite finds it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Broken {
     Denom,
     Zero,
     EmptyGroup,
     OddError,
+    Waits,
+    MixesUp,
+    ForgetsPermits,
+}
+
+#[derive(Debug)]
+struct Strategy {
+    broken: Broken,
+    /// What was asked for by others at the same time.
+    last: std::sync::Mutex<Option<DecCoin>>,
+    permits: std::sync::atomic::AtomicI32,
 }
 
 #[async_trait::async_trait]
-impl PricingStrategy for Broken {
+impl PricingStrategy for Strategy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         let maximum = request.maximum().map_err(|e| e.into_error("test"));
-        match self {
-            Self::Denom => Ok(DecCoin::new(&"uact".into(), Dec::from_int(1))),
-            Self::Zero => maximum.map(|m| DecCoin::new(&m.denom, Dec::ZERO)),
-            Self::EmptyGroup => {
+        match self.broken {
+            Broken::Denom => maximum.map(|_| DecCoin::new(&"uakt".into(), Dec::from_int(1))),
+            Broken::Zero => maximum.map(|m| DecCoin::new(&m.denom, Dec::ZERO)),
+            Broken::EmptyGroup => {
                 Ok(maximum.unwrap_or_else(|_| DecCoin::new(&"uact".into(), Dec::from_int(1))))
             }
-            Self::OddError => Err(Error::new(ErrorKind::Internal, "test", "broken")),
+            Broken::OddError if request.units().iter().any(|u| u.resources.gpu.units > 0) => {
+                Err(Error::new(ErrorKind::Internal, "test", "broken"))
+            }
+            Broken::Waits => std::future::pending().await,
+            Broken::MixesUp => {
+                let maximum = maximum?;
+                *crate::feed::lock(&self.last) = Some(maximum.clone());
+                tokio::task::yield_now().await;
+                Ok(crate::feed::lock(&self.last).clone().unwrap_or(maximum))
+            }
+            Broken::ForgetsPermits => {
+                use std::sync::atomic::Ordering::Relaxed;
+                if self.permits.fetch_sub(1, Relaxed) <= 0 {
+                    std::future::pending::<()>().await;
+                }
+                tokio::task::yield_now().await;
+                self.permits.fetch_add(1, Relaxed);
+                maximum
+            }
+            Broken::OddError => maximum,
         }
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_suite_finds_what_is_broken() {
-    for broken in [Broken::Denom, Broken::Zero, Broken::EmptyGroup, Broken::OddError] {
-        let name = format!("{broken:?}");
-        let run = AssertUnwindSafe(suite(Arc::new(broken))).catch_unwind();
-        assert!(run.await.is_err(), "{name} is not found");
+    let setup = Setup {
+        denoms: vec!["uact".to_owned(), "uakt".to_owned()],
+        ..Setup::default()
+    };
+    for (broken, expected) in [
+        (
+            Broken::Denom,
+            "the price was expected in the order's denomination",
+        ),
+        (Broken::Zero, "the price was expected above zero and is 0"),
+        (
+            Broken::EmptyGroup,
+            "to be refused with Invalid, because a group without units has no price",
+        ),
+        (
+            Broken::OddError,
+            "an error was expected to be Invalid, Timeout or Unavailable and is Internal",
+        ),
+        (
+            Broken::Waits,
+            "`calculate_price` was expected to answer within 30s",
+        ),
+        (
+            Broken::MixesUp,
+            "calls at once keep their answers: the price was expected in",
+        ),
+        (
+            Broken::ForgetsPermits,
+            "a call given up harms no later one: `calculate_price` was expected",
+        ),
+    ] {
+        let strategy = Strategy {
+            broken,
+            last: Default::default(),
+            permits: 32.into(),
+        };
+        let said = crate::conformance::verdict(suite_of(Arc::new(strategy), &setup)).await;
+        let said = said.unwrap_or_else(|| panic!("{broken:?} is not found"));
+        assert!(said.contains(expected), "{broken:?} is found as: {said}");
     }
+}
+
+/// Prices a GPU in one denomination and nothing else: the contract leaves it that.
+#[derive(Debug)]
+struct Narrow;
+
+#[async_trait::async_trait]
+impl PricingStrategy for Narrow {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
+        let maximum = request.maximum().map_err(|e| e.into_error("test"))?;
+        let has_gpu = request.units().iter().all(|unit| unit.resources.gpu.units > 0);
+        if &*maximum.denom == "uakt" && has_gpu {
+            return Ok(maximum);
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            "test",
+            "GPUs for uakt and nothing else",
+        ))
+    }
+}
+
+#[tokio::test]
+async fn a_strategy_that_prices_little_says_what_and_conforms() {
+    let mut setup = Setup {
+        denoms: vec!["uakt".to_owned()],
+        ..Setup::default()
+    };
+    setup.unit.resources.gpu.units = 1;
+    suite_deterministic_of(Arc::new(Narrow), &setup).await;
 }

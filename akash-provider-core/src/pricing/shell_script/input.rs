@@ -167,6 +167,15 @@ mod tests {
                 "\n"
             )
         );
+        let busy = PriceRequest {
+            utilization: Some(Box::default()),
+            ..request_with(|_| ())
+        };
+        assert_eq!(
+            text(&busy),
+            text(&request_with(|_| ())),
+            "the network's scripts get what they know"
+        );
         let plain = PriceRequest {
             precision: 0,
             ..request_with(|_| ())

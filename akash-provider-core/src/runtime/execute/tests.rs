@@ -73,6 +73,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
         }),
         allocated: None,
         precision: 6,
+        utilization: None,
     };
     let deploy = Call::Deploy {
         deployment: deployment(),

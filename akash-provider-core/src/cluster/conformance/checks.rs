@@ -1,0 +1,174 @@
+//! What several chapters look at.
+
+use super::Setup;
+use crate::cluster::{Cluster, ClusterChange, Deployment, Health, Teardown};
+use crate::conformance::{Found, Rule};
+use crate::error::Error;
+use crate::types::LeaseId;
+use futures::stream::BoxStream;
+use tokio::time::Instant;
+
+pub(super) type Changes = BoxStream<'static, Result<ClusterChange, Error>>;
+
+/// Tears a lease down until it is done.
+pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, rule: &Rule) {
+    let until = Instant::now() + setup.patience;
+    while rule.ok("teardown_lease", cluster.teardown_lease(lease)).await == Teardown::InProgress {
+        rule.holds(
+            Instant::now() < until,
+            format!(
+                "the teardown of {lease} was expected to be `Done` within {:?} and is `InProgress`",
+                setup.patience
+            ),
+        );
+        tokio::time::sleep(setup.pause).await;
+    }
+}
+
+/// Fails the suite when a lease is another provider's.
+fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
+    rule.holds(
+        lease.provider == setup.provider,
+        format!(
+            "`{call}` was expected to name leases of provider {} only and names {lease}",
+            setup.provider
+        ),
+    );
+}
+
+/// The lease as `deployments` has it, all of whose leases are the provider's own. Of what is unusable it may only be
+/// found out that it is another's.
+pub(super) async fn listed(
+    cluster: &dyn Cluster,
+    setup: &Setup,
+    lease: &LeaseId,
+    rule: &Rule,
+) -> Option<Deployment> {
+    let all = rule.ok("deployments", cluster.deployments()).await;
+    let deployed = all.deployments.iter().map(|d| &d.lease);
+    for other in deployed.chain(&all.incomplete) {
+        is_ours(rule, setup, other, "deployments");
+    }
+    if let Some(unusable) = all.unusable.iter().find(|u| u.is_of(lease)) {
+        rule.broken(format!(
+            "nothing of {lease} was expected to be unusable: {unusable:?}"
+        ));
+    }
+    let mut of_lease = all.deployments.into_iter().filter(|d| d.lease == *lease);
+    let found = of_lease.next();
+    let twice = of_lease.next().is_some();
+    rule.holds(
+        !twice,
+        format!("`deployments` was expected to list {lease} once and lists it twice"),
+    );
+    found
+}
+
+/// Fails the suite unless `deployments` has the lease exactly so.
+pub(super) async fn assert_listed(
+    cluster: &dyn Cluster,
+    setup: &Setup,
+    lease: &LeaseId,
+    wanted: Option<&Deployment>,
+    rule: &Rule,
+) {
+    let there = listed(cluster, setup, lease, rule).await;
+    if there.as_ref() == wanted {
+        return;
+    }
+    let mut texts = (brief(wanted), brief(there.as_ref()));
+    if texts.0 == texts.1 {
+        texts = (format!("{wanted:?}"), format!("{there:?}"));
+    }
+    rule.broken(format!(
+        "`deployments` was expected to have {} of {lease} and has {}",
+        texts.0, texts.1
+    ));
+}
+
+/// What differs mostly.
+fn brief(deployment: Option<&Deployment>) -> String {
+    let Some(deployment) = deployment else {
+        return "nothing".to_owned();
+    };
+    let services = deployment.group.services.iter();
+    let services = services.map(|s| format!("{} x {} of `{}`", s.count, s.name, s.image));
+    format!(
+        "{} (epoch {})",
+        services.collect::<Vec<_>>().join(", "),
+        deployment.epoch
+    )
+}
+
+/// What a change says of a lease: nothing, or its health, or that it does not run.
+pub(super) fn health_in(
+    rule: &Rule,
+    setup: &Setup,
+    lease: &LeaseId,
+    change: &Result<ClusterChange, Error>,
+) -> Option<Option<Health>> {
+    match change {
+        Ok(ClusterChange::Snapshot { health }) => {
+            for other in health.keys() {
+                is_ours(rule, setup, other, "changes");
+            }
+            Some(health.get(lease).copied())
+        }
+        Ok(ClusterChange::Health { lease: of, health }) => {
+            is_ours(rule, setup, of, "changes");
+            (of == lease).then_some(Some(*health))
+        }
+        Ok(ClusterChange::Lost) | Err(_) => None,
+    }
+}
+
+/// Reads changes until the lease is known to be good (or, with `None`, not running).
+pub(super) async fn wait_for(
+    changes: &mut Changes,
+    setup: &Setup,
+    lease: &LeaseId,
+    wanted: Option<Health>,
+    rule: &Rule,
+) {
+    let mut last = None;
+    let seen = rule.find("changes", changes, |change| {
+        let health = health_in(rule, setup, lease, &change)?;
+        last = Some(health);
+        (health == wanted).then_some(())
+    });
+    let seen = seen.await;
+    let how = match seen {
+        Found::Item(()) => return,
+        Found::Ended => "the stream ended",
+        Found::Late => "it did not come in time",
+    };
+    let last = match last {
+        None => "nothing was told of it".to_owned(),
+        Some(None) => "last it was told as not running".to_owned(),
+        Some(Some(health)) => format!("last it was told as {health:?}"),
+    };
+    let wanted = wanted.map_or_else(|| "not running".to_owned(), |health| format!("{health:?}"));
+    rule.broken(format!(
+        "`changes` was expected to tell {lease} as {wanted} within {:?}: {how}; {last}",
+        setup.patience
+    ));
+}
+
+/// Listens while nothing is to happen; the first thing about a lease that is not as it should be.
+pub(super) async fn hears(
+    changes: &mut Changes,
+    setup: &Setup,
+    lease: &LeaseId,
+    is_wrong: impl Fn(Option<Health>) -> bool,
+    rule: &Rule,
+) -> Option<Option<Health>> {
+    let short = Rule::new(rule.to_string(), setup.quiet);
+    let heard = short.find("changes", changes, |change| {
+        health_in(rule, setup, lease, &change).filter(|health| is_wrong(*health))
+    });
+    match heard.await {
+        Found::Item(health) => Some(health),
+        Found::Late => None,
+        Found::Ended => rule.broken("`changes` was expected to go on and ended"),
+    }
+}

@@ -1,0 +1,64 @@
+//! A watch that is lost. A suite cannot do that from outside, so a backend's tests say how.
+
+use super::Setup;
+use super::checks::{health_in, hears, remove, wait_for};
+use crate::cluster::{Cluster, ClusterChange, Health};
+use crate::conformance::Found;
+use futures::future::BoxFuture;
+use std::fmt;
+
+/// Does something to a backend, behind its back.
+pub type Act<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
+
+/// How a backend's view of its workloads is cut, and given back.
+pub struct Outage<'a> {
+    /// From here on the backend cannot know how its workloads are.
+    pub begin: Act<'a>,
+    /// It can again.
+    pub end: Act<'a>,
+}
+
+impl fmt::Debug for Outage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outage").finish_non_exhaustive()
+    }
+}
+
+/// A backend that cannot see its workloads says so to who watches, claims no health to who begins to watch, and
+/// tells a snapshot to both when it can again.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, outage: &Outage<'_>) {
+    let rule = setup.rule("a lost watch claims nothing");
+    let lease = setup.lease(1, 16);
+    let deployment = setup.deployment(&lease, 1);
+    rule.ok("deploy", cluster.deploy(&deployment)).await;
+    let mut early = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut early, setup, &lease, Some(Health::Good), &rule).await;
+    (outage.begin)().await;
+    let told = rule.find("changes", &mut early, |change| {
+        let is_lost = matches!(change, Ok(ClusterChange::Lost) | Err(_));
+        let health = health_in(&rule, setup, &lease, &change);
+        (is_lost || health == Some(Some(Health::Unknown))).then_some(())
+    });
+    let told = told.await;
+    rule.holds(
+        told == Found::Item(()),
+        format!(
+            "`changes` was expected to tell `Lost`, or {lease} as Unknown, within {:?} of an outage",
+            setup.patience
+        ),
+    );
+    let mut late = rule.at_once("changes", || cluster.changes());
+    let claimed = hears(&mut late, setup, &lease, |h| h == Some(Health::Good), &rule).await;
+    rule.holds(
+        claimed.is_none(),
+        format!("`changes` was expected to claim no health of {lease} during an outage and told it as Good"),
+    );
+    (outage.end)().await;
+    for watcher in [&mut early, &mut late] {
+        wait_for(watcher, setup, &lease, Some(Health::Good), &rule).await;
+    }
+    remove(cluster, setup, &lease, &rule).await;
+}

@@ -1,0 +1,320 @@
+//! The chapters of what is recorded, what runs, and how it is.
+
+use super::Setup;
+use super::checks::{assert_listed, hears, remove, wait_for};
+use crate::cluster::{Cluster, ClusterChange, Deployment, EventOptions, Health, LogOptions, Teardown};
+use crate::conformance::{Found, Rule};
+use crate::error::ErrorKind;
+use crate::types::LeaseId;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// A teardown of an unknown lease is done; questions about it find nothing.
+///
+/// # Panics
+/// When it is not so.
+pub async fn an_unknown_lease_is_not_found(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("an unknown lease is not found");
+    let lease = setup.lease(9, 1);
+    let teardown = rule.ok("teardown_lease", cluster.teardown_lease(&lease)).await;
+    rule.holds(
+        teardown == Teardown::Done,
+        "`teardown_lease` of what is not there was expected to be `Done`",
+    );
+    assert_listed(cluster, setup, &lease, None, &rule).await;
+    let group = rule.ok("manifest_group", cluster.manifest_group(&lease)).await;
+    rule.holds(group.is_none(), "`manifest_group` was expected to be `None`");
+    let (kind, why) = (ErrorKind::NotFound, "the lease is unknown");
+    rule.refused("lease_status", kind, why, cluster.lease_status(&lease))
+        .await;
+    rule.refused("service_status", kind, why, cluster.service_status(&lease, "web"))
+        .await;
+    let ports = cluster.forwarded_port_status(&lease);
+    rule.refused("forwarded_port_status", kind, why, ports).await;
+    let logs = cluster.lease_logs(&lease, LogOptions::default());
+    rule.refused("lease_logs", kind, why, logs).await;
+    let events = cluster.lease_events(&lease, EventOptions::default());
+    rule.refused("lease_events", kind, why, events).await;
+}
+
+/// What is recorded is listed with its manifest, does not run, and is gone after a teardown.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("a recorded deployment is listed");
+    let lease = setup.lease(1, 2);
+    let older = setup.deployment(&lease, 1);
+    let newer = setup.deployment(&lease, 2);
+    for deployment in [&older, &newer, &newer] {
+        rule.ok("record", cluster.record(deployment)).await;
+        assert_listed(cluster, setup, &lease, Some(deployment), &rule).await;
+        let group = rule.ok("manifest_group", cluster.manifest_group(&lease)).await;
+        rule.holds(
+            group.as_ref() == Some(&deployment.group),
+            format!("`manifest_group` was expected to be as recorded last and is {group:?}"),
+        );
+    }
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &lease, None, &rule).await;
+    remove(cluster, setup, &lease, &rule).await;
+    assert_listed(cluster, setup, &lease, None, &rule).await;
+}
+
+/// The watch begins with a snapshot and tells when a deployed lease is healthy and when it is gone.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_deployed_lease_gets_healthy_and_is_told(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("a deployed lease gets healthy and is told");
+    let lease = setup.lease(1, 3);
+    let deployment = setup.deployment(&lease, 1);
+    it_begins_with_a_snapshot(cluster, &rule).await;
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &lease, None, &rule).await;
+    rule.ok("deploy", cluster.deploy(&deployment)).await;
+    wait_for(&mut changes, setup, &lease, Some(Health::Good), &rule).await;
+    let mut late = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut late, setup, &lease, Some(Health::Good), &rule).await;
+    assert_listed(cluster, setup, &lease, Some(&deployment), &rule).await;
+    it_has_one_replica(cluster, &lease, &rule).await;
+    remove(cluster, setup, &lease, &rule).await;
+    wait_for(&mut changes, setup, &lease, None, &rule).await;
+    let (kind, why) = (ErrorKind::NotFound, "the lease was torn down");
+    rule.refused("lease_status", kind, why, cluster.lease_status(&lease))
+        .await;
+}
+
+async fn it_begins_with_a_snapshot(cluster: &dyn Cluster, rule: &Rule) {
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    // Nothing can be said while nothing is known.
+    let first = rule.find("changes", &mut changes, |change| match change {
+        Ok(ClusterChange::Lost) | Err(_) => None,
+        Ok(change) => Some(matches!(change, ClusterChange::Snapshot { .. })),
+    });
+    let first = first.await;
+    rule.holds(
+        first == Found::Item(true),
+        "`changes` was expected to begin with a `Snapshot`",
+    );
+}
+
+async fn it_has_one_replica(cluster: &dyn Cluster, lease: &LeaseId, rule: &Rule) {
+    let status = rule.ok("lease_status", cluster.lease_status(lease)).await;
+    let web = rule
+        .ok("service_status", cluster.service_status(lease, "web"))
+        .await;
+    rule.holds(
+        status.services.get("web") == Some(&web),
+        format!("`lease_status` and `service_status` were expected to say the same: {status:?}, {web:?}"),
+    );
+    rule.holds(
+        (web.available, web.total) == (1, 1),
+        format!("1 replica of 1 was expected to be available: {web:?}"),
+    );
+    let (kind, why) = (ErrorKind::NotFound, "the lease has no service `db`");
+    rule.refused("service_status", kind, why, cluster.service_status(lease, "db"))
+        .await;
+    let ports = rule
+        .ok("forwarded_port_status", cluster.forwarded_port_status(lease))
+        .await;
+    rule.holds(
+        ports == status.forwarded_ports,
+        "`lease_status` and `forwarded_port_status` were expected to say the same",
+    );
+    let of_web: Vec<u16> = ports.get("web").into_iter().flatten().map(|p| p.port).collect();
+    rule.holds(
+        of_web == [9000],
+        format!("port 9000 alone was expected to get a port of the host, not {of_web:?}"),
+    );
+}
+
+/// A second deploy changes what runs and what is listed.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_newer_deployment_replaces_the_older(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("a newer deployment replaces the older");
+    let lease = setup.lease(1, 4);
+    for count in [1, 2, 1] {
+        let deployment = setup.deployment(&lease, count);
+        rule.ok("record", cluster.record(&deployment)).await;
+        rule.ok("deploy", cluster.deploy(&deployment)).await;
+        assert_listed(cluster, setup, &lease, Some(&deployment), &rule).await;
+        wants_replicas(cluster, &lease, count, &rule).await;
+    }
+    remove(cluster, setup, &lease, &rule).await;
+}
+
+async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule: &Rule) {
+    let web = rule
+        .ok("service_status", cluster.service_status(lease, "web"))
+        .await;
+    rule.holds(
+        web.total == count,
+        format!("{count} replicas were expected to be wanted, as deployed last: {web:?}"),
+    );
+}
+
+/// What a later leader wrote is not overwritten by one whose term is over: neither recorded nor deployed, refused as
+/// a conflict. A later term goes on.
+///
+/// # Panics
+/// When it is not so.
+pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("an older term writes nothing");
+    let lease = setup.lease(1, 11);
+    let of_term = |epoch, count| Deployment {
+        epoch,
+        ..setup.deployment(&lease, count)
+    };
+    let (now, over, next) = (of_term(5, 1), of_term(4, 2), of_term(6, 2));
+    for (written, count) in [(now, 1), (next, 2)] {
+        rule.ok("record", cluster.record(&written)).await;
+        rule.ok("deploy", cluster.deploy(&written)).await;
+        let why = format!(
+            "{lease} was written in epoch {} and the write is of epoch 4",
+            written.epoch
+        );
+        let conflict = ErrorKind::Conflict;
+        rule.refused("record", conflict, &why, cluster.record(&over))
+            .await;
+        rule.refused("deploy", conflict, &why, cluster.deploy(&over))
+            .await;
+        assert_listed(cluster, setup, &lease, Some(&written), &rule).await;
+        wants_replicas(cluster, &lease, count, &rule).await;
+    }
+    remove(cluster, setup, &lease, &rule).await;
+}
+
+/// Recording and deploying once more what runs already leaves it alone: its health is not told as anything else, its
+/// ports stay, and who follows its logs goes on.
+///
+/// # Panics
+/// When it is not so.
+pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("the same again disturbs nothing");
+    let lease = setup.lease(1, 12);
+    let deployment = setup.deployment(&lease, 1);
+    rule.ok("deploy", cluster.deploy(&deployment)).await;
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &lease, Some(Health::Good), &rule).await;
+    let before = rule.ok("lease_status", cluster.lease_status(&lease)).await;
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let mut logs = rule.ok("lease_logs", cluster.lease_logs(&lease, follow)).await;
+    for _ in 0..2 {
+        rule.ok("record", cluster.record(&deployment)).await;
+        rule.ok("deploy", cluster.deploy(&deployment)).await;
+    }
+    let is_wrong = |health| health != Some(Health::Good);
+    if let Some(health) = hears(&mut changes, setup, &lease, is_wrong, &rule).await {
+        let health = health.map_or_else(|| "not running".to_owned(), |h| format!("{h:?}"));
+        rule.broken(format!(
+            "deploying the same again was expected to leave {lease} as it runs; it was told as {health}"
+        ));
+    }
+    let short = Rule::new(rule.to_string(), setup.quiet);
+    let ended = short.find("lease_logs", &mut logs, |_| None::<()>).await == Found::Ended;
+    rule.holds(
+        !ended,
+        format!("deploying the same again was expected to leave {lease} as it runs; its followed logs ended"),
+    );
+    let after = rule.ok("lease_status", cluster.lease_status(&lease)).await;
+    rule.holds(
+        after == before,
+        format!("deploying the same again was expected to leave {before:?}; it is {after:?}"),
+    );
+    remove(cluster, setup, &lease, &rule).await;
+}
+
+/// A workload that cannot run is refused, by `record` as by `deploy`, or is never claimed to be healthy.
+///
+/// # Panics
+/// When it is not so.
+pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("what never runs is never healthy");
+    let lease = setup.lease(1, 13);
+    let broken = Setup {
+        image: setup.broken_image.clone(),
+        run: Vec::new(),
+        ..setup.clone()
+    };
+    let deployment = broken.deployment(&lease, 1);
+    match rule.answer("deploy", cluster.deploy(&deployment)).await {
+        Ok(()) => {
+            let mut changes = rule.at_once("changes", || cluster.changes());
+            let claimed = |health| health == Some(Health::Good);
+            let claimed = hears(&mut changes, setup, &lease, claimed, &rule).await;
+            rule.holds(
+                claimed.is_none(),
+                format!(
+                    "`changes` was expected to claim no health that it does not know; it told {lease} as Good, \
+                     whose image `{}` never runs",
+                    setup.broken_image
+                ),
+            );
+            let web = rule
+                .ok("service_status", cluster.service_status(&lease, "web"))
+                .await;
+            rule.holds(
+                web.available == 0,
+                format!("no replica of what never runs was expected to be available: {web:?}"),
+            );
+        }
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            let why = "`deploy` refused the same, and nothing is promised that cannot be kept";
+            let record = cluster.record(&deployment);
+            rule.refused("record", ErrorKind::Invalid, why, record).await;
+        }
+        Err(error) => rule.failed("deploy", &error),
+    }
+    remove(cluster, setup, &lease, &rule).await;
+}
+
+/// Tearing one lease down leaves another lease, also of the same tenant, as it is.
+///
+/// # Panics
+/// When it is not so.
+pub async fn leases_do_not_touch_each_other(cluster: &dyn Cluster, setup: &Setup) {
+    let rule = setup.rule("leases do not touch each other");
+    let (goes, stays) = (setup.lease(1, 6), setup.lease(1, 7));
+    for lease in [&goes, &stays] {
+        rule.ok("deploy", cluster.deploy(&setup.deployment(lease, 1)))
+            .await;
+    }
+    remove(cluster, setup, &goes, &rule).await;
+    let wanted = setup.deployment(&stays, 1);
+    assert_listed(cluster, setup, &stays, Some(&wanted), &rule).await;
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &stays, Some(Health::Good), &rule).await;
+    remove(cluster, setup, &stays, &rule).await;
+}
+
+/// What was recorded and deployed is there after the backend's client was made anew. `open` makes a client of
+/// the same backend each time.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_restart_forgets_nothing(
+    open: &(dyn Fn() -> BoxFuture<'static, Arc<dyn Cluster>> + Sync),
+    setup: &Setup,
+) {
+    let rule = setup.rule("a restart forgets nothing");
+    let (recorded, deployed) = (setup.lease(1, 8), setup.lease(1, 9));
+    {
+        let cluster = rule.answer("open", open()).await;
+        let record = setup.deployment(&recorded, 1);
+        rule.ok("record", cluster.record(&record)).await;
+        let deploy = setup.deployment(&deployed, 1);
+        rule.ok("deploy", cluster.deploy(&deploy)).await;
+    }
+    let cluster = rule.answer("open", open()).await;
+    for lease in [&recorded, &deployed] {
+        let wanted = setup.deployment(lease, 1);
+        assert_listed(&*cluster, setup, lease, Some(&wanted), &rule).await;
+        remove(&*cluster, setup, lease, &rule).await;
+    }
+}

@@ -1,0 +1,64 @@
+use super::*;
+use futures::stream;
+use std::process::Command;
+
+fn rule() -> Rule {
+    Rule::new("a rule", Duration::from_millis(50))
+}
+
+#[tokio::test]
+#[should_panic(expected = "a rule: `ask` was expected to answer within 50ms and did not")]
+async fn a_call_that_waits_for_ever_fails_by_name() {
+    rule().answer("ask", std::future::pending::<()>()).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_never_pauses_is_not_read_for_ever() {
+    let mut endless = stream::repeat(1).boxed();
+    let found = rule().find("listen", &mut endless, |_| None::<()>).await;
+    assert_eq!(found, Found::Late);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`listen` said 100000 things without a pause")]
+async fn a_stream_that_never_pauses_ends_also_where_time_stands_still() {
+    let mut endless = stream::repeat(1).boxed();
+    rule().find("listen", &mut endless, |_| None::<()>).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "`ask` was expected to be refused with Conflict, because it is late; it succeeded")]
+async fn what_ought_to_be_refused_says_why() {
+    let done = async { Ok(()) };
+    rule()
+        .refused("ask", ErrorKind::Conflict, "it is late", done)
+        .await;
+}
+
+/// Run by the test below, in a process of its own.
+#[test]
+#[ignore = "it blocks for ever: the next test runs it in a process of its own"]
+fn blocks() {
+    if std::env::var_os("CONFORMANCE_BLOCKS").is_some() {
+        rule().at_once("ask", || {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_call_that_blocks_its_thread_ends_the_process_with_its_name() {
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "conformance::tests::blocks", "--ignored"])
+        .env("CONFORMANCE_BLOCKS", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(101), "{said}");
+    assert!(
+        said.contains("a rule: `ask` was expected to give its thread back"),
+        "{said}"
+    );
+}

@@ -1,0 +1,229 @@
+use super::*;
+use crate::inventory::memory::MemoryInventorySource;
+use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory};
+use futures::stream::{self, StreamExt};
+use std::panic::AssertUnwindSafe;
+
+/// What an inventory of another make does differently: allowed, or a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    /// Fills the last node first.
+    LastFirst,
+    /// Says all it knows of a GPU, and nothing for its scheduler.
+    OtherWords,
+    LeavesATrace,
+    DryRunTakes,
+    CopyIsTheSame,
+    ReleasesNothing,
+    ExplainsNothing,
+    ModelsAreVague,
+    ClosedIsOpen,
+}
+
+use Otherwise as O;
+
+#[derive(Debug)]
+struct Inventory2 {
+    truth: NodeInventory,
+    way: Otherwise,
+}
+
+fn make(way: Otherwise) -> impl Fn(&ClusterSpec) -> Box<dyn Inventory> {
+    move |spec| {
+        let mut spec = spec.clone();
+        match way {
+            O::LastFirst => spec.nodes.reverse(),
+            O::ClosedIsOpen => spec.nodes[0].closed = None,
+            _ => {}
+        }
+        let truth = NodeInventory::new(&spec);
+        Box::new(Inventory2 { truth, way })
+    }
+}
+
+impl Inventory for Inventory2 {
+    fn adjust(
+        &mut self,
+        units: &[ResourceUnit],
+        options: AdjustOptions,
+    ) -> Result<Allocation, InsufficientCapacity> {
+        let options = AdjustOptions {
+            dry_run: options.dry_run && self.way != O::DryRunTakes,
+        };
+        let mut taken = self.truth.adjust(units, options);
+        if taken.is_err() && self.way == O::LeavesATrace {
+            let small = unit(1, 10, 1 << 20, 0, 1);
+            let _ = self.truth.adjust(&[small], AdjustOptions::default());
+        }
+        if let Ok(allocation) = &mut taken {
+            for (unit, asked) in allocation.units.iter_mut().zip(units) {
+                for attribute in &mut unit.resources.gpu.attributes {
+                    if self.way == O::OtherWords {
+                        attribute.key.push_str("/ram/80Gi");
+                    }
+                }
+                if self.way == O::ModelsAreVague {
+                    unit.resources.gpu = asked.resources.gpu.clone();
+                }
+            }
+            if self.way == O::OtherWords {
+                allocation.params.clear();
+            }
+        }
+        taken
+    }
+
+    fn restore(&mut self, allocation: &Allocation) {
+        self.truth.restore(&self.plain(allocation));
+    }
+
+    fn release(&mut self, allocation: &Allocation) {
+        if self.way != O::ReleasesNothing {
+            self.truth.release(&self.plain(allocation));
+        }
+    }
+
+    fn explain(&self, units: &[ResourceUnit]) -> Explanation {
+        let mut said = self.truth.explain(units);
+        if self.way == O::ExplainsNothing {
+            said.nodes.iter_mut().for_each(|v| v.missing.clear());
+        }
+        said
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut metrics = self.truth.metrics();
+        metrics.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        metrics
+    }
+
+    fn dup(&self) -> Box<dyn Inventory> {
+        if self.way == O::CopyIsTheSame {
+            return make(self.way)(&ClusterSpec::null(&["elsewhere"]));
+        }
+        Box::new(Self {
+            truth: self.truth.clone(),
+            way: self.way,
+        })
+    }
+}
+
+impl Inventory2 {
+    /// As the inventory within would have said it.
+    fn plain(&self, allocation: &Allocation) -> Allocation {
+        let mut plain = allocation.clone();
+        for attribute in plain
+            .units
+            .iter_mut()
+            .flat_map(|u| &mut u.resources.gpu.attributes)
+        {
+            attribute.key = attribute.key.replace("/ram/80Gi", "");
+        }
+        plain
+    }
+}
+
+fn verdict(way: Otherwise) -> Option<String> {
+    let run = std::panic::catch_unwind(AssertUnwindSafe(|| suite(make(way))));
+    let said = run.err()?;
+    let text = said.downcast_ref::<String>().cloned();
+    text.or_else(|| said.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+}
+
+#[test]
+fn what_the_trait_leaves_open_is_not_asked_for() {
+    for way in [O::LastFirst, O::OtherWords] {
+        assert_eq!(verdict(way), None, "{way:?}");
+    }
+}
+
+#[test]
+fn every_mistake_is_found_and_said() {
+    for (way, expected) in [
+        (O::LeavesATrace, "a failed adjust left a trace"),
+        (O::DryRunTakes, "a dry run took something"),
+        (O::CopyIsTheSame, "a copy is the same at first"),
+        (O::ReleasesNothing, "`release` was expected to undo"),
+        (
+            O::ExplainsNothing,
+            "`explain` was expected to say what is missing",
+        ),
+        (
+            O::ModelsAreVague,
+            "`adjust` was expected to name the model that was taken",
+        ),
+        (O::ClosedIsOpen, "a closed node was expected to take nothing new"),
+    ] {
+        let said = verdict(way).unwrap_or_else(|| panic!("{way:?} is not found"));
+        assert!(said.contains(expected), "{way:?} is found as: {said}");
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    Nothing,
+    EarlyOnly,
+    ErrorsAndRepeats,
+    ErrorsForEver,
+}
+
+#[derive(Debug)]
+struct Source {
+    truth: MemoryInventorySource,
+    tells: Tells,
+    watchers: std::sync::atomic::AtomicU32,
+}
+
+impl InventorySource for Source {
+    fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
+        let number = self.watchers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let away = || Error::new(crate::error::ErrorKind::Unavailable, "watch", "away");
+        match self.tells {
+            Tells::Nothing => stream::pending().boxed(),
+            Tells::EarlyOnly if number > 0 => stream::pending().boxed(),
+            Tells::EarlyOnly => self.truth.watch(),
+            Tells::ErrorsForEver => stream::repeat_with(move || Err(away())).boxed(),
+            Tells::ErrorsAndRepeats => {
+                let each = self.truth.watch().flat_map(move |update| {
+                    let again = update.as_ref().ok().cloned().map(Ok);
+                    stream::iter([Err(away()), update].into_iter().chain(again))
+                });
+                each.boxed()
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_may_repeat_itself_and_fail_for_a_while_and_must_not_keep_silent() {
+    for (tells, expected) in [
+        (Tells::ErrorsAndRepeats, None),
+        (
+            Tells::Nothing,
+            Some("a first update comes as soon as capacity is known: `watch` was expected to tell 2"),
+        ),
+        (
+            Tells::EarlyOnly,
+            Some("who watches late gets the capacity that is known: `watch` was expected"),
+        ),
+        (
+            Tells::ErrorsForEver,
+            Some("`watch` said 100000 things without a pause"),
+        ),
+    ] {
+        let source = Source {
+            truth: MemoryInventorySource::new(),
+            tells,
+            watchers: Default::default(),
+        };
+        let run = source_suite(source, |source, update| source.truth.push(update));
+        let said = crate::conformance::verdict(run).await;
+        match expected {
+            None => assert_eq!(said, None, "{tells:?}"),
+            Some(expected) => assert!(
+                said.as_ref().is_some_and(|s| s.contains(expected)),
+                "{tells:?}: {said:?}"
+            ),
+        }
+    }
+}

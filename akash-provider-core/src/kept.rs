@@ -1,0 +1,174 @@
+//! What a provider must be told again at its next start, because neither the chain nor the cluster knows it.
+
+use crate::config::Config;
+use crate::engine::Status;
+use crate::types::{Address, Event};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What has to be kept over restarts: for whom the circuit breaker has tripped.
+///
+/// Everything else is read anew from the chain and the cluster. A provider that starts without this would go on with
+/// ends of leases that somebody ought to look at first.
+///
+/// ```
+/// # use akash_provider_core::{Config, Kept};
+/// # let account = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+/// # let file = Kept::default().to_json();
+/// // At the start; a file that is not there is `Kept::default()`.
+/// let kept = Kept::from_json(&file).unwrap_or_else(|error| {
+///     eprintln!("{error}");
+///     Kept::doubtful()
+/// });
+/// let mut config = Config::new(account, "akashnet-2");
+/// kept.give(&mut config);
+/// ```
+/// While it runs, [`Kept::note`] takes each event of [`Topic::Facts`](crate::types::Topic::Facts); where it says true,
+/// and after a [`Delivery::Lagged`](crate::bus::Delivery::Lagged) with [`Kept::of`], the text is written: beside the
+/// file, synced, and renamed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// The circuit breaker has tripped for all.
+    pub breaker_tripped: bool,
+    /// Owners of leases for whom alone it has tripped.
+    pub breaker_held_owners: BTreeSet<Address>,
+}
+
+/// What was kept cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "what was kept over the restart cannot be read: {problem}; start with `Kept::doubtful()`, look at the leases and \
+     release the circuit breaker, or put the file of before back"
+)]
+pub struct UnreadableKept {
+    problem: String,
+}
+
+impl Kept {
+    /// How it is now.
+    #[must_use]
+    pub fn of(status: &Status) -> Self {
+        Self {
+            breaker_tripped: status.breaker.tripped,
+            breaker_held_owners: status.breaker.held_owners.iter().cloned().collect(),
+        }
+    }
+
+    /// Where it is not known how it was: the circuit breaker waits for a release.
+    #[must_use]
+    pub fn doubtful() -> Self {
+        Self {
+            breaker_tripped: true,
+            ..Self::default()
+        }
+    }
+
+    /// Takes note of an event; true when it has changed and is to be written.
+    pub fn note(&mut self, event: &Event) -> bool {
+        let before = self.clone();
+        match event {
+            Event::BreakerTripped { .. } => self.breaker_tripped = true,
+            Event::BreakerTrippedFor { owner, .. } => {
+                self.breaker_held_owners.insert(owner.clone());
+            }
+            Event::BreakerReleased => *self = Self::default(),
+            Event::BreakerReleasedFor { owner } => {
+                self.breaker_held_owners.remove(owner);
+            }
+            _ => {}
+        }
+        *self != before
+    }
+
+    /// The provider of these settings starts with it so.
+    pub fn give(&self, config: &mut Config) {
+        config.breaker_tripped = self.breaker_tripped;
+        config.breaker_held_owners = self.breaker_held_owners.clone();
+    }
+
+    /// One line of JSON, for a file: `{"breaker_tripped":false,"breaker_held_owners":["akash1…"]}`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Of texts and truths, which JSON always has room for.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// From what [`Kept::to_json`] gave, of this version or an older one: what is missing is as at a first start.
+    ///
+    /// # Errors
+    /// Where it is something else, such as an empty file that was being written when the machine went down.
+    pub fn from_json(text: &str) -> Result<Self, UnreadableKept> {
+        serde_json::from_str(text).map_err(|error| UnreadableKept {
+            problem: error.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(number: u8) -> Address {
+        Address::from_bytes(&[number; 20]).unwrap()
+    }
+
+    fn kept(tripped: bool, owners: &[u8]) -> Kept {
+        Kept {
+            breaker_tripped: tripped,
+            breaker_held_owners: owners.iter().map(|n| owner(*n)).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_given_to_the_next_start() {
+        let kept = kept(true, &[1, 2]);
+        let text = kept.to_json();
+        assert!(!text.contains('\n'), "{text}");
+        let again = Kept::from_json(&text).unwrap();
+        assert_eq!(again, kept);
+        let mut config = Config::new(owner(9), "test");
+        again.give(&mut config);
+        assert!(config.breaker_tripped);
+        assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
+        let engine = crate::engine::Engine::new(config).unwrap();
+        assert_eq!(Kept::of(&engine.status(crate::types::Now::default())), kept);
+    }
+
+    #[test]
+    fn what_an_older_version_did_not_keep_is_as_at_a_first_start() {
+        assert_eq!(Kept::from_json("{}").unwrap(), Kept::default());
+        assert_eq!(Kept::from_json(r#"{"newer": 1}"#).unwrap(), Kept::default());
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_what_to_do() {
+        for text in [
+            "",
+            "[",
+            "\0\0\0",
+            r#"{"breaker_tripped": 3}"#,
+            r#"{"breaker_held_owners": ["x"]}"#,
+        ] {
+            let said = Kept::from_json(text).unwrap_err().to_string();
+            assert!(said.contains("Kept::doubtful()"), "{text}: {said}");
+        }
+        assert!(Kept::doubtful().breaker_tripped);
+    }
+
+    #[test]
+    fn each_event_of_the_breaker_is_noted_once() {
+        let mut now = Kept::default();
+        let trip = |n| Event::BreakerTrippedFor {
+            owner: owner(n),
+            wanted: 3,
+        };
+        assert!(now.note(&trip(1)) && now.note(&trip(2)) && !now.note(&trip(2)));
+        assert!(now.note(&Event::BreakerTripped { wanted: 4 }));
+        assert_eq!(now, kept(true, &[1, 2]));
+        assert!(!now.note(&Event::DriftFound { findings: Vec::new() }));
+        assert!(now.note(&Event::BreakerReleasedFor { owner: owner(1) }));
+        assert!(now.note(&Event::BreakerReleased) && !now.note(&Event::BreakerReleased));
+        assert_eq!(now, Kept::default());
+    }
+}

@@ -1,0 +1,35 @@
+//! `example-own-daemon daemon.toml`: a provider of one's own, until Ctrl-C.
+//!
+//! Its workloads are in memory: put your own cluster and capacity there. For Kubernetes that is `KubeCluster` and the
+//! inventory of `akash-provider-k8s`.
+
+use akash_provider_core::cluster::MemoryCluster;
+use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
+use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
+use example_own_daemon::{Backend, Failed, Settings, run};
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> Result<(), Failed> {
+    // Without a file there is nothing to run; with one it runs until it is told to stop.
+    let Some(file) = std::env::args().nth(1) else {
+        println!("give it a file of settings: example-own-daemon daemon.toml");
+        return Ok(());
+    };
+    let settings = Settings::read(Path::new(&file))?;
+    let nodes = ClusterSpec::of_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
+    let backend = Backend {
+        cluster: Arc::new(MemoryCluster::default()),
+        inventory: Arc::new(StaticInventorySource::new(NodeInventory::new(&nodes))),
+    };
+    let stop = CancellationToken::new();
+    let signal = stop.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            signal.cancel();
+        }
+    });
+    run(settings, backend, stop, |_| ()).await
+}
