@@ -122,9 +122,9 @@ pub enum SentOutput {
 /// Settings of `lease-status`.
 #[derive(Debug, Args)]
 pub struct LeaseStatusArgs {
-    /// How to print it.
-    #[arg(long, short, value_enum, default_value = "text")]
-    pub output: SentOutput,
+    /// How to print it; without it a table where a terminal shows it, and JSON where a program reads it.
+    #[arg(long, short, value_enum)]
+    pub output: Option<SentOutput>,
     /// Wait until every service is available, for so long at most; 10m where no time is given.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
           value_parser = values::duration)]
