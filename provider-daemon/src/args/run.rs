@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Settings of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How to print.
+    /// How to print what happens.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
     /// Run leases on a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in. Without it, and
@@ -97,7 +97,7 @@ pub struct LeaseArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub deployment_ingress_static_hosts: bool,
-    /// Domain of those hostnames.
+    /// Domain of the hostnames that services get.
     #[arg(long, default_value = "")]
     pub deployment_ingress_domain: String,
     /// Hostnames that no tenant gets; a leading dot stands for a domain and all below it.
@@ -121,7 +121,7 @@ pub struct GatewayArgs {
     /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,
-    /// Its private key, as a PEM file.
+    /// Private key of that certificate, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
     pub gateway_tls_key: Option<PathBuf>,
     /// Refuse tokens of tenants that are good for longer than this, from their beginning to their end.

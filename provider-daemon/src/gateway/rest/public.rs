@@ -1,6 +1,7 @@
 //! What anybody may ask: version, address, status, health.
 
 use super::answer::{self, Answer};
+use crate::COMMIT;
 use crate::gateway::App;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
@@ -75,7 +76,7 @@ pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
             name: "provider-services",
             server_name: env!("CARGO_PKG_NAME"),
             version: env!("CARGO_PKG_VERSION"),
-            commit: "",
+            commit: if COMMIT == "unknown" { "" } else { COMMIT },
             build_tags: "",
             go: "",
             build_deps: [],
