@@ -91,6 +91,8 @@ struct State {
     watchers: Vec<Feed<Result<ClusterChange, Error>>>,
     blind: bool,
     start_ticks: u32,
+    /// Where forwarded ports are reached; `localhost` where nothing is said.
+    public_host: Option<String>,
     /// Answers `InProgress` before a teardown is done.
     teardown_delay: u32,
     script: Script,
@@ -219,6 +221,11 @@ impl MemoryCluster {
     /// New workloads are known to be bad for so many [ticks](Self::tick) before they are good; 0 at first.
     pub fn set_start_ticks(&self, ticks: u32) {
         lock(&self.state).start_ticks = ticks;
+    }
+
+    /// Sets the host at which forwarded ports are said to be reached; `localhost` at first.
+    pub fn set_public_host(&self, host: &str) {
+        lock(&self.state).public_host = Some(host.to_owned());
     }
 
     /// Lets workloads that start come a tick closer to health.
