@@ -105,7 +105,13 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
-        None => return answer::text(StatusCode::OK, no_bids(&app.status.get().await.status)),
+        None => {
+            let mut said = no_bids(&app.status.get().await.status);
+            app.notes
+                .iter()
+                .for_each(|note| said.push_str(&format!("; {note}")));
+            return answer::text(StatusCode::OK, said);
+        }
     };
     answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
 }
