@@ -20,6 +20,22 @@ const NO_TLS: (&str, &str) = (
     "write http:// or grpc://, or name a port that speaks TLS",
 );
 
+/// True for what a server says that was spoken to without TLS and speaks nothing else: ours, those written in Go, nginx.
+pub(crate) fn wants_tls(answer: &[u8]) -> bool {
+    const SIGNS: [&str; 3] = [
+        "this is an https port",
+        "HTTP request to an HTTPS server",
+        "plain HTTP request was sent to HTTPS port",
+    ];
+    let text = String::from_utf8_lossy(answer);
+    SIGNS.iter().any(|sign| text.contains(sign))
+}
+
+/// The fault that such an answer is. Nothing of the question was looked at.
+pub(crate) fn no_plain_http() -> Fault {
+    Fault::NotConnected("(this is an https port): write https:// or grpcs://".to_owned())
+}
+
 /// What is behind an error, and the mend; `None` where that is not known.
 fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
@@ -97,6 +113,20 @@ mod tests {
 
     fn told(error: io::Error) -> String {
         fault(&Outer(error), true).to_string()
+    }
+
+    #[test]
+    fn a_port_of_https_is_known_by_what_it_answers_to_plain_http() {
+        for answer in [
+            "Client sent an HTTP request to an HTTPS server.\n",
+            "<center>The plain HTTP request was sent to HTTPS port</center>",
+            "this is an https port: write https:// in front of the address\n",
+        ] {
+            assert!(wants_tls(answer.as_bytes()), "{answer}");
+        }
+        assert!(!wants_tls(b"404 page not found"));
+        let told = no_plain_http().to_string();
+        assert_eq!(told, "(this is an https port): write https:// or grpcs://");
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl Rpc {
         let body = body.to_bytes();
         // A JSON-RPC error comes with status 500; anything that is no JSON-RPC answer is judged by its status.
         if !status.is_success() && serde_json::from_slice::<Envelope<'_>>(&body).is_err() {
+            if connection::wants_tls(&body) {
+                return Err(connection::no_plain_http());
+            }
             return Err(Fault::Http {
                 status: status.as_u16(),
                 beginning: shown(&String::from_utf8_lossy(&body)),

@@ -16,7 +16,7 @@ pub use fault::{CrossFault, EndpointNeed, ManifestError, Quantity, StructureFaul
 pub use validate::{
     MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, validate,
 };
-pub(crate) use validate::{expose_order, is_env_name, is_hostname, is_service_name};
+pub(crate) use validate::{expose_order, faults, is_env_name, is_hostname, is_service_name};
 pub use version::{Hashes, MAX_BYTES, canonical_json, hash, parse};
 
 use crate::types::Resources;

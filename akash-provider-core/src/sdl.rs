@@ -13,15 +13,17 @@ mod document;
 mod fault;
 mod limits;
 mod node;
+mod notes;
 mod read;
 mod scalar;
 
-pub use fault::{ErrorKind, SdlError, Warning};
+pub use fault::{ErrorKind, SdlError, SdlErrors, Warning};
 pub use node::{MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_NODES};
+pub use notes::MAX_ERRORS;
 
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, ManifestError};
 use crate::types::GroupSpec;
-use fault::Spot;
+use notes::Notes;
 use std::time::Duration;
 
 /// What a tenant's text means.
@@ -42,39 +44,50 @@ pub struct Sdl {
 /// Reads an SDL document of version 2.0 or 2.1. A later version is read as 2.1, with a warning.
 ///
 /// # Errors
-/// [`SdlError`] for the first thing that is wrong, with its line, path and mend. Texts of any size and shape end
-/// here in bounded time.
+/// [`SdlError`] for the first line on which something is wrong, with its line, path and mend; [`parse_all`] tells the
+/// others too. Texts of any size and shape end here in bounded time.
 pub fn parse(text: &str) -> Result<Sdl, SdlError> {
-    let mut warnings = Vec::new();
-    let root = node::load(text, &mut warnings)?;
-    let document = read::document(&root, &mut warnings)?;
-    check::document(&document, &mut warnings)?;
+    parse_all(text).map_err(|errors| errors.first)
+}
+
+/// The same, and where something is wrong everything that can be told at once: what is wrong in one service, profile or
+/// placement hides nothing of the others. Sums and the manifest as a whole are looked at when the parts are right, and a
+/// text that is no YAML has one error.
+///
+/// # Errors
+/// [`SdlErrors`], at most [`MAX_ERRORS`] and the number of the rest.
+pub fn parse_all(text: &str) -> Result<Sdl, SdlErrors> {
+    let mut notes = Notes::default();
+    match read_whole(text, &mut notes) {
+        Ok(sdl) => notes.end().map(|warnings| Sdl { warnings, ..sdl }),
+        Err(error) => Err(notes.end_with(error)),
+    }
+}
+
+fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
+    let root = node::load(text, notes)?;
+    let document = read::document(&root, notes)?;
+    check::document(&document, notes);
+    limits::parts(&document, notes);
+    notes.so_far()?;
     let built = build::build(&document)?;
-    limits::check(&built, &document)?;
+    limits::groups(&built, &document, notes);
     let manifest = built.manifest;
-    manifest::validate(&manifest).map_err(|error| {
-        let spot = Spot::new(document.services_line, "services");
-        spot.error(
-            ErrorKind::Invalid,
-            format!("the manifest it makes is refused: {error}"),
-            "change the named service",
-        )
-    })?;
-    cap(&mut warnings);
+    for fault in manifest::faults(&manifest, MAX_ERRORS) {
+        let spot = document.spot_of(match &fault {
+            ManifestError::Structure { at, .. } => at,
+            _ => "",
+        });
+        let problem = format!("the manifest it makes is refused: {fault}");
+        notes.wrong(spot.error(ErrorKind::Invalid, problem, "change the named service"));
+    }
     Ok(Sdl {
         groups: built.groups,
         hash: manifest::hash(&manifest),
         manifest,
         reclamation_min_window: document.reclamation,
-        warnings,
+        warnings: Vec::new(),
     })
-}
-
-/// A text can be wrong in as many places as it has lines; nobody reads more than these.
-fn cap(warnings: &mut Vec<Warning>) {
-    const MAX_WARNINGS: usize = 100;
-    warnings.sort_by_key(|warning| warning.line);
-    warnings.truncate(MAX_WARNINGS);
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod devnet;
 pub mod environment;
+pub mod help;
 pub mod keys;
 pub mod kubernetes;
 pub mod limits;
@@ -70,7 +71,7 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Make, show, import and export the keys that sign transactions.
     Keys(Box<KeysArgs>),
-    /// Ask the chain.
+    /// Ask the chain about providers, orders, leases, money and more.
     #[command(visible_alias = "q")]
     Query(Box<QueryArgs>),
     /// Sign and send transactions.
@@ -83,11 +84,11 @@ pub enum Command {
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),
-    /// Print the version.
+    /// Print the version and the commit it was built from.
     Version,
     /// Print a completion script for a shell.
     Completions {
-        /// Which shell.
+        /// The shell that is to complete.
         shell: clap_complete::Shell,
     },
 }
@@ -98,7 +99,7 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
-        let command = run::for_a_real_chain(Self::command());
+        let command = help::with_examples(run::for_a_real_chain(Self::command()));
         let command = environment::read_in(command, is_of_a_real_provider(), |name| std::env::var(name).ok());
         let matches = command.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -148,7 +149,7 @@ pub struct DevArgs {
     /// The provider has whatever attributes, signatures and hardware the SDLs ask for.
     #[arg(long)]
     pub accept_any: bool,
-    /// Time between blocks.
+    /// How much time passes between blocks.
     #[arg(long, default_value = "1s", value_parser = values::duration)]
     pub block_time: Duration,
     /// Tenants with generated orders, on top of the SDL files.
@@ -179,7 +180,7 @@ pub struct DevArgs {
     /// Where gRPC is served, with the gateway; without it at the next port.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_grpc_listen_address: Option<SocketAddr>,
-    /// How to print.
+    /// How to print what happens.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,
     /// The cluster.
@@ -196,14 +197,14 @@ pub struct DevArgs {
 /// Settings of `sdl`.
 #[derive(Debug, Args)]
 pub struct SdlArgs {
-    /// What to print.
+    /// Which part of it to print.
     #[arg(value_enum)]
     pub what: SdlPart,
     /// The file; `-` reads standard input.
     pub file: PathBuf,
-    /// Format of the manifest and the groups.
-    #[arg(long, short, value_enum, default_value = "json")]
-    pub output: Format,
+    /// How to print it: the manifest and the groups as JSON unless said otherwise, what is wrong as lines of text.
+    #[arg(long, short, value_enum)]
+    pub output: Option<Format>,
 }
 
 /// What `sdl` prints.
@@ -215,7 +216,7 @@ pub enum SdlPart {
     Groups,
     /// The hash of the manifest, as the chain stores it.
     Hash,
-    /// Only whether it is valid, and its warnings.
+    /// Whether it is valid: all its errors and warnings, each with its line.
     Validate,
 }
 
@@ -230,14 +231,6 @@ pub enum Format {
 
 /// Settings of `explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  provider-daemon explain deploy.yaml --node-gpus nvidia/a100=1
-      A trial: a provider with this hardware.
-  provider-daemon explain deploy.yaml --from akash1… --chain-id akashnet-2 --node https://rpc.example \\
-      --kubeconfig ~/.kube/config --bid-price-cpu-scale 0.004 --bid-price-memory-scale 0.0016
-      A real provider, with the flags that its `run` has.
-  provider-daemon explain --order akash1…/123456/1/1 --from akash1… …
-      The same of an order that it has not bid on.")]
 pub struct ExplainArgs {
     /// The SDL file; `-` reads standard input.
     #[arg(required_unless_present = "order")]

@@ -1,6 +1,7 @@
 //! What the command line can do, a file each.
 
 pub mod chain;
+pub mod completions;
 pub mod dev;
 pub mod devnet;
 pub mod explain;
@@ -23,11 +24,11 @@ pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
     read_sdl_with_text(path).map(|(_, sdl)| sdl)
 }
 
-/// The same with its text, for whoever points at a line of it.
+/// The text of an SDL file, or of standard input for `-`; never more than the limit.
 ///
 /// # Errors
-/// As [`read_sdl`].
-pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
+/// The file cannot be read or is too large.
+pub fn read_text(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
@@ -43,8 +44,16 @@ pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
     if bytes.len() > MAX_BYTES {
         anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
     }
-    let text = String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))?;
-    let sdl = akash_provider_core::sdl::parse(&text);
-    let sdl = sdl.with_context(|| format!("{name}: is no valid SDL"))?;
+    String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))
+}
+
+/// The same with its text, for whoever points at a line of it.
+///
+/// # Errors
+/// As [`read_sdl`].
+pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
+    let text = read_text(path)?;
+    let sdl = akash_provider_core::sdl::parse_all(&text);
+    let sdl = sdl.with_context(|| format!("{}: is no valid SDL", path.display()))?;
     Ok((text, sdl))
 }

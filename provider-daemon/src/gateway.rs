@@ -121,6 +121,8 @@ struct App {
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
+    /// What others must do.
+    notes: Vec<String>,
     desk: screening::Desk,
     budgets: Budgets,
     /// Streams of the status at once.
@@ -244,6 +246,7 @@ impl Gateway {
             chain: ports.chain,
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
+            notes: settings.notes.clone(),
             desk: screening::Desk::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),
             status_streams: Arc::new(Semaphore::new(settings.limits.status_streams)),

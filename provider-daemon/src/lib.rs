@@ -25,6 +25,10 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+/// The commit that this was built from, in hexadecimal, or `unknown`: release builds in a checkout know it, others where
+/// `AP_BUILD_COMMIT` named it.
+pub(crate) const COMMIT: &str = env!("AP_BUILD_COMMIT");
+
 /// Runs one command of the command line.
 ///
 /// # Errors
@@ -53,14 +57,14 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Operator(command) => operator::run(command, &home?),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
-            say(&format!("provider-daemon {}\n", env!("CARGO_PKG_VERSION")));
+            say(&format!(
+                "provider-daemon {}\ncommit {COMMIT}\n",
+                env!("CARGO_PKG_VERSION")
+            ));
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
-            let mut command = <Cli as clap::CommandFactory>::command();
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command, "provider-daemon", &mut script);
-            say(&String::from_utf8_lossy(&script));
+            say(&commands::completions::script(*shell));
             Ok(ExitCode::SUCCESS)
         }
     }

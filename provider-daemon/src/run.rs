@@ -93,6 +93,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
     let mut watch = Watch::new(&printer, &chain, &breaker, &args.pricing, &desks);
+    watch.notes = args.left_to_others();
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());

@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
 
+#[path = "cli/completions.rs"]
+mod completions;
+#[path = "cli/version.rs"]
+mod version;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -295,6 +300,60 @@ fn a_reader_that_goes_away_is_no_crash() {
 }
 
 #[test]
+fn sdl_validate_tells_everything_at_once_with_file_and_line() {
+    let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let wrong = web
+        .replacen("port: 80", "port: 99999", 1)
+        .replacen("image:", "imagee:", 1);
+    let file = Scratch::new("wrong.yaml", wrong.as_bytes());
+    let path = file.path();
+    let line = |what: &str| wrong.lines().position(|l| l.contains(what)).unwrap() + 1;
+    let output = run(&["sdl", "validate", &path]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for (what, told) in [
+        ("imagee:", "services.web.imagee: the field `imagee` is unknown"),
+        (
+            "port: 99999",
+            "services.web.expose[0].port: 99999 is out of range; use 1",
+        ),
+    ] {
+        let told = format!("{path}:{}: {told}", line(what));
+        assert!(stderr.lines().any(|l| l.starts_with(&told)), "`{told}`: {stderr}");
+    }
+    assert!(stderr.ends_with("is no valid SDL: 3 errors\n"), "{stderr}");
+    let output = run(&["sdl", "validate", &path, "-o", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &told["is_valid"]),
+        (Some(1), &false.into())
+    );
+    assert_eq!(told["errors"].as_array().unwrap().len(), 3, "{told}");
+    let last = &told["errors"][2];
+    assert_eq!(
+        (&last["line"], &last["path"], &last["message"], &last["mend"]),
+        (
+            &line("port: 99999").into(),
+            &"services.web.expose[0].port".into(),
+            &"99999 is out of range".into(),
+            &"use 1 to 65535, without quotes".into()
+        )
+    );
+    let right: Value =
+        serde_json::from_slice(&run(&["sdl", "validate", &sample("web.yaml"), "-o", "json"]).stdout).unwrap();
+    assert_eq!(
+        (&right["is_valid"], &right["errors"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    // Who needs it to be right is told that there is more.
+    let first = text(&run(&["sdl", "hash", &path]).stderr);
+    assert!(
+        first.contains("is no valid SDL: line") && first.contains("(and 2 more errors)"),
+        "{first}"
+    );
+}
+
+#[test]
 fn an_sdl_has_a_manifest_groups_and_a_hash() {
     let web = sample("web.yaml");
     let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();
@@ -384,7 +443,7 @@ fn bad_files_get_a_clear_error_at_once() {
         (&huge, "larger than"),
         (&deep, "deep"),
         (&garbage, "no text"),
-        (&bomb, "line"),
+        (&bomb, "values here"),
     ] {
         let begun = Instant::now();
         for command in [vec!["sdl", "validate"], vec!["explain"], vec!["dev", "--once"]] {
@@ -392,7 +451,7 @@ fn bad_files_get_a_clear_error_at_once() {
             let output = run(&[command, vec![path.as_str()]].concat());
             let stderr = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{stderr}");
-            assert!(stderr.starts_with("error: ") && stderr.contains(word), "{stderr}");
+            assert!(stderr.contains("error: ") && stderr.contains(word), "{stderr}");
             assert!(!stderr.contains("panicked"), "{stderr}");
         }
         assert!(begun.elapsed() < Duration::from_secs(20), "{}", file.path());

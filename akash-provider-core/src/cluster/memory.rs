@@ -94,6 +94,8 @@ struct State {
     start_ticks: u32,
     /// What every replica logs when it starts.
     start_lines: Vec<String>,
+    /// Where forwarded ports are reached; `localhost` where nothing is said.
+    public_host: Option<String>,
     /// Answers `InProgress` before a teardown is done.
     teardown_delay: u32,
     script: Script,
@@ -227,6 +229,11 @@ impl MemoryCluster {
     /// What each replica of a workload logs when it starts, as a container would; nothing at first.
     pub fn set_start_lines(&self, lines: impl IntoIterator<Item = impl Into<String>>) {
         lock(&self.state).start_lines = lines.into_iter().map(Into::into).collect();
+    }
+
+    /// Sets the host at which forwarded ports are said to be reached; `localhost` at first.
+    pub fn set_public_host(&self, host: &str) {
+        lock(&self.state).public_host = Some(host.to_owned());
     }
 
     /// Lets workloads that start come a tick closer to health.

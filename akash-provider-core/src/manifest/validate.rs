@@ -34,20 +34,36 @@ pub const MAX_HOSTNAME: usize = 253;
 /// # Errors
 /// [`ManifestError::Structure`] for the first rule that is broken, in the order of the manifest.
 pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
-    if manifest.groups.is_empty() {
-        return Err(broken("manifest", StructureFault::NoGroups));
-    }
+    faults(manifest, 1).pop().map_or(Ok(()), Err)
+}
+
+/// The same, with the first fault of each service, and at most so many.
+pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
+    let mut faults = Vec::new();
     let mut seen = Seen::default();
+    if manifest.groups.is_empty() {
+        faults.push(broken("manifest", StructureFault::NoGroups));
+    }
     for group in &manifest.groups {
-        check_group(group, &mut seen)?;
+        faults.extend(check_group(group).err());
+        for service in &group.services {
+            if faults.len() >= most {
+                return faults;
+            }
+            let at = format!("{}.{}", shown(&group.name), shown(&service.name));
+            faults.extend(check_service(&at, service, &mut seen).err());
+        }
         if !seen.groups.insert(&group.name) {
-            return Err(broken(&shown(&group.name), StructureFault::DuplicateGroup));
+            faults.push(broken(&shown(&group.name), StructureFault::DuplicateGroup));
+        }
+        if faults.len() >= most {
+            return faults;
         }
     }
-    if !seen.global {
-        return Err(broken("manifest", StructureFault::NothingGlobal));
+    if !seen.global && faults.is_empty() {
+        faults.push(broken("manifest", StructureFault::NothingGlobal));
     }
-    Ok(())
+    faults
 }
 
 #[derive(Default)]
@@ -57,7 +73,7 @@ struct Seen<'a> {
     global: bool,
 }
 
-fn check_group<'a>(group: &'a Group, seen: &mut Seen<'a>) -> Result<(), ManifestError> {
+fn check_group(group: &Group) -> Result<(), ManifestError> {
     let name = shown(&group.name);
     if group.services.is_empty() {
         return Err(broken(&name, StructureFault::NoServices));
@@ -80,9 +96,6 @@ fn check_group<'a>(group: &'a Group, seen: &mut Seen<'a>) -> Result<(), Manifest
                 return Err(broken(&name, fault));
             }
         }
-    }
-    for service in &group.services {
-        check_service(&format!("{name}.{}", shown(&service.name)), service, seen)?;
     }
     Ok(())
 }

@@ -37,8 +37,8 @@ struct Building {
 pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
     let sequence = sequence_numbers(document);
     let mut groups: BTreeMap<&str, Building> = BTreeMap::new();
-    for (name, deployed) in &document.deployment {
-        for (placement, placed) in &deployed.placed {
+    for (name, deployed) in document.deployment.iter() {
+        for (placement, placed) in deployed.placed.iter() {
             let (Some(service), Some(compute), Some(infra)) = (
                 document.services.get(name),
                 document.compute.get(&placed.profile),

@@ -1,75 +1,80 @@
 //! References: names that must lead somewhere, things somebody must use.
 
 use super::document::{Compute, Deployed, Document, Placed, Service, To, Version};
-use super::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use super::fault::{ErrorKind, SdlError, Spot, shown};
+use super::notes::Notes;
 use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every deployed service, profile, price, endpoint and volume is there and fits.
-///
-/// # Errors
-/// The first that does not, in the order of service names.
-pub(super) fn document(document: &Document, warnings: &mut Vec<Warning>) -> Result<(), SdlError> {
+/// Checks that every deployed service, profile, price, endpoint and volume is there and fits. Who names a part in which
+/// something is wrong already is not told anything on top.
+pub(super) fn document(document: &Document, notes: &mut Notes) {
     let mut ips = Ips::default();
-    for (name, deployed) in &document.deployment {
-        let service = document.services.get(name).ok_or_else(|| {
+    for (name, deployed) in document.deployment.iter() {
+        if document.services.lacks(name) {
             let problem = format!("there is no service `{}`", shown(name));
-            missing(&deployed.spot, problem, "describe it under `services`")
-        })?;
-        for (placement, placed) in &deployed.placed {
-            let compute = profiles(document, placement, placed)?;
-            endpoints(document, service, &mut ips)?;
-            confidential(service, compute)?;
-            volumes(document.version, service, compute, warnings)?;
+            notes.wrong(missing(&deployed.spot, problem, "describe it under `services`"));
+        }
+        let service = document.services.get(name);
+        for (placement, placed) in deployed.placed.iter() {
+            profiles(document, placement, placed, notes);
+            let Some(service) = service else { continue };
+            endpoints(document, service, &mut ips, notes);
+            if let Some(compute) = document.compute.get(&placed.profile) {
+                notes.keep(confidential(service, compute));
+                volumes(document.version, service, compute, notes);
+            }
         }
     }
-    if document
-        .deployment
-        .values()
-        .all(|deployed| deployed.placed.is_empty())
-    {
+    if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Spot::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
-        return Err(spot.error(
-            ErrorKind::MissingField,
-            problem,
-            "place a service: service, placement, profile, count",
-        ));
+        let mend = "place a service: service, placement, profile, count";
+        notes.wrong(spot.error(ErrorKind::MissingField, problem, mend));
     }
-    for (name, spot) in &document.endpoints {
+    // Who would use it may be among what could not be read.
+    let is_whole = document.services.is_whole() && document.deployment.is_whole();
+    for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
             let problem = format!("the endpoint `{}` is never used", shown(name));
-            return Err(missing(
-                spot,
-                problem,
-                "name it as `ip` of a global expose, or remove it",
-            ));
+            let mend = "name it as `ip` of a global expose, or remove it";
+            notes.wrong(missing(spot, problem, mend));
         }
     }
-    idle(document, warnings);
-    Ok(())
+    if notes.is_clean() {
+        idle(document, notes);
+    }
 }
 
 fn missing(spot: &Spot, problem: String, mend: &str) -> SdlError {
     spot.error(ErrorKind::Reference, problem, mend)
 }
 
-fn profiles<'a>(document: &'a Document, placement: &str, placed: &Placed) -> Result<&'a Compute, SdlError> {
+fn profiles(document: &Document, placement: &str, placed: &Placed, notes: &mut Notes) {
     let profile = &placed.profile;
-    let compute = document.compute.get(profile).ok_or_else(|| {
+    if document.compute.lacks(profile) {
         let problem = format!("there is no compute profile `{}`", shown(profile));
-        missing(&placed.spot, problem, "describe it under `profiles.compute`")
-    })?;
-    let infra = document.placements.get(placement).ok_or_else(|| {
-        let problem = format!("there is no placement `{}`", shown(placement));
-        missing(&placed.spot, problem, "describe it under `profiles.placement`")
-    })?;
-    if !infra.pricing.contains_key(profile) {
-        let problem = format!("there is no price for the profile `{}` here", shown(profile));
-        return Err(missing(&infra.spot, problem, "add it under `pricing`"));
+        notes.wrong(missing(
+            &placed.spot,
+            problem,
+            "describe it under `profiles.compute`",
+        ));
     }
-    Ok(compute)
+    if document.placements.lacks(placement) {
+        let problem = format!("there is no placement `{}`", shown(placement));
+        notes.wrong(missing(
+            &placed.spot,
+            problem,
+            "describe it under `profiles.placement`",
+        ));
+    }
+    let infra = document.placements.get(placement);
+    let infra = infra.filter(|_| !document.compute.lacks(profile));
+    if let Some(infra) = infra.filter(|infra| !infra.pricing.contains_key(profile)) {
+        let problem = format!("there is no price for the profile `{}` here", shown(profile));
+        notes.wrong(missing(&infra.spot, problem, "add it under `pricing`"));
+    }
 }
 
 /// Leased IPs as they are used.
@@ -80,10 +85,10 @@ struct Ips<'a> {
     ports: BTreeMap<(&'a str, u16, Proto), &'a Spot>,
 }
 
-fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>) -> Result<(), SdlError> {
+fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, notes: &mut Notes) {
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
-            check_ip(document, to)?;
+            notes.keep(check_ip(document, to));
             ips.used.insert(&to.ip);
             let external = if expose.external == 0 {
                 expose.port
@@ -98,11 +103,10 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>) -
                 );
                 let mend =
                     "use another port, protocol or endpoint; a service with an IP goes to one placement";
-                return Err(to.spot.error(ErrorKind::Reference, problem, mend));
+                notes.wrong(to.spot.error(ErrorKind::Reference, problem, mend));
             }
         }
     }
-    Ok(())
 }
 
 fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
@@ -110,7 +114,7 @@ fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
         let problem = "an IP is for the outside, and this is not global";
         return Err(to.spot.error(ErrorKind::Reference, problem, "add `global: true`"));
     }
-    if !document.endpoints.contains_key(&to.ip) {
+    if document.endpoints.lacks(&to.ip) {
         let problem = format!("there is no endpoint `{}`", shown(&to.ip));
         return Err(missing(
             &to.spot,
@@ -136,58 +140,43 @@ fn confidential(service: &Service, compute: &Compute) -> Result<(), SdlError> {
     Ok(())
 }
 
-fn volumes(
-    version: Version,
-    service: &Service,
-    compute: &Compute,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), SdlError> {
+fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut Notes) {
     let none = BTreeMap::new();
     let mounts = service.params.as_ref().map_or(&none, |params| &params.storage);
     let mut taken = BTreeMap::new();
     for (name, mount) in mounts {
-        let volume = compute
-            .storage
-            .iter()
-            .map(|(_, volume)| volume)
-            .find(|volume| volume.name == *name);
-        let Some(volume) = volume else {
+        let spot = &mount.spot;
+        let mut volumes = compute.storage.iter().map(|(_, volume)| volume);
+        let Some(volume) = volumes.find(|volume| volume.name == *name) else {
             let problem = format!("the compute profile has no volume `{}`", shown(name));
-            return Err(missing(
-                &mount.spot,
-                problem,
-                "add it under `storage` of the profile",
-            ));
+            notes.wrong(missing(spot, problem, "add it under `storage` of the profile"));
+            continue;
         };
         if !mount.mount.starts_with('/') {
             let problem = format!("the mount `{}` is not an absolute path", shown(&mount.mount));
-            return Err(mount.spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
+            notes.wrong(spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
         }
         if let Some(other) = taken.insert(&mount.mount, name) {
             let problem = format!("the volume `{}` is mounted there already", shown(other));
-            return Err(mount
-                .spot
-                .error(ErrorKind::Reference, problem, "give each its own path"));
+            notes.wrong(spot.error(ErrorKind::Reference, problem, "give each its own path"));
         }
         if volume.is_ram() && mount.read_only && version == Version::V2_1 {
             let problem = "a volume in memory cannot be read-only";
-            return Err(mount
-                .spot
-                .error(ErrorKind::Invalid, problem, "leave `readOnly` out"));
+            notes.wrong(spot.error(ErrorKind::Invalid, problem, "leave `readOnly` out"));
         }
         if !volume.is_persistent() && !volume.is_ram() {
             let problem = format!("the volume `{}` is part of the container's own disk", shown(name));
             let mend =
                 "make it persistent or of class ram, or leave the mount out; providers cannot mount it";
-            warnings.push(mount.spot.warning(problem, mend));
+            notes.warn(spot.warning(problem, mend));
         }
     }
     for (spot, volume) in &compute.storage {
         if volume.is_persistent() && !mounts.contains_key(&volume.name) {
-            unmounted(version, spot, volume, mounts.is_empty(), warnings)?;
+            let noted = unmounted(version, spot, volume, mounts.is_empty(), notes);
+            notes.keep(noted);
         }
     }
-    Ok(())
 }
 
 /// The network's tools refuse a persistent volume nobody mounts only in version 2.0, and only where the service
@@ -197,7 +186,7 @@ fn unmounted(
     spot: &Spot,
     volume: &Storage,
     nothing: bool,
-    warnings: &mut Vec<Warning>,
+    notes: &mut Notes,
 ) -> Result<(), SdlError> {
     let problem = format!(
         "the persistent volume `{}` is not mounted by a service that uses it",
@@ -207,16 +196,16 @@ fn unmounted(
     if version == Version::V2_0 && nothing {
         return Err(missing(spot, problem, mend));
     }
-    warnings.push(spot.warning(problem, mend));
+    notes.warn(spot.warning(problem, mend));
     Ok(())
 }
 
 /// Says what is described and never used.
-fn idle(document: &Document, warnings: &mut Vec<Warning>) {
-    for (name, service) in &document.services {
+fn idle(document: &Document, notes: &mut Notes) {
+    for (name, service) in document.services.iter() {
         if !document.deployment.contains_key(name) {
             let problem = format!("the service `{}` is never deployed", shown(name));
-            warnings.push(
+            notes.warn(
                 service
                     .spot
                     .warning(problem, "place it under `deployment` or remove it"),
@@ -227,22 +216,22 @@ fn idle(document: &Document, warnings: &mut Vec<Warning>) {
         document
             .deployment
             .values()
-            .flat_map(|Deployed { placed, .. }| placed)
+            .flat_map(|Deployed { placed, .. }| placed.iter())
     };
-    for (name, compute) in &document.compute {
+    for (name, compute) in document.compute.iter() {
         if !placed().any(|(_, placed)| placed.profile == *name) {
             let problem = format!("the compute profile `{}` is never used", shown(name));
-            warnings.push(
+            notes.warn(
                 compute
                     .spot
                     .warning(problem, "use it under `deployment` or remove it"),
             );
         }
     }
-    for (name, placement) in &document.placements {
+    for (name, placement) in document.placements.iter() {
         if !placed().any(|(place, _)| place == name) {
             let problem = format!("the placement `{}` is never used", shown(name));
-            warnings.push(
+            notes.warn(
                 placement
                     .spot
                     .warning(problem, "use it under `deployment` or remove it"),

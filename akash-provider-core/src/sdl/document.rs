@@ -3,7 +3,8 @@
 use super::fault::Spot;
 use crate::manifest::{Credentials, HttpOptions, Permissions, Proto};
 use crate::types::{Attribute, Cpu, DecCoin, Gpu, Memory, SignedBy, Storage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How a text is built into groups.
@@ -15,17 +16,71 @@ pub(super) enum Version {
     V2_1,
 }
 
+/// Parts by their names, and the names of those in which something is wrong: who refers to such a one is not wrong too.
+#[derive(Debug)]
+pub(super) struct Named<T> {
+    pub(super) read: BTreeMap<String, T>,
+    pub(super) unread: BTreeSet<String>,
+    /// Not even the names could be read.
+    pub(super) is_unread: bool,
+}
+
+impl<T> Named<T> {
+    /// True where nothing has this name, read or not.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
+    }
+
+    /// True where nothing is wrong in any of them.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_unread && self.unread.is_empty()
+    }
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self {
+            read: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            is_unread: false,
+        }
+    }
+}
+
+impl<T> Deref for Named<T> {
+    type Target = BTreeMap<String, T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.read
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) version: Version,
     pub(super) services_line: u32,
-    pub(super) services: BTreeMap<String, Service>,
-    pub(super) compute: BTreeMap<String, Compute>,
-    pub(super) placements: BTreeMap<String, Placement>,
+    pub(super) services: Named<Service>,
+    pub(super) compute: Named<Compute>,
+    pub(super) placements: Named<Placement>,
     pub(super) deployment_line: u32,
-    pub(super) deployment: BTreeMap<String, Deployed>,
-    pub(super) endpoints: BTreeMap<String, Spot>,
+    pub(super) deployment: Named<Deployed>,
+    pub(super) endpoints: Named<Spot>,
     pub(super) reclamation: Option<Duration>,
+}
+
+impl Document {
+    /// Where the service is that a place in the manifest (`placement.service…`) belongs to.
+    pub(super) fn spot_of(&self, place: &str) -> Spot {
+        let below = |name: &String| place.strip_prefix(name.as_str())?.strip_prefix('.');
+        let service = self.placements.keys().find_map(below).and_then(|rest| {
+            let name = rest.split(['.', '[']).next()?;
+            self.services.get(name)
+        });
+        service.map_or_else(
+            || Spot::new(self.services_line, "services"),
+            |service| service.spot.clone(),
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -97,7 +152,7 @@ pub(super) struct Placement {
 #[derive(Debug)]
 pub(super) struct Deployed {
     pub(super) spot: Spot,
-    pub(super) placed: BTreeMap<String, Placed>,
+    pub(super) placed: Named<Placed>,
 }
 
 #[derive(Debug)]

@@ -45,6 +45,35 @@ pub struct SdlError {
     pub mend: String,
 }
 
+/// Everything that is wrong with an SDL, as far as it can be told at once, in the order of its lines.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{first}{}", and_others(.others.len() + .more))]
+pub struct SdlErrors {
+    /// The one on the first line.
+    pub first: SdlError,
+    /// Those that follow it; with the first at most [`MAX_ERRORS`](super::MAX_ERRORS).
+    pub others: Vec<SdlError>,
+    /// How many there are beyond those.
+    pub more: usize,
+    /// What is odd besides.
+    pub warnings: Vec<Warning>,
+}
+
+impl SdlErrors {
+    /// Every error that was kept, in the order of the lines.
+    pub fn iter(&self) -> impl Iterator<Item = &SdlError> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+fn and_others(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => " (and 1 more error)".to_owned(),
+        many => format!(" (and {many} more errors)"),
+    }
+}
+
 /// Something that is accepted and probably not meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Warning {

@@ -3,6 +3,7 @@
 use super::build::Built;
 use super::document::{Compute, Document};
 use super::fault::{ErrorKind, SdlError, Spot};
+use super::notes::Notes;
 use crate::types::{Dec, GroupSpec, ResourceUnit};
 
 const MI: u64 = 1 << 20;
@@ -20,56 +21,54 @@ const PRICE: i64 = 10_000_000;
 /// A group may have as much as this many of the largest replicas.
 const GROUP: u128 = 50;
 
-/// Checks the groups of a document against the limits every deployment has on the chain.
-///
-/// # Errors
-/// [`ErrorKind::Limit`] at the profile or placement that is beyond one.
-pub(super) fn check(built: &Built, document: &Document) -> Result<(), SdlError> {
+/// Checks the profiles and prices that are used against the limits every deployment has on the chain.
+pub(super) fn parts(document: &Document, notes: &mut Notes) {
     let mut denom = None;
-    for (group, profiles) in built.groups.iter().zip(&built.profiles) {
-        let Some(placement) = document.placements.get(&group.name) else {
-            continue;
-        };
-        for (unit, profile) in group.resources.iter().zip(profiles) {
-            let (Some(compute), Some((spot, _))) =
-                (document.compute.get(profile), placement.pricing.get(profile))
-            else {
+    for (place, placement) in document.placements.iter() {
+        let placed = document.deployment.values();
+        for placed in placed.filter_map(|deployed| deployed.placed.get(place)) {
+            if let Some(compute) = document.compute.get(&placed.profile) {
+                check_compute(compute, notes);
+            }
+            let Some((spot, price)) = placement.pricing.get(&placed.profile) else {
                 continue;
             };
-            check_compute(compute)?;
-            if unit.price.amount > Dec::from_int(PRICE) {
-                let problem = format!("the price {} is beyond what the network takes", unit.price);
-                return Err(limit(spot, problem, format!("use at most {PRICE}")));
+            if price.amount > Dec::from_int(PRICE) {
+                let problem = format!("the price {price} is beyond what the network takes");
+                notes.wrong(limit(spot, problem, format!("use at most {PRICE}")));
             }
-            if *denom.get_or_insert(&unit.price.denom) != &unit.price.denom {
+            if *denom.get_or_insert(&price.denom) != &price.denom {
                 let problem = "prices are in more than one denomination".to_owned();
-                return Err(limit(
-                    spot,
-                    problem,
-                    "use one for the whole deployment".to_owned(),
-                ));
+                let mend = "use one for the whole deployment".to_owned();
+                notes.wrong(limit(spot, problem, mend));
             }
         }
-        check_group(group, &placement.spot)?;
     }
-    Ok(())
 }
 
-fn check_compute(compute: &Compute) -> Result<(), SdlError> {
+/// Checks the groups of a document against the same limits.
+pub(super) fn groups(built: &Built, document: &Document, notes: &mut Notes) {
+    for group in &built.groups {
+        if let Some(placement) = document.placements.get(&group.name) {
+            notes.keep(check_group(group, &placement.spot));
+        }
+    }
+}
+
+fn check_compute(compute: &Compute, notes: &mut Notes) {
     let (spot, cpu) = &compute.cpu;
-    within(spot, "thousandths of a core", cpu.units, CPU)?;
+    notes.keep(within(spot, "thousandths of a core", cpu.units, CPU));
     let (spot, memory) = &compute.memory;
-    within(spot, "bytes of memory", memory.bytes, MEMORY)?;
+    notes.keep(within(spot, "bytes of memory", memory.bytes, MEMORY));
     let (spot, gpu) = &compute.gpu;
-    within(spot, "GPUs", gpu.units, (0, GPU))?;
+    notes.keep(within(spot, "GPUs", gpu.units, (0, GPU)));
     if gpu.units == 0 && !gpu.attributes.is_empty() {
         let problem = "GPU models are named and no GPUs asked for".to_owned();
-        return Err(limit(spot, problem, "set `units` or leave `gpu` out".to_owned()));
+        notes.wrong(limit(spot, problem, "set `units` or leave `gpu` out".to_owned()));
     }
     for (spot, volume) in &compute.storage {
-        within(spot, "bytes of storage", volume.bytes, VOLUME)?;
+        notes.keep(within(spot, "bytes of storage", volume.bytes, VOLUME));
     }
-    Ok(())
 }
 
 fn within(spot: &Spot, what: &str, value: u64, (least, most): (u64, u64)) -> Result<(), SdlError> {

@@ -3,7 +3,8 @@
 //! Aliases share the anchored node; what they would expand to is counted, not made, so that an alias bomb is
 //! refused by arithmetic. Merge keys (`<<`) work everywhere below the top level, as in the network's tools.
 
-use super::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use super::fault::{ErrorKind, SdlError, Spot, shown};
+use super::notes::Notes;
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +69,7 @@ impl Node {
 ///
 /// # Errors
 /// Too large, not YAML, a key twice, an alias that leads nowhere, a tag that is not plain YAML.
-pub(super) fn load(text: &str, warnings: &mut Vec<Warning>) -> Result<Rc<Node>, SdlError> {
+pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(
             "{} bytes are more than the {MAX_BYTES} an SDL may have",
@@ -92,7 +93,7 @@ pub(super) fn load(text: &str, warnings: &mut Vec<Warning>) -> Result<Rc<Node>, 
         if let Some(root) = tree.root.take() {
             if matches!(event, Event::DocumentStart(_)) {
                 let spot = Spot::new(line, "document");
-                warnings.push(spot.warning(
+                notes.warn(spot.warning(
                     "only the first document of the text is read",
                     "put further documents into files of their own",
                 ));

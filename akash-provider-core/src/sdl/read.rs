@@ -4,22 +4,23 @@ mod at;
 mod profile;
 mod service;
 
-use super::document::{Deployed, Document, Placed, Version};
-use super::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use super::document::{Compute, Deployed, Document, Named, Placed, Placement, Version};
+use super::fault::{ErrorKind, SdlError, Spot, shown};
 use super::node::Node;
+use super::notes::Notes;
 use super::scalar;
 use at::{At, Fields};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Reads the whole document.
+/// Reads the whole document, part by part: what is wrong in one is noted and hides nothing of the others.
 ///
 /// # Errors
-/// The first field that is unknown, missing, of a wrong type or of a wrong value.
-pub(super) fn document(root: &Node, warnings: &mut Vec<Warning>) -> Result<Document, SdlError> {
+/// It is no map.
+pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlError> {
     let top = At::top(root).map()?;
-    let version = version(&top, warnings)?;
-    top.only(&[
+    let version = version(&top, notes);
+    let version = notes.keep(version).unwrap_or(Version::V2_0);
+    let known = [
         "version",
         "include",
         "services",
@@ -27,35 +28,24 @@ pub(super) fn document(root: &Node, warnings: &mut Vec<Warning>) -> Result<Docum
         "deployment",
         "endpoints",
         "reclamation",
-    ])?;
+    ];
+    top.only(&known, notes);
     if let Some(include) = top.get("include") {
-        include.texts(warnings)?;
+        let read = include.texts(notes);
+        notes.keep(read);
         let problem = "no tool of the network follows includes, nor does this one";
-        warnings.push(include.spot.warning(problem, "put everything into one text"));
+        notes.warn(include.spot.warning(problem, "put everything into one text"));
     }
-    let mut services = BTreeMap::new();
     let at = top.get("services");
     let services_line = at.as_ref().map_or(1, |at| at.spot.line);
-    for (name, at) in each(at)? {
-        services.insert(name.to_owned(), service::service(&at, warnings)?);
-    }
-    let (mut compute, mut placements) = (BTreeMap::new(), BTreeMap::new());
-    if let Some(profiles) = top.get("profiles") {
-        let profiles = profiles.map()?;
-        profiles.only(&["compute", "placement"])?;
-        for (name, at) in each(profiles.get("compute"))? {
-            compute.insert(name.to_owned(), profile::compute(&at, warnings)?);
-        }
-        for (name, at) in each(profiles.get("placement"))? {
-            placements.insert(name.to_owned(), profile::placement(&at, warnings)?);
-        }
-    }
-    let at = top.required("deployment", "say which service goes to which placement")?;
-    let deployment_line = at.spot.line;
-    let mut deployment = BTreeMap::new();
-    for (name, at) in each(Some(at))? {
-        deployment.insert(name.to_owned(), deployed(&at)?);
-    }
+    let services = named(at, notes, service::service);
+    let (compute, placements) = profiles(&top, notes);
+    let at = top.required("deployment", "say which service goes to which placement");
+    let at = notes.keep(at);
+    let deployment_line = at.as_ref().map_or(1, |at| at.spot.line);
+    let mut deployment = named(at, notes, deployed);
+    deployment.is_unread |= top.get("deployment").is_none();
+    let reclamation = reclamation(&top, notes);
     Ok(Document {
         version,
         services_line,
@@ -64,20 +54,50 @@ pub(super) fn document(root: &Node, warnings: &mut Vec<Warning>) -> Result<Docum
         placements,
         deployment_line,
         deployment,
-        endpoints: endpoints(top.get("endpoints"))?,
-        reclamation: reclamation(&top, warnings)?,
+        endpoints: named(top.get("endpoints"), notes, endpoint),
+        reclamation: notes.keep(reclamation).flatten(),
     })
 }
 
-/// The entries of a map that may be missing.
-fn each<'a>(at: Option<At<'a>>) -> Result<Vec<(&'a str, At<'a>)>, SdlError> {
-    match at {
-        Some(at) => Ok(at.map()?.each().collect()),
-        None => Ok(Vec::new()),
-    }
+fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Placement>) {
+    let Some(at) = top.get("profiles") else {
+        return Default::default();
+    };
+    let Some(profiles) = notes.keep(at.map()) else {
+        let (mut compute, mut placements) = <(Named<_>, Named<_>)>::default();
+        (compute.is_unread, placements.is_unread) = (true, true);
+        return (compute, placements);
+    };
+    profiles.only(&["compute", "placement"], notes);
+    let compute = named(profiles.get("compute"), notes, profile::compute);
+    let placements = named(profiles.get("placement"), notes, profile::placement);
+    (compute, placements)
 }
 
-fn version(top: &Fields<'_>, warnings: &mut Vec<Warning>) -> Result<Version, SdlError> {
+/// The entries of a map that may be missing, each read by itself.
+fn named<T>(
+    at: Option<At<'_>>,
+    notes: &mut Notes,
+    read: impl Fn(&At<'_>, &mut Notes) -> Result<T, SdlError>,
+) -> Named<T> {
+    let mut named = Named::default();
+    let Some(fields) = at.map(|at| at.map()) else {
+        return named;
+    };
+    let Some(fields) = notes.keep(fields) else {
+        named.is_unread = true;
+        return named;
+    };
+    for (name, at) in fields.each() {
+        match notes.whole(|notes| read(&at, notes)) {
+            Some(part) => drop(named.read.insert(name.to_owned(), part)),
+            None => drop(named.unread.insert(name.to_owned())),
+        }
+    }
+    named
+}
+
+fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
     const MEND: &str = "write `version: \"2.0\"` or `version: \"2.1\"`";
     let at = top.required("version", MEND)?;
     let text = at.text()?;
@@ -101,7 +121,7 @@ fn version(top: &Fields<'_>, warnings: &mut Vec<Warning>) -> Result<Version, Sdl
         parts if parts >= [2, 1, 0] => {
             if parts != [2, 1, 0] {
                 let problem = format!("version `{}` is unknown and read as 2.1", shown(text));
-                warnings.push(at.spot.warning(problem, MEND));
+                notes.warn(at.spot.warning(problem, MEND));
             }
             Ok(Version::V2_1)
         }
@@ -109,67 +129,65 @@ fn version(top: &Fields<'_>, warnings: &mut Vec<Warning>) -> Result<Version, Sdl
     }
 }
 
-fn deployed(at: &At<'_>) -> Result<Deployed, SdlError> {
-    let mut placed = BTreeMap::new();
-    for (name, at) in at.map()?.each() {
-        let fields = at.map()?;
-        fields.only(&["profile", "count"])?;
-        let profile = fields
-            .required("profile", "name a compute profile")?
-            .text()?
-            .to_owned();
-        let count_at = fields.required("count", "say how many replicas, from 1")?;
-        let with_mend = |error| SdlError {
-            mend: "use a whole number from 1, without quotes".to_owned(),
-            ..error
-        };
-        let count = count_at.whole(u32::MAX).map_err(with_mend)?;
-        if count == 0 {
-            let problem = "the count is 0";
-            return Err(count_at.spot.error(
-                ErrorKind::Invalid,
-                problem,
-                "use 1 or more, or leave the service out",
-            ));
-        }
-        let spot = fields.spot;
-        placed.insert(name.to_owned(), Placed { spot, profile, count });
-    }
+fn deployed(at: &At<'_>, notes: &mut Notes) -> Result<Deployed, SdlError> {
+    at.map()?;
     Ok(Deployed {
         spot: at.spot.clone(),
-        placed,
+        placed: named(Some(at.clone()), notes, placed),
     })
 }
 
-fn endpoints(at: Option<At<'_>>) -> Result<BTreeMap<String, Spot>, SdlError> {
-    let mut endpoints = BTreeMap::new();
-    for (name, at) in each(at)? {
-        let fields = at.map()?;
-        fields.only(&["kind"])?;
-        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
-        let first = name.starts_with(|c: char| c.is_ascii_lowercase());
-        if name.len() < 2 || !first || !name.bytes().all(allowed) {
-            let problem = format!("`{}` cannot be the name of an endpoint", shown(name));
-            let mend = "use two or more of a-z, 0-9, `-` and `_`, starting with a letter";
-            return Err(at.spot.error(ErrorKind::Invalid, problem, mend));
-        }
-        let kind = fields.required("kind", "write `kind: ip`")?;
-        if kind.text()? != "ip" {
-            let problem = format!("there is no endpoint kind `{}`", shown(kind.text()?));
-            return Err(kind.spot.error(ErrorKind::Invalid, problem, "write `kind: ip`"));
-        }
-        endpoints.insert(name.to_owned(), at.spot);
+fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["profile", "count"], notes);
+    let profile = fields
+        .required("profile", "name a compute profile")
+        .and_then(|at| at.text());
+    let profile = notes.keep(profile).unwrap_or_default().to_owned();
+    let count_at = fields.required("count", "say how many replicas, from 1")?;
+    let with_mend = |error| SdlError {
+        mend: "use a whole number from 1, without quotes".to_owned(),
+        ..error
+    };
+    let count = count_at.whole(u32::MAX).map_err(with_mend)?;
+    if count == 0 {
+        let problem = "the count is 0";
+        return Err(count_at.spot.error(
+            ErrorKind::Invalid,
+            problem,
+            "use 1 or more, or leave the service out",
+        ));
     }
-    Ok(endpoints)
+    let spot = fields.spot;
+    Ok(Placed { spot, profile, count })
 }
 
-fn reclamation(top: &Fields<'_>, warnings: &mut Vec<Warning>) -> Result<Option<Duration>, SdlError> {
+fn endpoint(at: &At<'_>, notes: &mut Notes) -> Result<Spot, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["kind"], notes);
+    let name = at.spot.path.strip_prefix("endpoints.").unwrap_or_default();
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+    let first = name.starts_with(|c: char| c.is_ascii_lowercase());
+    if name.len() < 2 || !first || !name.bytes().all(allowed) {
+        let problem = format!("`{}` cannot be the name of an endpoint", shown(name));
+        let mend = "use two or more of a-z, 0-9, `-` and `_`, starting with a letter";
+        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, mend));
+    }
+    let kind = fields.required("kind", "write `kind: ip`")?;
+    if kind.text()? != "ip" {
+        let problem = format!("there is no endpoint kind `{}`", shown(kind.text()?));
+        return Err(kind.spot.error(ErrorKind::Invalid, problem, "write `kind: ip`"));
+    }
+    Ok(at.spot.clone())
+}
+
+fn reclamation(top: &Fields<'_>, notes: &mut Notes) -> Result<Option<Duration>, SdlError> {
     const MEND: &str = "write a whole number and a unit, for example `24h`";
     let Some(at) = top.present("reclamation") else {
         return Ok(None);
     };
     let fields = at.map()?;
-    fields.only(&["min_window"])?;
+    fields.only(&["min_window"], notes);
     let at = fields.required("min_window", MEND)?;
     let text = at.text()?;
     let Some(window) = scalar::duration(text) else {
@@ -189,7 +207,7 @@ fn reclamation(top: &Fields<'_>, warnings: &mut Vec<Warning>) -> Result<Option<D
         && digits.bytes().all(|b| b.is_ascii_digit());
     if !simple {
         let problem = format!("other tools refuse the window `{}`", shown(text));
-        warnings.push(at.spot.warning(problem, MEND));
+        notes.warn(at.spot.warning(problem, MEND));
     }
     Ok(Some(window))
 }

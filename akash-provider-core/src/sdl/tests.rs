@@ -1,5 +1,7 @@
 use super::*;
 
+mod all;
+
 const GOOD: &str = r#"version: "2.0"
 services:
   web:

@@ -337,6 +337,26 @@ fn a_deployment_that_cannot_be_read_is_asked_for_twice_more_and_then_the_tenant_
 }
 
 #[test]
+fn a_chain_that_takes_its_time_to_say_nothing_is_not_asked_again_while_a_tenant_waits() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
+    world.hold = Some(is_fetch);
+    let request = world.submit_later(1, &web());
+    world.wait(Duration::from_secs(5));
+    assert_eq!(world.replies.get(&request), None);
+    world.hold = None;
+    world.fail = Some(is_fetch);
+    world.calls.clear();
+    world.settle();
+    assert_eq!(
+        kind(world.replies[&request].clone()),
+        Some(RefusalKind::Unavailable)
+    );
+    assert_eq!(world.count(is_fetch), 0, "it is not asked again");
+}
+
+#[test]
 fn w43_accepted_means_durable_and_nothing_is_half_kept() {
     let mut world = World::new();
     let lease = world.lease(1, &hosted("web", &["a.example"]));

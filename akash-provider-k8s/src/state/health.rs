@@ -3,7 +3,8 @@
 use super::{Kind, LeaseView};
 use crate::crd::ManifestService;
 use akash_provider_core::cluster::Health;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, StatefulSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// What the two kinds of workload have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +23,8 @@ pub struct Replicas {
     pub ready: u32,
     /// Ready for as long as it takes to count.
     pub available: u32,
+    /// A change of what runs is being carried out, replica by replica, and has not come to a standstill.
+    pub updating: bool,
 }
 
 impl Replicas {
@@ -37,6 +40,7 @@ impl Replicas {
             updated: count(status.updated_replicas),
             ready: count(status.ready_replicas),
             available: count(status.available_replicas),
+            updating: is_changed(&deployment.metadata) && is_progressing(&status),
         }
     }
 
@@ -53,8 +57,36 @@ impl Replicas {
             updated: count(status.updated_replicas),
             ready: count(status.ready_replicas),
             available: count(status.available_replicas),
+            // Nothing says when it stands still, so that some replica must serve meanwhile.
+            updating: is_changed(&set.metadata)
+                && status.available_replicas > Some(0)
+                && status.update_revision.is_some()
+                && status.current_revision != status.update_revision,
         }
     }
+
+    /// True where so many replicas serve as there should be. An update takes one replica at a time away, by our own
+    /// order, and the version that was served before goes on until the controller has seen the new one.
+    fn serve(&self, wanted: u32) -> bool {
+        let one_away = u32::from(self.updating);
+        let is_told = self.observed >= self.generation || self.generation > 1;
+        is_told && self.available.saturating_add(one_away) >= wanted
+    }
+}
+
+/// True for an object that was changed since it was made: what starts for the first time has nothing that serves.
+fn is_changed(meta: &ObjectMeta) -> bool {
+    meta.generation.is_some_and(|generation| generation > 1)
+}
+
+/// True while a Deployment replaces replicas; its controller says when that is done, and when it takes too long.
+fn is_progressing(status: &DeploymentStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions
+        .find(|condition| condition.type_ == "Progressing")
+        .is_some_and(|condition| {
+            condition.status == "True" && condition.reason.as_deref() != Some("NewReplicaSetAvailable")
+        })
 }
 
 fn count(replicas: Option<i32>) -> u32 {
@@ -100,10 +132,8 @@ pub fn health(view: &LeaseView) -> Health {
     if view.unreadable.keys().any(|(kind, _)| kind.decides_health()) {
         return Health::Unknown;
     }
-    let good = |service: &ManifestService| {
-        replicas(view, &service.name)
-            .is_some_and(|r| r.observed >= r.generation && r.available >= service.count)
-    };
+    let good =
+        |service: &ManifestService| replicas(view, &service.name).is_some_and(|r| r.serve(service.count));
     if wanted.iter().all(good) {
         Health::Good
     } else {

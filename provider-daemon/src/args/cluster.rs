@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Nodes.
+    /// How many nodes the cluster has.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub nodes: u32,
     /// Cores of each node, for example 16 or 500m.

@@ -28,7 +28,7 @@ pub struct ServeArgs {
     /// Where gRPC is served.
     #[arg(long, default_value = "127.0.0.1:9090", value_name = "ADDRESS")]
     pub listen_grpc: SocketAddr,
-    /// Time between blocks.
+    /// How much time passes between blocks.
     #[arg(long, default_value = "1s", value_parser = values::duration)]
     pub block_time: Duration,
     /// Id of a new chain.
@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// `akash-provider/devnet` in the user's cache.
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// How to print.
+    /// How to print what happens.
     #[arg(long, value_enum, default_value = "text")]
     pub output: Output,
 }
@@ -79,7 +79,7 @@ pub struct TenantArgs {
     /// Folder of the keyring (backend `test`).
     #[arg(long, global = true, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// How to print.
+    /// How to print what happens.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub output: Output,
 }
@@ -89,12 +89,12 @@ pub struct TenantArgs {
 pub enum TenantCommand {
     /// Put the groups of an SDL on the chain as a deployment.
     Deploy {
-        /// The file; `-` reads standard input.
+        /// The SDL file; `-` reads standard input.
         sdl: PathBuf,
         /// Number of the deployment; by default the chain's height.
         #[arg(long)]
         dseq: Option<u64>,
-        /// Its first money.
+        /// Money that it begins with.
         #[arg(long, default_value = "5000000uact", value_name = "COIN")]
         deposit: Coin,
     },
@@ -108,19 +108,19 @@ pub enum TenantCommand {
     Update {
         /// Number of the deployment.
         dseq: u64,
-        /// The file; `-` reads standard input.
+        /// The SDL file; `-` reads standard input.
         sdl: PathBuf,
     },
-    /// End a deployment.
+    /// End a deployment and all its leases.
     Close {
-        /// Its number.
+        /// Number of the tenant's deployment.
         dseq: u64,
     },
     /// Give a deployment more money.
     Deposit {
-        /// Its number.
+        /// Number of the tenant's deployment.
         dseq: u64,
-        /// How much.
+        /// How much it gets, such as 5000000uact.
         coin: Coin,
     },
 }

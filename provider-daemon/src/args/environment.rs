@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-const COMMANDS: [&str; 16] = [
+pub(crate) const COMMANDS: [&str; 16] = [
     "keys",
     "query",
     "tx",
@@ -53,18 +53,28 @@ fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
     let Some(long) = arg.get_long() else {
         return arg;
     };
-    match variable(long, look) {
+    let (set, [first, _]) = (variable(long, look), names(long));
+    // The help says which variable it is, and never what is in it: some hold secrets.
+    let arg = arg.hide_env_values(true);
+    match set {
         Some(name) => arg.env(name),
+        None if look(&first).is_none() => arg.env(first),
+        // A variable that is there and empty would set the flag to nothing.
         None => arg.env(Resettable::Reset),
     }
+}
+
+fn names(flag: &str) -> [String; 2] {
+    let suffix = flag.to_ascii_uppercase().replace(['-', '.'], "_");
+    PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
 /// The variable that sets a flag. One that is set to nothing sets nothing: charts write such.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let suffix = flag.to_ascii_uppercase().replace(['-', '.'], "_");
-    let mut names = PREFIXES.iter().map(|prefix| format!("{prefix}{suffix}"));
-    names.find(|name| look(name).is_some_and(|value| !value.is_empty()))
+    names(flag)
+        .into_iter()
+        .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub struct SignerArgs {
 /// Settings of `keys`.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// How to print.
+    /// How to print keys and addresses.
     #[arg(long, short, value_enum, default_value = "text", global = true)]
     pub output: KeysOutput,
     /// The keyring.
@@ -67,13 +67,13 @@ pub enum KeysOutput {
 pub enum KeysCommand {
     /// Make a key, or take one back from its mnemonic.
     Add(AddArgs),
-    /// All keys.
+    /// List all keys of the keyring.
     List {
-        /// Only their names.
+        /// Print only the names of the keys.
         #[arg(long, short = 'n')]
         list_names: bool,
     },
-    /// One key.
+    /// Show one key of the keyring.
     Show(ShowArgs),
     /// Take a key from a file that `keys export` wrote.
     Import {
@@ -87,12 +87,12 @@ pub enum KeysCommand {
         /// Its name or address.
         name: String,
     },
-    /// Remove keys.
+    /// Remove keys from the keyring, for good.
     Delete {
         /// Their names or addresses.
         #[arg(required = true)]
         names: Vec<String>,
-        /// Do not ask.
+        /// Remove them without asking first.
         #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
               default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
         yes: bool,
@@ -132,10 +132,10 @@ pub struct AddArgs {
 pub struct ShowArgs {
     /// Its name or address.
     pub name: String,
-    /// Only its address.
+    /// Print only the address of the key.
     #[arg(long, short, conflicts_with = "pubkey")]
     pub address: bool,
-    /// Only its public key.
+    /// Print only its public key.
     #[arg(long, short)]
     pub pubkey: bool,
 }

@@ -71,10 +71,10 @@ pub struct KubernetesArgs {
     /// The Gateway that HTTPRoutes name, with --ingress-mode gateway-api.
     #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_name: String,
-    /// Its namespace.
+    /// Namespace of that Gateway.
     #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_namespace: String,
-    /// Size of its proxy's buffer, with the unit k or m.
+    /// Size of the Gateway's proxy buffer, with the unit k or m.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
     /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.

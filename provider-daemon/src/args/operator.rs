@@ -50,7 +50,7 @@ pub struct ReleaseArgs {
 /// How a command prints.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Printed {
-    /// How to print.
+    /// How to print the answer.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }

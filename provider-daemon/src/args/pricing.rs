@@ -56,7 +56,7 @@ pub struct PricingArgs {
     /// The program of the strategy shellScript.
     #[arg(long, required_if_eq("bid_price_strategy", "shellScript"))]
     pub bid_price_script_path: Option<PathBuf>,
-    /// Programs at once.
+    /// How many of these programs run at once.
     #[arg(long, default_value_t = 32)]
     pub bid_price_script_process_limit: usize,
     /// How long a program may take.

@@ -34,7 +34,7 @@ pub struct NodeArgs {
 /// Settings of `query`.
 #[derive(Debug, Args)]
 pub struct QueryArgs {
-    /// How to print.
+    /// How to print the answer.
     #[arg(long, short, value_enum, default_value = "text", global = true)]
     pub output: QueryOutput,
     /// Ask about the state after this block instead of the newest one.
@@ -63,22 +63,22 @@ pub enum QueryOutput {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pages")]
 pub struct PageArgs {
-    /// Records of a page.
+    /// Most records that one page has.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub limit: u64,
     /// The page by its number, from 1.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["offset", "page_key"])]
     pub page: u64,
-    /// Records to pass over.
+    /// Records to pass over from the beginning.
     #[arg(long, default_value_t = 0, conflicts_with = "page_key")]
     pub offset: u64,
     /// The page after the one that said this as its `next_key`.
     #[arg(long, value_name = "BASE64")]
     pub page_key: Option<String>,
-    /// Count all records.
+    /// Count all records, and say how many.
     #[arg(long)]
     pub count_total: bool,
-    /// From the end.
+    /// Begin with the last record.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
           value_parser = values::go_bool, action = ArgAction::Set)]
     pub reverse: bool,
@@ -88,22 +88,22 @@ pub struct PageArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct MarketFilterArgs {
-    /// Of this tenant.
+    /// Only those of this tenant.
     #[arg(long)]
     pub owner: Option<Address>,
-    /// Of this deployment.
+    /// Only those of this deployment; 0 for any.
     #[arg(long, default_value_t = 0)]
     pub dseq: u64,
-    /// Of this group.
+    /// Only those of this group; 0 for any.
     #[arg(long, default_value_t = 0)]
     pub gseq: u32,
-    /// Of this order of the group.
+    /// Only those of this order of the group; 0 for any.
     #[arg(long, default_value_t = 0)]
     pub oseq: u32,
-    /// Of this provider.
+    /// Only those of this provider.
     #[arg(long)]
     pub provider: Option<Address>,
-    /// In this state.
+    /// Only those in this state, such as `open`, `active` or `closed`.
     #[arg(long)]
     pub state: Option<String>,
 }
@@ -111,16 +111,16 @@ pub struct MarketFilterArgs {
 /// One order, bid or lease.
 #[derive(Debug, Clone, Args)]
 pub struct MarketIdArgs {
-    /// The tenant.
+    /// Account of the deployment's tenant.
     #[arg(long)]
     pub owner: Address,
-    /// The deployment.
+    /// Number of the tenant's deployment.
     #[arg(long)]
     pub dseq: u64,
-    /// The group.
+    /// Number of the deployment's group.
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
-    /// The order of the group.
+    /// Number of the group's order.
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
 }
@@ -128,41 +128,41 @@ pub struct MarketIdArgs {
 /// What to ask.
 #[derive(Debug, Subcommand)]
 pub enum QueryCommand {
-    /// Providers.
+    /// Ask about providers and their records.
     #[command(subcommand)]
     Provider(ProviderQuery),
-    /// Certificates.
+    /// Ask about certificates of tenants and providers.
     #[command(subcommand)]
     Cert(CertQuery),
-    /// Orders, bids and leases.
+    /// Ask about orders, bids and leases.
     #[command(subcommand, visible_alias = "m")]
     Market(MarketQuery),
-    /// Orders, as `market order list`.
+    /// List orders, as `market order list` does.
     Orders(OrdersArgs),
-    /// Bids, as `market bid list`.
+    /// List bids, as `market bid list` does.
     Bids(MarketListArgs),
-    /// Leases, as `market lease list`.
+    /// List leases, as `market lease list` does.
     Leases(MarketListArgs),
-    /// Deployments and their groups.
+    /// Ask about deployments and their groups.
     #[command(subcommand)]
     Deployment(DeploymentQuery),
-    /// Escrow accounts and payments.
+    /// Ask about the money that is held for deployments and bids.
     #[command(subcommand)]
     Escrow(EscrowQuery),
-    /// What auditors have signed.
+    /// Ask what auditors have signed about providers.
     #[command(subcommand)]
     Audit(AuditQuery),
-    /// Balances.
+    /// Ask how much money accounts have.
     #[command(subcommand)]
     Bank(BankQuery),
-    /// Accounts.
+    /// Ask about accounts and their keys.
     #[command(subcommand)]
     Auth(AuthQuery),
-    /// Parameters of market and deployments.
+    /// Show the parameters of the market and of deployments.
     Params,
-    /// A transaction by its hash.
+    /// Look a transaction up by its hash.
     Tx {
-        /// In hexadecimal.
+        /// The hash of the transaction, in hexadecimal.
         hash: String,
     },
 }
@@ -192,27 +192,27 @@ pub struct MarketListArgs {
 /// About providers.
 #[derive(Debug, Subcommand)]
 pub enum ProviderQuery {
-    /// One.
+    /// Show the record of one provider.
     Get {
-        /// Its account.
+        /// Account of the provider.
         address: Address,
     },
-    /// All.
+    /// List the records of all providers.
     List(PageArgs),
 }
 
 /// About certificates.
 #[derive(Debug, Subcommand)]
 pub enum CertQuery {
-    /// Certificates of everybody, or of one account.
+    /// List the certificates of everybody, or of one account.
     List {
-        /// The account.
+        /// Only certificates of this account.
         #[arg(long)]
         owner: Option<Address>,
-        /// The serial, in decimal.
+        /// Only the certificate with this serial, in decimal.
         #[arg(long, requires = "owner")]
         serial: Option<String>,
-        /// `valid` or `revoked`.
+        /// Only those in this state: `valid` or `revoked`.
         #[arg(long)]
         state: Option<String>,
         /// Page.
@@ -224,106 +224,106 @@ pub enum CertQuery {
 /// About the market.
 #[derive(Debug, Subcommand)]
 pub enum MarketQuery {
-    /// Orders.
+    /// Ask about the orders of tenants.
     #[command(subcommand)]
     Order(OrderQuery),
-    /// Bids.
+    /// Ask about the bids of providers.
     #[command(subcommand)]
     Bid(BidQuery),
-    /// Leases.
+    /// Ask about leases between tenants and providers.
     #[command(subcommand)]
     Lease(LeaseQuery),
-    /// Parameters.
+    /// Show the parameters of the market.
     Params,
 }
 
 /// About orders.
 #[derive(Debug, Subcommand)]
 pub enum OrderQuery {
-    /// One.
+    /// Show one order by its numbers.
     Get(MarketIdArgs),
-    /// Many.
+    /// List orders, those of a tenant or in a state alone if wanted.
     List(OrdersArgs),
 }
 
 /// About bids.
 #[derive(Debug, Subcommand)]
 pub enum BidQuery {
-    /// One.
+    /// Show one bid and its deposit.
     Get {
         /// The order.
         #[command(flatten)]
         id: MarketIdArgs,
-        /// The provider.
+        /// Account of the provider.
         #[arg(long)]
         provider: Address,
     },
-    /// Many.
+    /// List bids, those of an order or a provider alone if wanted.
     List(MarketListArgs),
 }
 
 /// About leases.
 #[derive(Debug, Subcommand)]
 pub enum LeaseQuery {
-    /// One.
+    /// Show one lease and its payments.
     Get {
         /// The order.
         #[command(flatten)]
         id: MarketIdArgs,
-        /// The provider.
+        /// Account of the provider.
         #[arg(long)]
         provider: Address,
     },
-    /// Many.
+    /// List leases, those of a tenant or a provider alone if wanted.
     List(MarketListArgs),
 }
 
 /// About deployments.
 #[derive(Debug, Subcommand)]
 pub enum DeploymentQuery {
-    /// One, with its groups and its money.
+    /// Show one deployment, with its groups and its money.
     Get {
-        /// The tenant.
+        /// Account of the deployment's tenant.
         #[arg(long)]
         owner: Address,
-        /// Its number.
+        /// Number of the tenant's deployment.
         #[arg(long)]
         dseq: u64,
     },
-    /// Many.
+    /// List deployments, those of a tenant alone if wanted.
     List {
-        /// Of this tenant.
+        /// Only those of this tenant.
         #[arg(long)]
         owner: Option<Address>,
-        /// With this number.
+        /// Only the one with this number; 0 for any.
         #[arg(long, default_value_t = 0)]
         dseq: u64,
-        /// `active` or `closed`.
+        /// Only those in this state: `active` or `closed`.
         #[arg(long)]
         state: Option<String>,
         /// Page.
         #[command(flatten)]
         page: PageArgs,
     },
-    /// A group.
+    /// Ask about one group of a deployment.
     #[command(subcommand)]
     Group(GroupQuery),
-    /// Parameters.
+    /// Show the parameters of deployments.
     Params,
 }
 
 /// About groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupQuery {
-    /// One.
+    /// Show one group with its resources.
     Get {
-        /// The tenant.
+        /// Account of the deployment's tenant.
         #[arg(long)]
         owner: Address,
-        /// The deployment.
+        /// Number of the tenant's deployment.
         #[arg(long)]
         dseq: u64,
-        /// Its number.
+        /// Number of the deployment's group.
         #[arg(long, default_value_t = 1)]
         gseq: u32,
     },
@@ -332,18 +332,18 @@ pub enum GroupQuery {
 /// About money in escrow.
 #[derive(Debug, Subcommand)]
 pub enum EscrowQuery {
-    /// Accounts.
+    /// List escrow accounts and what they hold.
     Accounts(EscrowArgs),
-    /// Payments of leases.
+    /// List the payments that leases make from escrow.
     Payments(EscrowArgs),
 }
 
 /// Which escrow accounts or payments.
 #[derive(Debug, Args)]
 pub struct EscrowArgs {
-    /// `open`, `closed` or `overdrawn`.
+    /// Only those in this state: `open`, `closed` or `overdrawn`.
     pub state: Option<String>,
-    /// Such as `deployment/OWNER/DSEQ`.
+    /// Only the one of this id, such as `deployment/OWNER/DSEQ`.
     pub xid: Option<String>,
     /// Page.
     #[command(flatten)]
@@ -353,23 +353,23 @@ pub struct EscrowArgs {
 /// About signed attributes.
 #[derive(Debug, Subcommand)]
 pub enum AuditQuery {
-    /// Of one provider.
+    /// Show what auditors signed about one provider.
     Get {
-        /// The provider.
+        /// Account of the provider.
         provider: Address,
         /// Only what this auditor signed.
         auditor: Option<Address>,
     },
-    /// Of all providers.
+    /// List what auditors signed about all providers.
     List(PageArgs),
 }
 
 /// About balances.
 #[derive(Debug, Subcommand)]
 pub enum BankQuery {
-    /// What an account has.
+    /// Show how much money an account has.
     Balances {
-        /// The account.
+        /// Address of the account that is asked about.
         address: Address,
         /// Page.
         #[command(flatten)]
@@ -380,9 +380,9 @@ pub enum BankQuery {
 /// About accounts.
 #[derive(Debug, Subcommand)]
 pub enum AuthQuery {
-    /// One.
+    /// Show an account, its key and its sequence.
     Account {
-        /// Its address.
+        /// Address of the account that is asked about.
         address: Address,
     },
 }

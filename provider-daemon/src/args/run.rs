@@ -1,5 +1,6 @@
 //! Flags of `run`, named as in today's provider where it has them.
 
+use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
 use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// Settings of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How to print.
+    /// How to print what happens.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
     /// Run leases on a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in. Without it, and
@@ -97,7 +98,7 @@ pub struct LeaseArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub deployment_ingress_static_hosts: bool,
-    /// Domain of those hostnames.
+    /// Domain of the hostnames that services get.
     #[arg(long, default_value = "")]
     pub deployment_ingress_domain: String,
     /// Hostnames that no tenant gets; a leading dot stands for a domain and all below it.
@@ -121,7 +122,7 @@ pub struct GatewayArgs {
     /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,
-    /// Its private key, as a PEM file.
+    /// Private key of that certificate, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
     pub gateway_tls_key: Option<PathBuf>,
     /// Refuse tokens of tenants that are good for longer than this, from their beginning to their end.
@@ -241,10 +242,28 @@ impl RunArgs {
         dead.chain(gas).chain(fees).chain(pool).chain(variables).collect()
     }
 
+    /// What leases need of a real cluster that this program does not do yet, one line each.
+    #[must_use]
+    pub fn left_to_others(&self) -> Vec<String> {
+        let routes = match self.kubernetes.ingress_mode {
+            IngressArg::Ingress => "Ingresses",
+            IngressArg::GatewayApi => "HTTPRoutes",
+        };
+        let names = format!(
+            "hostnames of leases are declared as ProviderHost objects and lead nowhere by themselves: the hostname \
+             operator of today's provider must run in the cluster, which makes {routes} of them"
+        );
+        if self.is_real() { vec![names] } else { Vec::new() }
+    }
+
+    const fn is_real(&self) -> bool {
+        self.cluster_k8s || self.kubernetes.kubeconfig.is_some()
+    }
+
     /// What works, and not as most expect, one line each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let real = self.cluster_k8s || self.kubernetes.kubeconfig.is_some();
+        let real = self.is_real();
         let cluster = (!real).then_some(
             "without --cluster-k8s workloads are simulated in memory: nothing runs, and a restart forgets them",
         );
@@ -252,7 +271,8 @@ impl RunArgs {
             "without --deployment-ingress-static-hosts a service gets no name of its own: manifests whose SDL lists \
              none under `accept:` are refused",
         );
-        cluster.into_iter().chain(names).map(str::to_owned).collect()
+        let all = cluster.into_iter().chain(names).map(str::to_owned);
+        all.chain(self.left_to_others()).collect()
     }
 }
 
@@ -351,7 +371,21 @@ mod tests {
             both.contains("nothing runs") && both.contains("`accept:`"),
             "{both}"
         );
-        assert_eq!(told(&["--cluster-k8s", "--deployment-ingress-static-hosts"]), "");
+        assert!(
+            !both.contains("hostname operator"),
+            "nothing is reached in memory: {both}"
+        );
+        let real = ["--cluster-k8s", "--deployment-ingress-static-hosts"];
+        let one = told(&real);
+        assert!(
+            one.lines().count() == 1 && one.contains("makes Ingresses of them"),
+            "{one}"
+        );
+        let routes = told(&[&real[..], &["--ingress-mode=gateway-api"]].concat());
+        assert!(
+            routes.contains("the hostname operator") && routes.contains("makes HTTPRoutes"),
+            "{routes}"
+        );
     }
 
     #[test]

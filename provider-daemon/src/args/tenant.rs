@@ -122,9 +122,9 @@ pub enum SentOutput {
 /// Settings of `lease-status`.
 #[derive(Debug, Args)]
 pub struct LeaseStatusArgs {
-    /// How to print it.
-    #[arg(long, short, value_enum, default_value = "text")]
-    pub output: SentOutput,
+    /// How to print it; without it a table where a terminal shows it, and JSON where a program reads it.
+    #[arg(long, short, value_enum)]
+    pub output: Option<SentOutput>,
     /// Wait until every service is available, for so long at most; 10m where no time is given.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
           value_parser = values::duration)]
@@ -148,7 +148,7 @@ pub struct GetManifestArgs {
 /// Settings of `service-status`.
 #[derive(Debug, Args)]
 pub struct ServiceStatusArgs {
-    /// The service.
+    /// Name of the service in the SDL.
     #[arg(long)]
     pub service: String,
     /// Which lease.
@@ -199,7 +199,7 @@ pub struct EventsArgs {
 /// Settings of `lease-shell`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
-    /// The service.
+    /// Name of the service in the SDL.
     pub service: String,
     /// The command and its words; one word is split at its spaces, but not within double quotes. Words that begin
     /// with `-` come after `--`.
@@ -224,7 +224,7 @@ pub struct ShellArgs {
 /// Settings of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The provider's account.
+    /// Account of the provider that is asked.
     #[arg(value_name = "ADDRESS")]
     pub provider: Address,
     /// Where it is, as https://host:port; the chain is not asked for that then.
@@ -242,7 +242,7 @@ pub struct StatusArgs {
 /// Settings of `migrate-hostnames` and `migrate-endpoints`.
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// What moves.
+    /// Names of what moves.
     #[arg(required = true)]
     pub names: Vec<String>,
     /// Number of the deployment it moves to.
@@ -272,7 +272,7 @@ pub struct SdlToManifestArgs {
 /// Settings of `show-cluster-ns`.
 #[derive(Debug, Args)]
 pub struct ClusterNsArgs {
-    /// The tenant.
+    /// Account of the deployment's tenant.
     #[arg(long)]
     pub owner: Address,
     /// Number of the deployment.
@@ -284,7 +284,7 @@ pub struct ClusterNsArgs {
     /// Number of the group's order.
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
-    /// The provider.
+    /// Account of the provider.
     #[arg(long)]
     pub provider: Address,
 }

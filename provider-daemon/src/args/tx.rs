@@ -178,10 +178,10 @@ fn factor(text: &str) -> Result<f64, String> {
 /// What to send.
 #[derive(Debug, Subcommand)]
 pub enum TxCommand {
-    /// The account's certificate.
+    /// Make, publish or revoke the account's certificate.
     #[command(subcommand)]
     Cert(CertTx),
-    /// The provider's record.
+    /// Register the provider, or change its record.
     #[command(subcommand)]
     Provider(ProviderTx),
 }
@@ -189,16 +189,16 @@ pub enum TxCommand {
 /// About certificates.
 #[derive(Debug, Subcommand)]
 pub enum CertTx {
-    /// Make one, into the home folder.
+    /// Make a certificate, into the home folder.
     #[command(subcommand)]
     Generate(GenerateCert),
-    /// Put it on the chain.
+    /// Put the certificate on the chain.
     Publish {
         /// Whose: both are the same file.
         #[arg(value_enum)]
         role: Role,
     },
-    /// Revoke it on the chain, for good.
+    /// Revoke the certificate on the chain, for good.
     Revoke {
         /// Whose: both are the same file.
         #[arg(value_enum)]
@@ -221,13 +221,13 @@ pub enum Role {
 /// A new certificate.
 #[derive(Debug, Subcommand)]
 pub enum GenerateCert {
-    /// A tenant's.
+    /// Make the certificate of a tenant.
     Client {
         /// Replace the one that is there.
         #[arg(long)]
         overwrite: bool,
     },
-    /// A provider's.
+    /// Make the certificate of a provider, for its host names.
     Server {
         /// Host names of the provider, without scheme and port.
         #[arg(required = true)]
@@ -241,14 +241,14 @@ pub enum GenerateCert {
 /// About the provider's record.
 #[derive(Debug, Subcommand)]
 pub enum ProviderTx {
-    /// Register.
+    /// Register the provider of this account.
     Create {
-        /// `provider.yaml`: host, info, attributes.
+        /// The `provider.yaml`: host, info and attributes of the provider.
         file: PathBuf,
     },
-    /// Replace what is registered.
+    /// Replace the record of the provider by that of the file.
     Update {
-        /// `provider.yaml`: host, info, attributes.
+        /// The `provider.yaml`: host, info and attributes of the provider.
         file: PathBuf,
     },
 }

@@ -271,10 +271,8 @@ impl Asking {
                 let answer = self.ask(&dep::QueryGroupRequest { id }).await?;
                 Ok(answer.at("group").clone())
             }
-            DeploymentQuery::Params => {
-                let answer = self.ask(&dep::QueryParamsRequest {}).await?;
-                Ok(answer.at("params").clone())
-            }
+            // With its name around it, unlike those of the market.
+            DeploymentQuery::Params => self.ask(&dep::QueryParamsRequest {}).await,
         }
     }
 

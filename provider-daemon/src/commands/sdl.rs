@@ -1,11 +1,14 @@
-//! `sdl`: what a tenant's file means.
+//! `sdl`: what a tenant's file means, or everything that is wrong with it.
 
-use super::read_sdl;
+use super::{read_sdl, read_text};
 use crate::args::{Format, SdlArgs, SdlPart};
+use crate::plain::line;
 use crate::say;
-use akash_provider_core::sdl::Sdl;
+use akash_provider_core::sdl::{self, ErrorKind, Sdl, SdlErrors, Warning};
+use anyhow::bail;
 use data_encoding::HEXLOWER;
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a part of an SDL; warnings go to stderr.
@@ -13,15 +16,18 @@ use std::process::ExitCode;
 /// # Errors
 /// The file cannot be read or is not valid.
 pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
+    if args.what == SdlPart::Validate {
+        return validate(&args.file, args.output);
+    }
     let sdl = read_sdl(&args.file)?;
     for warning in &sdl.warnings {
-        eprintln!("warning: {warning}");
+        eprintln!("warning: {}", line(&warning.to_string()));
     }
+    let format = args.output.unwrap_or(Format::Json);
     match args.what {
-        SdlPart::Manifest => say(&formatted(&sdl.manifest, args.output)?),
-        SdlPart::Groups => say(&formatted(&sdl.groups, args.output)?),
-        SdlPart::Hash => say(&(HEXLOWER.encode(&sdl.hash) + "\n")),
-        SdlPart::Validate => say(&format!("valid: {}\n", outline(&sdl)?)),
+        SdlPart::Manifest => say(&formatted(&sdl.manifest, format)?),
+        SdlPart::Groups => say(&formatted(&sdl.groups, format)?),
+        SdlPart::Hash | SdlPart::Validate => say(&(HEXLOWER.encode(&sdl.hash) + "\n")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -33,11 +39,113 @@ fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> 
     })
 }
 
-fn outline(sdl: &Sdl) -> anyhow::Result<String> {
+/// What `sdl validate` prints for programs.
+#[derive(Debug, Serialize)]
+struct Verdict<'a> {
+    file: &'a str,
+    is_valid: bool,
+    errors: Vec<Remark<'a>>,
+    /// Errors beyond those listed.
+    more_errors: usize,
+    warnings: Vec<Remark<'a>>,
+    /// Of the manifest, in hex digits; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+/// An error, or a warning, which has no kind.
+#[derive(Debug, Serialize)]
+struct Remark<'a> {
+    line: u32,
+    path: &'a str,
+    message: &'a str,
+    mend: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<ErrorKind>,
+}
+
+impl<'a> From<&'a Warning> for Remark<'a> {
+    fn from(warning: &'a Warning) -> Self {
+        Self {
+            line: warning.line,
+            path: &warning.path,
+            message: &warning.problem,
+            mend: &warning.mend,
+            kind: None,
+        }
+    }
+}
+
+/// All errors and warnings, as `file:line: …` or as data.
+fn validate(file: &Path, format: Option<Format>) -> anyhow::Result<ExitCode> {
+    let text = read_text(file)?;
+    let read = sdl::parse_all(&text);
+    let name = match file.to_string_lossy().into_owned() {
+        stdin if stdin == "-" => "<stdin>".to_owned(),
+        name => name,
+    };
+    if let Some(format) = format {
+        say(&formatted(&verdict(&name, &read), format)?);
+        return Ok(ExitCode::from(u8::from(read.is_err())));
+    }
+    let told = |place: u32, what: &str| eprintln!("{}", line(&format!("{name}:{place}: {what}")));
+    let warnings = match &read {
+        Ok(sdl) => &sdl.warnings,
+        Err(errors) => &errors.warnings,
+    };
+    if let Err(errors) = &read {
+        for e in errors.iter() {
+            told(e.line, &format!("{}: {}; {}", e.path, e.problem, e.mend));
+        }
+    }
+    for w in warnings {
+        told(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.mend));
+    }
+    match &read {
+        Ok(sdl) => say(&format!("valid: {}\n", outline(sdl))),
+        Err(errors) => bail!("{name}: is no valid SDL: {}", counted(errors)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, SdlErrors>) -> Verdict<'a> {
+    let (errors, more_errors, warnings, hash) = match read {
+        Ok(sdl) => (Vec::new(), 0, &sdl.warnings, Some(HEXLOWER.encode(&sdl.hash))),
+        Err(wrong) => {
+            let remarks = wrong.iter().map(|e| Remark {
+                line: e.line,
+                path: &e.path,
+                message: &e.problem,
+                mend: &e.mend,
+                kind: Some(e.kind),
+            });
+            (remarks.collect(), wrong.more, &wrong.warnings, None)
+        }
+    };
+    Verdict {
+        file,
+        is_valid: read.is_ok(),
+        errors,
+        more_errors,
+        warnings: warnings.iter().map(Remark::from).collect(),
+        hash,
+    }
+}
+
+fn counted(errors: &SdlErrors) -> String {
+    let shown = errors.iter().count();
+    match (shown, errors.more) {
+        (1, 0) => "1 error".to_owned(),
+        (many, 0) => format!("{many} errors"),
+        (many, more) => format!("{many} errors, and {more} more"),
+    }
+}
+
+fn outline(sdl: &Sdl) -> String {
     let services: usize = sdl.manifest.groups.iter().map(|g| g.services.len()).sum();
     let (groups, warnings) = (sdl.groups.len(), sdl.warnings.len());
-    Ok(format!(
+    format!(
         "{groups} group(s), {services} service(s), {warnings} warning(s), hash {}",
         HEXLOWER.encode(&sdl.hash)
-    ))
+    )
 }

@@ -45,6 +45,16 @@ impl Backend {
         Self::Memory(memory)
     }
 
+    /// A cluster in memory says that its forwarded ports are at this host; a real one has been told.
+    #[must_use]
+    pub fn at_public_host(self, host: &str) -> Self {
+        match &self {
+            Self::Memory(memory) if !host.is_empty() => memory.cluster.set_public_host(host),
+            Self::Memory(_) | Self::Kubernetes(_) => {}
+        }
+        self
+    }
+
     /// The cluster.
     #[must_use]
     pub fn cluster(&self) -> Arc<dyn Cluster> {

@@ -6,6 +6,8 @@
 //! ```
 //! A slow or silent client holds its own connection and nothing else, and not even that when places are scarce.
 
+mod plain;
+
 use super::auth::{Authenticator, ClientCertificate, Tenure};
 use super::calls::Calls;
 use super::settings::Limits;
@@ -176,6 +178,9 @@ impl Door {
     }
 
     async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        if plain::is_spoken(&tcp).await? {
+            return Err(plain::refuse(tcp).await);
+        }
         let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
         let config = self.tls.config_for(&hello.client_hello(), self.protocol);
         hello.into_stream(config).await

@@ -23,6 +23,8 @@ pub struct Settings {
     pub token_lifetime_max: Option<Duration>,
     /// What bids follow from, for whoever asks whether there would be one; without it nobody is told.
     pub screening: Option<Screening>,
+    /// What tenants miss here and others must do, in words; `/readyz` says it.
+    pub notes: Vec<String>,
     /// Limits.
     pub limits: Limits,
     /// The time of day.
@@ -41,6 +43,7 @@ impl Settings {
             public_certificate: None,
             token_lifetime_max: None,
             screening: None,
+            notes: Vec::new(),
             limits: Limits::default(),
             clock: Clock::default(),
         }

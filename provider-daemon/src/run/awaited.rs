@@ -70,6 +70,8 @@ pub(super) struct Watch {
     gateway: Desk,
     leading: Leading,
     pricing: PricingArgs,
+    /// What is left to others, for the status.
+    pub(super) notes: Vec<String>,
     told: Mutex<Option<Vec<String>>>,
 }
 
@@ -89,6 +91,7 @@ impl Watch {
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
             leading: parts.leading.clone(),
+            notes: Vec::new(),
             told: Mutex::default(),
         }
     }
@@ -148,7 +151,7 @@ impl Watch {
             self.printer.note(&plain::line(&told));
         }
         self.printer.object(json!({
-            "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited,
+            "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited, "notes": self.notes,
         }));
         *told = Some(awaited);
     }

@@ -53,6 +53,7 @@ impl Plan {
         settings.grpc_listen = args.gateway.gateway_grpc_listen_address.0;
         settings.reclamation_window = screening.config.reclamation_window;
         settings.screening = Some(screening);
+        settings.notes = args.left_to_others();
         settings.limits = args.gateway.limits.limits();
         settings.token_lifetime_max = args.gateway.gateway_token_lifetime_max;
         settings.public_hostname = args.kubernetes.cluster_public_hostname.clone();

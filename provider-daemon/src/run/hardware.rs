@@ -59,7 +59,9 @@ impl Hardware {
                 distant: Some(distant),
             };
         }
-        let backend = Backend::in_memory(&args.cluster).await;
+        let backend = Backend::in_memory(&args.cluster)
+            .await
+            .at_public_host(&args.kubernetes.cluster_public_hostname);
         let hardware = Self {
             cluster: backend.cluster(),
             inventory: backend.inventory(),

@@ -320,6 +320,11 @@ impl Client {
                     "no public authority vouches for its certificate, and it is none of the network's that holds ({why})"
                 ),
             },
+            Some(rustls::Error::InvalidMessage(_)) => Trouble::Unreachable {
+                at: self.at(),
+                why: "this is no https port: what is there speaks something else, such as plain http"
+                    .to_owned(),
+            },
             _ => Trouble::Unreachable {
                 at: self.at(),
                 why: format!("no TLS 1.3: {error}"),

@@ -9,6 +9,7 @@ use crate::args::tenant::{LeaseArgs, LeaseStatusArgs, SentOutput};
 use crate::gateway::auth::Scope;
 use crate::say;
 use akash_provider_core::types::LeaseId;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,8 +26,9 @@ pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<E
     if let Some(limit) = args.wait {
         wait::until_available(&tenant, &args.lease, limit).await?;
     }
+    let output = args.output.unwrap_or_else(usual);
     let print = |answer: &Json| {
-        say(&match args.output {
+        say(&match output {
             SentOutput::Text => overview::text(answer),
             SentOutput::Json => pretty(answer)?,
             SentOutput::Yaml => serde_norway::to_string(answer)?,
@@ -34,6 +36,15 @@ pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<E
         Ok(())
     };
     each(&tenant, &args.lease, &STATUS, print).await
+}
+
+/// A table for eyes; for scripts what the network's tool prints.
+fn usual() -> SentOutput {
+    if std::io::stdout().is_terminal() {
+        SentOutput::Text
+    } else {
+        SentOutput::Json
+    }
 }
 
 /// Prints as the network's tool prints a status.

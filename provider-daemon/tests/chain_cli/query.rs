@@ -41,6 +41,16 @@ fn a_provider_is_printed_as_scripts_compare_it() {
 }
 
 #[test]
+fn parameters_of_deployments_are_printed_as_scripts_compare_them() {
+    let Some(node) = Recorded::start() else { return };
+    let home = Home::new("params");
+    let set = [("AKASH_NODE", node.url.as_str()), ("AKASH_OUTPUT", "json")];
+    let json = home.run_with(&["query", "deployment", "params"], &set, "").good();
+    let amounts = "{\"denom\":\"uakt\",\"amount\":\"500000\"},{\"denom\":\"uact\",\"amount\":\"500000\"}";
+    assert_eq!(json, format!("{{\"params\":{{\"min_deposits\":[{amounts}]}}}}\n"));
+}
+
+#[test]
 fn certificates_are_listed_as_scripts_read_them() {
     let Some(node) = Recorded::start() else { return };
     let home = Home::new("cert");

@@ -176,6 +176,12 @@ fn what_is_not_there_is_told_with_the_mend() {
     stage
         .ran(&["status", &nobody, "--provider-url", "http://localhost:8443"])
         .failed(&["is not https"]);
+    // The right words for the wrong port, in both directions.
+    let node = stage.node();
+    let plain = node.replace("http://", "https://");
+    stage
+        .ran(&["status", &nobody, "--provider-url", &plain])
+        .failed(&["this is no https port", "plain http"]);
     let known: akash_provider_core::types::Address = nobody.parse().unwrap();
     stage.register(&known, "https://127.0.0.1:1");
     stage.settle();
@@ -183,6 +189,10 @@ fn what_is_not_there_is_told_with_the_mend() {
         .ran(&["status", &nobody])
         .failed(&["https://127.0.0.1:1 cannot be reached"]);
     let provider = stage.provider(46);
+    let plain = provider.url.replace("https://", "http://");
+    stage
+        .ran(&["query", "params", "--node", &plain])
+        .failed(&["this is an https port", "write https://"]);
     let sdl = sample("web.yaml");
     let lease = stage.lease(5, &sdl, &[&provider]).remove(0);
     let of = ["--dseq", "5", "--provider", provider.address.as_str()];

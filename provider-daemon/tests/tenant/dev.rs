@@ -74,7 +74,7 @@ fn the_printed_commands_work(words: &[&str]) {
     until("a lease that runs", || {
         let (is_good, out, err) = ran(&lease_status);
         last = format!("{out}{err}");
-        is_good && out.contains("http://") && out.contains("web ")
+        is_good && out.contains("\"uris\"") && out.contains("\"web\"")
     });
     let (is_good, out, err) = ran(&dev.line("provider-daemon status").unwrap());
     assert!(is_good && out.contains("\"cluster\""), "{out}{err}");

@@ -307,6 +307,11 @@ impl Stage {
         leases
     }
 
+    /// Where the node of the chain is.
+    pub(crate) fn node(&self) -> String {
+        self.devnet.as_ref().unwrap().rpc_url().to_string()
+    }
+
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }

@@ -1,6 +1,7 @@
 //! `lease-status` for people, and waiting for a lease's services.
 
 use crate::other::{PROVIDER, answer};
+use crate::pty;
 use crate::replay::Replay;
 use crate::stage::{Ran, Serving, Stage, certificate, sample};
 use akash_provider_core::market::TenantMsg;
@@ -58,7 +59,7 @@ fn starting(stage: &Stage, seed: u8, dseq: u64) -> (Serving, LeaseId) {
 fn a_lease_is_waited_for_and_shown_with_its_url_first() {
     let stage = Stage::new("wait");
     let (provider, lease) = starting(&stage, 51, 7);
-    let asking = |wait: &str| stage.command(&["lease-status", "--dseq", "7", wait]);
+    let asking = |wait: &str| stage.command(&["lease-status", "--dseq", "7", wait, "-o", "text"]);
     let mut waiting = Waiting::start(asking("--wait"));
     waiting.says("answers 404");
     stage
@@ -70,7 +71,8 @@ fn a_lease_is_waited_for_and_shown_with_its_url_first() {
     provider.cluster.tick();
     waiting.says("every service is available");
     let out = waiting.ended().good();
-    let host = stage.ran(&["lease-status", "--dseq", "7", "-o", "json"]).good();
+    // A script reads what it always read.
+    let host = stage.ran(&["lease-status", "--dseq", "7"]).good();
     let host: serde_json::Value = serde_json::from_str(&host).unwrap();
     let host = host[0]["status"]["services"]["web"]["uris"][0].as_str().unwrap();
     let wide = host.len() + "http://".len();
@@ -82,7 +84,24 @@ fn a_lease_is_waited_for_and_shown_with_its_url_first() {
     assert_eq!(out, of + &table);
     let address = provider.address.as_str();
     let one = ["lease-status", "--dseq", "7", "--provider", address];
-    assert_eq!(stage.ran(&one).good(), table);
+    assert_eq!(stage.ran(&[&one[..], &["-o", "text"]].concat()).good(), table);
+    assert_eq!(on_a_terminal(stage.command(&one)), table);
+    let mut said = stage.command(&one);
+    said.env("AKASH_OUTPUT", "json");
+    assert!(on_a_terminal(said).starts_with("{\n  \"services\""));
+}
+
+/// What a command that ends well shows on a terminal.
+fn on_a_terminal(mut command: Command) -> String {
+    let (ours, theirs) = pty::open();
+    let mut child = command.stdout(theirs).spawn().unwrap();
+    // The command's end of the terminal must close with the command, for the reading to end.
+    drop(command);
+    let mut shown = Vec::new();
+    // A terminal that nobody writes to any more ends with an error.
+    drop(std::fs::File::from(ours).read_to_end(&mut shown));
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap().replace("\r\n", "\n")
 }
 
 #[test]

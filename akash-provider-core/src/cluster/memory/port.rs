@@ -99,19 +99,19 @@ impl State {
         };
         Some(LeaseStatus {
             services: services.iter().map(status).collect(),
-            forwarded_ports: workload.forwarded_ports(),
+            forwarded_ports: workload.forwarded_ports(self.public_host.as_deref().unwrap_or("localhost")),
             ips: self.assigned_ips(lease),
         })
     }
 }
 
 impl Workload {
-    fn forwarded_ports(&self) -> BTreeMap<String, Vec<ForwardedPort>> {
+    fn forwarded_ports(&self, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
         let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
         for ((service, port, proto), external) in &self.ports {
             let of_service = by_service.entry(service.clone()).or_default();
             of_service.push(ForwardedPort {
-                host: "localhost".to_owned(),
+                host: host.to_owned(),
                 port: *port,
                 external_port: *external,
                 proto: *proto,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
-use crate::manifest::{Group, Service};
+use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, DeploymentId, GroupId, OrderId, Resources};
 use futures::{FutureExt, StreamExt, future, stream};
 
@@ -70,6 +70,36 @@ async fn starting_workloads_become_healthy_tick_by_tick() {
     assert_eq!(changes.next().await, Some(health(1, Health::Bad)));
     assert_eq!(changes.next().await, Some(health(1, Health::Good)));
     assert_eq!(changes.next().now_or_never(), None);
+}
+
+#[tokio::test]
+async fn forwarded_ports_are_at_the_public_host() {
+    let cluster = MemoryCluster::default();
+    let mut deployment = deployment(1);
+    let group = Arc::make_mut(&mut deployment.group);
+    let expose = ServiceExpose {
+        port: 9000,
+        external_port: 9000,
+        proto: Proto::Tcp,
+        service: String::new(),
+        global: true,
+        hosts: None,
+        http_options: HttpOptions::default(),
+        ip: String::new(),
+        endpoint_sequence_number: 0,
+    };
+    group
+        .services
+        .iter_mut()
+        .for_each(|service| service.expose.push(expose.clone()));
+    cluster.deploy(&deployment).await.unwrap();
+    let hosts = async || -> Vec<String> {
+        let ports = cluster.forwarded_port_status(&lease(1)).await.unwrap();
+        ports.into_values().flatten().map(|port| port.host).collect()
+    };
+    assert_eq!(hosts().await, ["localhost"]);
+    cluster.set_public_host("provider.example.com");
+    assert_eq!(hosts().await, ["provider.example.com"]);
 }
 
 #[tokio::test]

@@ -42,6 +42,8 @@ use std::time::Duration;
 
 /// Failed reads before a request is answered "unavailable"; tenants wait for the answer.
 const READ_ATTEMPTS: u32 = 3;
+/// A tenant whose question the chain has not answered for so long is told so instead of asking once more.
+const READ_PATIENCE: Duration = Duration::from_secs(4);
 /// How long a deployment without leases is kept, for the lease that a restarted group brings.
 const LINGER: Duration = Duration::from_secs(300);
 
@@ -146,6 +148,8 @@ pub struct Deployment {
     line: Vec<Submission>,
     accepted: Option<(Arc<Manifest>, [u8; 32])>,
     attempts: u32,
+    /// Since when the chain is asked for the first in line.
+    asked_since: Mono,
     idle_since: Option<Mono>,
     closed: bool,
 }
@@ -161,6 +165,7 @@ impl Deployment {
             line: Vec::new(),
             accepted: None,
             attempts: 0,
+            asked_since: Mono::default(),
             idle_since: None,
             closed: false,
         }
@@ -248,7 +253,7 @@ impl Deployment {
         let next = match input {
             Input::Submit(submission) => self.submit(cx, submission, out),
             Input::Fetched(result) => self.fetched(cx, result, out),
-            Input::Checked(result) => self.checked(result, out),
+            Input::Checked(result) => self.checked(cx, result, out),
             Input::Recorded(result) => self.recorded(cx, result, out),
             Input::LeaseAdded {
                 lease,
@@ -296,16 +301,16 @@ impl Deployment {
             (Some(_), None) => self,
             (None, _) => {
                 self.line.push(submission);
-                self.next_in_line(out)
+                self.next_in_line(cx, out)
             }
         }
     }
 
-    fn next_in_line(mut self, out: &mut Vec<Action>) -> Self {
+    fn next_in_line(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         if !matches!(self.phase, Phase::Idle) || self.line.is_empty() {
             return self;
         }
-        self.attempts = 0;
+        (self.attempts, self.asked_since) = (0, cx.now.mono);
         out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
         self.phase = Phase::Fetching { retry_at: None };
         self
@@ -321,10 +326,10 @@ impl Deployment {
             return self.unexpected(out);
         }
         let Some(first) = self.line.first() else {
-            return self.settle_line(out);
+            return self.settle_line(cx, out);
         };
         match result {
-            Ok(Some(_)) if cx.is_standby() => self.answer(Err(not_leader()), out),
+            Ok(Some(_)) if cx.is_standby() => self.answer(cx, Err(not_leader()), out),
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
                 self.phase = Phase::Checking;
@@ -333,6 +338,7 @@ impl Deployment {
             Ok(None) => {
                 let message = format!("no lease for deployment {}: the chain does not know it", self.id);
                 self.answer(
+                    cx,
                     Err(Refusal {
                         kind: RefusalKind::NoLease,
                         message,
@@ -342,7 +348,8 @@ impl Deployment {
             }
             Err(failure) => {
                 self.attempts += 1;
-                if failure.transient && self.attempts < READ_ATTEMPTS {
+                let is_short = cx.now.mono.since(self.asked_since) < READ_PATIENCE;
+                if failure.transient && is_short && self.attempts < READ_ATTEMPTS {
                     let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
                     self.phase = Phase::Fetching { retry_at };
                     return self;
@@ -352,6 +359,7 @@ impl Deployment {
                     self.id
                 );
                 self.answer(
+                    cx,
                     Err(Refusal {
                         kind: RefusalKind::Unavailable,
                         message,
@@ -362,12 +370,12 @@ impl Deployment {
         }
     }
 
-    fn checked(mut self, result: Result<Accepted, Refusal>, out: &mut Vec<Action>) -> Self {
+    fn checked(mut self, cx: &Cx<'_>, result: Result<Accepted, Refusal>, out: &mut Vec<Action>) -> Self {
         if !matches!(self.phase, Phase::Checking) {
             return self.unexpected(out);
         }
         match result {
-            Err(refusal) => self.answer(Err(refusal), out),
+            Err(refusal) => self.answer(cx, Err(refusal), out),
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
                     let spared = accepted.deployments.iter().map(|d| d.lease.clone());
@@ -376,7 +384,7 @@ impl Deployment {
                     self.phase = Phase::Recording { accepted, at: 0 };
                     self
                 }
-                None => self.answer(Ok(()), out),
+                None => self.answer(cx, Ok(()), out),
             },
         }
     }
@@ -388,14 +396,14 @@ impl Deployment {
         if let Err(failure) = result {
             self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
-            return self.answer(Err(not_recorded(&failure)), out);
+            return self.answer(cx, Err(not_recorded(&failure)), out);
         }
         // Another leader may not have seen it, and then what it wrote counts.
         let outdated = |d: &Arc<cluster::Deployment>| d.epoch != cx.epoch();
         if cx.is_standby() || accepted.deployments.iter().any(outdated) {
             self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
-            return self.answer(Err(not_leader()), out);
+            return self.answer(cx, Err(not_leader()), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
             out.push(Action::Call(Call::Record(Arc::clone(next))));
@@ -403,7 +411,7 @@ impl Deployment {
             return self;
         }
         self.deliver(accepted, out);
-        self.answer(Ok(()), out)
+        self.answer(cx, Ok(()), out)
     }
 
     /// A manifest was not accepted, and its first `tried` groups may be in the cluster all the same. The tenant
@@ -480,19 +488,19 @@ impl Deployment {
     }
 
     /// Answers the first in line and takes the next.
-    fn answer(mut self, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
+    fn answer(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
         if !self.line.is_empty() {
             let submission = self.line.remove(0);
             if let Some(request) = submission.request {
                 out.push(Action::Reply(request, result));
             }
         }
-        self.settle_line(out)
+        self.settle_line(cx, out)
     }
 
-    fn settle_line(mut self, out: &mut Vec<Action>) -> Self {
+    fn settle_line(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         self.phase = Phase::Idle;
-        self.next_in_line(out)
+        self.next_in_line(cx, out)
     }
 
     fn lease_added(

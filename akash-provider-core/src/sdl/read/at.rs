@@ -1,12 +1,13 @@
 //! Walking the tree with the path in hand.
 
-use crate::sdl::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
 use crate::sdl::node::{Content, Key, Node, Scalar};
+use crate::sdl::notes::Notes;
 use crate::sdl::scalar::{self, Bad};
 use std::rc::Rc;
 
 /// A value and where it is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct At<'a> {
     node: &'a Node,
     pub(super) spot: Spot,
@@ -40,7 +41,7 @@ impl<'a> At<'a> {
     }
 
     /// A list; empty items are left out, as the network's tools do, and said so.
-    pub(super) fn list(&self, warnings: &mut Vec<Warning>) -> Result<Vec<Self>, SdlError> {
+    pub(super) fn list(&self, notes: &mut Notes) -> Result<Vec<Self>, SdlError> {
         let Content::List(items) = &self.node.content else {
             return Err(self.wrong_type("a list", "write `- item` lines below it"));
         };
@@ -48,7 +49,7 @@ impl<'a> At<'a> {
         for (n, node) in items.iter().enumerate() {
             let spot = Spot::new(node.line, format!("{}[{n}]", self.spot.path));
             if node.is_null() {
-                warnings.push(spot.warning("an empty item is left out", "fill it or remove it"));
+                notes.warn(spot.warning("an empty item is left out", "fill it or remove it"));
             } else {
                 list.push(At { node, spot });
             }
@@ -57,9 +58,12 @@ impl<'a> At<'a> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&self, warnings: &mut Vec<Warning>) -> Result<Vec<String>, SdlError> {
-        let items = self.list(warnings)?;
-        items.iter().map(|item| item.text().map(str::to_owned)).collect()
+    pub(super) fn texts(&self, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
+        let items = self.list(notes)?;
+        let texts = items.iter().map(At::text);
+        Ok(texts
+            .filter_map(|text| notes.keep(text).map(str::to_owned))
+            .collect())
     }
 
     /// True for a list.
@@ -142,19 +146,14 @@ impl<'a> At<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Refuses fields that are not among `known`.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), SdlError> {
-        match self
-            .entries
-            .iter()
-            .find(|(key, _)| !known.contains(&key.text.as_str()))
-        {
-            None => Ok(()),
-            Some((key, _)) => {
+    /// Notes the fields that are not among `known`.
+    pub(super) fn only(&self, known: &[&str], notes: &mut Notes) {
+        for (key, _) in self.entries {
+            if !known.contains(&key.text.as_str()) {
                 let spot = Spot::new(key.line, self.path(&key.text));
                 let problem = format!("the field `{}` is unknown", shown(&key.text));
                 let mend = format!("use one of {}", known.join(", "));
-                Err(spot.error(ErrorKind::UnknownField, problem, mend))
+                notes.wrong(spot.error(ErrorKind::UnknownField, problem, mend));
             }
         }
     }
@@ -203,12 +202,8 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of texts, if it is there.
-    pub(super) fn texts(
-        &self,
-        name: &str,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<Option<Vec<String>>, SdlError> {
-        self.get(name).map(|at| at.texts(warnings)).transpose()
+    pub(super) fn texts(&self, name: &str, notes: &mut Notes) -> Result<Option<Vec<String>>, SdlError> {
+        self.get(name).map(|at| at.texts(notes)).transpose()
     }
 
     fn path(&self, name: &str) -> String {

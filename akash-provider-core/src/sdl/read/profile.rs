@@ -2,7 +2,8 @@
 
 use super::at::At;
 use crate::sdl::document::{Compute, Placement};
-use crate::sdl::fault::{ErrorKind, SdlError, Spot, Warning, shown};
+use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
+use crate::sdl::notes::Notes;
 use crate::sdl::scalar;
 use crate::types::{Attribute, Cpu, Dec, DecCoin, Gpu, Memory, SignedBy, Storage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,49 +14,62 @@ const SIZE: &str = "write a number and a unit, for example `512Mi`";
 const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 
 /// Reads a compute profile.
-pub(super) fn compute(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Compute, SdlError> {
+pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlError> {
     let fields = at.map()?;
-    fields.only(&["resources"])?;
+    fields.only(&["resources"], notes);
     let resources = fields
         .required("resources", "say cpu, memory and storage")?
         .map()?;
-    resources.only(&["cpu", "gpu", "memory", "storage"])?;
-    let cpu_at = resources.required("cpu", "write `units: 100m` below it")?;
-    let memory_at = resources.required("memory", "write `size: 512Mi` below it")?;
-    let storage_at = resources.required("storage", "write `size: 512Mi` below it")?;
-    let memory = memory_at.map()?;
-    memory.only(&["size"])?;
-    let bytes = memory.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
-    let gpu = match resources.get("gpu") {
-        Some(at) => (at.spot.clone(), gpu(&at, warnings)?),
-        None => (at.spot.clone(), Gpu::default()),
-    };
+    resources.only(&["cpu", "gpu", "memory", "storage"], notes);
+    let mut part = |name: &str, mend: &str| notes.keep(resources.required(name, mend));
+    let cpu_at = part("cpu", "write `units: 100m` below it");
+    let memory_at = part("memory", "write `size: 512Mi` below it");
+    let storage_at = part("storage", "write `size: 512Mi` below it");
+    let gpu_at = resources.get("gpu");
+    // What is missing or wrong is noted, and then nobody uses what stands in for it.
     Ok(Compute {
         spot: at.spot.clone(),
-        cpu: (cpu_at.spot.clone(), cpu(&cpu_at)?),
-        memory: (
-            memory_at.spot,
-            Memory {
-                bytes,
-                attributes: Vec::new(),
-            },
-        ),
-        gpu,
-        storage: storage(&storage_at, warnings)?,
+        cpu: part_of(cpu_at, &at.spot, notes, cpu),
+        memory: part_of(memory_at, &at.spot, notes, memory),
+        gpu: part_of(gpu_at, &at.spot, notes, gpu),
+        storage: part_of(storage_at, &at.spot, notes, storage).1,
     })
 }
 
-fn cpu(at: &At<'_>) -> Result<Cpu, SdlError> {
+/// A part of a profile and its place; the profile's own where there is none.
+fn part_of<T: Default>(
+    at: Option<At<'_>>,
+    profile: &Spot,
+    notes: &mut Notes,
+    read: impl Fn(&At<'_>, &mut Notes) -> Result<T, SdlError>,
+) -> (Spot, T) {
+    let Some(at) = at else {
+        return (profile.clone(), T::default());
+    };
+    let part = read(&at, notes);
+    (at.spot, notes.keep(part).unwrap_or_default())
+}
+
+fn memory(at: &At<'_>, notes: &mut Notes) -> Result<Memory, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["size"], notes);
+    Ok(Memory {
+        bytes: fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?,
+        attributes: Vec::new(),
+    })
+}
+
+fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Cpu, SdlError> {
     const MEND: &str = "write thousandths such as `100m` or cores such as `0.5`";
     let fields = at.map()?;
-    fields.only(&["units", "attributes"])?;
+    fields.only(&["units", "attributes"], notes);
     let units = fields
         .required("units", MEND)?
         .quantity(scalar::milli_cpu, MEND)?;
     let mut attributes = Vec::new();
     if let Some(at) = fields.get("attributes") {
         let fields = at.map()?;
-        fields.only(&["arch"])?;
+        fields.only(&["arch"], notes);
         for (key, at) in fields.each() {
             attributes.push(Attribute::new(key, at.text()?));
         }
@@ -63,16 +77,16 @@ fn cpu(at: &At<'_>) -> Result<Cpu, SdlError> {
     Ok(Cpu { units, attributes })
 }
 
-fn gpu(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Gpu, SdlError> {
+fn gpu(at: &At<'_>, notes: &mut Notes) -> Result<Gpu, SdlError> {
     const MEND: &str = "write a whole number of GPUs";
     let fields = at.map()?;
-    fields.only(&["units", "attributes"])?;
+    fields.only(&["units", "attributes"], notes);
     let units = match fields.get("units") {
         Some(at) => at.quantity(scalar::devices, MEND)?,
         None => 0,
     };
     let attributes = match fields.get("attributes") {
-        Some(at) => gpu_attributes(&at, warnings)?,
+        Some(at) => gpu_attributes(&at, notes)?,
         None => Vec::new(),
     };
     if units > 0 && attributes.is_empty() {
@@ -83,9 +97,9 @@ fn gpu(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Gpu, SdlError> {
     Ok(Gpu { units, attributes })
 }
 
-fn gpu_attributes(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<Attribute>, SdlError> {
+fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
-    fields.only(&["vendor"])?;
+    fields.only(&["vendor"], notes);
     let vendor = fields.required("vendor", "name a vendor, for example `nvidia`")?;
     let mut keys = BTreeSet::new();
     for (name, at) in vendor.map()?.each() {
@@ -94,19 +108,21 @@ fn gpu_attributes(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<Attrib
                 "the vendor `{}` is unknown to the network and left out",
                 shown(name)
             );
-            warnings.push(at.spot.warning(problem, "use `nvidia`"));
+            notes.warn(at.spot.warning(problem, "use `nvidia`"));
             continue;
         }
         let Some(models) = vendor.map()?.get("nvidia") else {
             continue;
         };
-        for item in models.list(warnings)? {
-            let key = gpu_model(&item)?;
+        for item in models.list(notes)? {
+            let key = gpu_model(&item, notes);
+            let Some(key) = notes.keep(key) else { continue };
             if !keys.insert(key) {
                 let problem = "this model is listed twice";
-                return Err(item
-                    .spot
-                    .error(ErrorKind::DuplicateKey, problem, "keep one of them"));
+                notes.wrong(
+                    item.spot
+                        .error(ErrorKind::DuplicateKey, problem, "keep one of them"),
+                );
             }
         }
     }
@@ -116,10 +132,10 @@ fn gpu_attributes(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<Attrib
     Ok(keys.into_iter().map(|key| Attribute::new(key, "true")).collect())
 }
 
-fn gpu_model(at: &At<'_>) -> Result<String, SdlError> {
+fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
     const MEND: &str = "name a model as providers do, for example `a100`, or `*` alone for any";
     let fields = at.map()?;
-    fields.only(&["model", "ram", "interface"])?;
+    fields.only(&["model", "ram", "interface"], notes);
     let model = fields.required("model", MEND)?.text()?;
     let mut key = format!("vendor/nvidia/model/{model}");
     if let Some(at) = fields.get("ram") {
@@ -156,18 +172,21 @@ fn is_attribute_key(key: &str) -> bool {
     fits && body.starts_with(|c: char| c.is_ascii_alphabetic()) && body.bytes().all(allowed)
 }
 
-fn storage(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<(Spot, Storage)>, SdlError> {
-    let mut volumes = Vec::new();
+fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlError> {
+    let (mut volumes, mut is_wrong) = (Vec::new(), false);
     if at.is_list() {
-        for item in at.list(warnings)? {
-            volumes.push(volume(&item)?);
+        for item in at.list(notes)? {
+            let volume = volume(&item, notes);
+            let volume = notes.keep(volume);
+            is_wrong |= volume.is_none();
+            volumes.extend(volume);
         }
     } else {
-        let (spot, mut volume) = volume(at)?;
+        let (spot, mut volume) = volume(at, notes)?;
         volume.name = "default".to_owned();
         volumes.push((spot, volume));
     }
-    if volumes.is_empty() {
+    if volumes.is_empty() && !is_wrong {
         let problem = "there is no volume";
         return Err(at
             .spot
@@ -178,23 +197,23 @@ fn storage(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<(Spot, Storag
         if !names.insert(volume.name.as_str()) {
             let problem = format!("another volume is named `{}`", shown(&volume.name));
             let mend = "give each its own `name`; one without a name is called `default`";
-            return Err(spot.error(ErrorKind::DuplicateKey, problem, mend));
+            notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, mend));
         }
     }
     sort(&mut volumes);
     Ok(volumes)
 }
 
-fn volume(at: &At<'_>) -> Result<(Spot, Storage), SdlError> {
+fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Storage), SdlError> {
     let fields = at.map()?;
-    fields.only(&["name", "size", "attributes"])?;
+    fields.only(&["name", "size", "attributes"], notes);
     let bytes = fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
     let name = match fields.text("name")? {
         "" => "default",
         name => name,
     };
     let attributes = match fields.get("attributes") {
-        Some(at) => volume_attributes(&at)?,
+        Some(at) => volume_attributes(&at, notes)?,
         None => Vec::new(),
     };
     let volume = Storage {
@@ -206,9 +225,9 @@ fn volume(at: &At<'_>) -> Result<(Spot, Storage), SdlError> {
 }
 
 /// `class` and `persistent`, completed the way the network's tools do it.
-fn volume_attributes(at: &At<'_>) -> Result<Vec<Attribute>, SdlError> {
+fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
-    fields.only(&["class", "persistent"])?;
+    fields.only(&["class", "persistent"], notes);
     let persistent = match fields.get("persistent") {
         Some(at) => at.text()?,
         None => "false",
@@ -282,33 +301,38 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
 }
 
 /// Reads a placement profile.
-pub(super) fn placement(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Placement, SdlError> {
+pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, SdlError> {
     let fields = at.map()?;
-    fields.only(&["attributes", "signedBy", "pricing"])?;
+    fields.only(&["attributes", "signedBy", "pricing"], notes);
     let mut attributes = BTreeMap::new();
     if let Some(at) = fields.get("attributes") {
         for (key, at) in at.map()?.each() {
             if !is_attribute_key(key) {
                 let problem = format!("no provider can have an attribute named `{}`", shown(key));
-                warnings.push(
+                notes.warn(
                     at.spot
                         .warning(problem, "use letters, digits, `_`, `/`, `.` and `-`"),
                 );
             }
-            attributes.insert(key, at.text()?);
+            attributes.insert(key, notes.keep(at.text()).unwrap_or_default());
         }
     }
     let mut signed_by = SignedBy::default();
     if let Some(at) = fields.get("signedBy") {
         let fields = at.map()?;
-        fields.only(&["allOf", "anyOf"])?;
-        signed_by.all_of = fields.texts("allOf", warnings)?.unwrap_or_default();
-        signed_by.any_of = fields.texts("anyOf", warnings)?.unwrap_or_default();
+        fields.only(&["allOf", "anyOf"], notes);
+        signed_by.all_of = fields.texts("allOf", notes)?.unwrap_or_default();
+        signed_by.any_of = fields.texts("anyOf", notes)?.unwrap_or_default();
     }
     let mut pricing = BTreeMap::new();
     if let Some(at) = fields.get("pricing") {
         for (profile, at) in at.map()?.each() {
-            pricing.insert(profile.to_owned(), (at.spot.clone(), price(&at, warnings)?));
+            let price = price(&at, notes);
+            pricing.extend(
+                notes
+                    .keep(price)
+                    .map(|price| (profile.to_owned(), (at.spot.clone(), price))),
+            );
         }
     }
     Ok(Placement {
@@ -322,9 +346,9 @@ pub(super) fn placement(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Plac
     })
 }
 
-fn price(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<DecCoin, SdlError> {
+fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
     let fields = at.map()?;
-    fields.only(&["amount", "denom"])?;
+    fields.only(&["amount", "denom"], notes);
     let mend = "write a number above zero with at most 18 digits after the point";
     let amount_at = fields.required("amount", mend)?;
     let text = amount_at.text()?;
@@ -353,7 +377,7 @@ fn price(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<DecCoin, SdlError> 
     }
     if !matches!(denom, "uakt" | "uact") && !denom.starts_with("ibc/") {
         let problem = format!("the network's tools know no denomination `{}`", shown(denom));
-        warnings.push(denom_at.spot.warning(problem, "use `uakt` or `uact`"));
+        notes.warn(denom_at.spot.warning(problem, "use `uakt` or `uact`"));
     }
     Ok(DecCoin::new(&denom.into(), amount))
 }

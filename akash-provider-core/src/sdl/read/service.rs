@@ -6,112 +6,116 @@ use crate::manifest::{
     is_env_name, is_hostname, is_service_name,
 };
 use crate::sdl::document::{Expose, Mount, Params, Service, To};
-use crate::sdl::fault::{ErrorKind, SdlError, Warning, shown};
+use crate::sdl::fault::{ErrorKind, SdlError, shown};
+use crate::sdl::notes::Notes;
 use std::collections::BTreeMap;
 
 /// Reads a service.
-pub(super) fn service(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Service, SdlError> {
+pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlError> {
     let fields = at.map()?;
-    fields.only(&[
-        "image",
-        "command",
-        "args",
-        "env",
-        "expose",
-        "dependencies",
-        "params",
-        "credentials",
-    ])?;
+    fields.only(
+        &[
+            "image",
+            "command",
+            "args",
+            "env",
+            "expose",
+            "dependencies",
+            "params",
+            "credentials",
+        ],
+        notes,
+    );
     let name = at.spot.path.strip_prefix("services.").unwrap_or_default();
     if !is_service_name(name) {
         let problem = format!("`{}` cannot be the name of a service", shown(name));
         let mend = "use at most 63 of a-z, 0-9 and `-`, starting with a letter and not ending with `-`";
-        return Err(at.spot.error(ErrorKind::Invalid, problem, mend));
+        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, mend));
     }
-    let image = fields.required("image", "name a container image")?;
-    let env = fields.texts("env", warnings)?;
-    check_env(&fields, env.as_deref())?;
-    if let Some(at) = fields.get("dependencies") {
-        for item in at.list(warnings)? {
-            let item = item.map()?;
-            item.only(&["service"])?;
-            item.text("service")?;
-        }
-    }
+    let image = image(&fields);
+    let image = notes.keep(image).unwrap_or_default();
+    let texts = |name: &str, notes: &mut Notes| {
+        let texts = fields.texts(name, notes);
+        notes.keep(texts).flatten()
+    };
+    let env = texts("env", notes);
+    check_env(&fields, env.as_deref(), notes);
+    let dependencies = dependencies(&fields, notes);
+    notes.keep(dependencies);
     let mut exposes = Vec::new();
-    if let Some(at) = fields.get("expose") {
-        for item in at.list(warnings)? {
-            exposes.push(expose(&item, warnings)?);
-        }
+    let items = fields.get("expose").map(|at| at.list(notes)).transpose();
+    for item in notes.keep(items).flatten().unwrap_or_default() {
+        let expose = expose(&item, notes);
+        exposes.extend(notes.keep(expose));
     }
-    let text = image.text()?;
-    if text.is_empty() {
-        return Err(image.spot.error(
-            ErrorKind::MissingField,
-            "the image is empty",
-            "name a container image",
-        ));
-    }
+    let params = fields.get("params").map(|at| params(&at, notes)).transpose();
+    let params = notes.keep(params).flatten();
+    let credentials = fields
+        .get("credentials")
+        .map(|at| credentials(&at, notes))
+        .transpose();
     Ok(Service {
         spot: at.spot.clone(),
-        image: text.to_owned(),
-        command: fields.texts("command", warnings)?,
-        args: fields.texts("args", warnings)?,
+        image: image.to_owned(),
+        command: texts("command", notes),
+        args: texts("args", notes),
         env,
         expose: exposes,
-        params: fields.get("params").map(|at| params(&at, warnings)).transpose()?,
-        credentials: fields
-            .get("credentials")
-            .map(|at| credentials(&at, warnings))
-            .transpose()?,
+        params,
+        credentials: notes.keep(credentials).flatten(),
     })
 }
 
-fn check_env(fields: &Fields<'_>, env: Option<&[String]>) -> Result<(), SdlError> {
-    let name = |line: &str| line.split_once('=').map_or(line, |(name, _)| name).to_owned();
-    let Some(bad) = env
-        .into_iter()
-        .flatten()
-        .map(|line| name(line))
-        .find(|name| !is_env_name(name))
-    else {
-        return Ok(());
-    };
-    let problem = format!("`{}` cannot be the name of a variable", shown(&bad));
-    let mend =
-        "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
-    let spot = fields
-        .present("env")
-        .map_or_else(|| fields.spot.clone(), |at| at.spot);
-    Err(spot.error(ErrorKind::Invalid, problem, mend))
+fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
+    let mend = "name a container image";
+    let image = fields.required("image", mend)?;
+    match image.text()? {
+        "" => Err(image
+            .spot
+            .error(ErrorKind::MissingField, "the image is empty", mend)),
+        text => Ok(text),
+    }
 }
 
-fn expose(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Expose, SdlError> {
-    let fields = at.map()?;
-    fields.only(&["port", "as", "proto", "to", "accept", "http_options"])?;
-    let port_at = fields.required("port", "use 1 to 65535")?;
-    let port = port(&port_at)?;
-    if port == 0 {
-        return Err(port_at
-            .spot
-            .error(ErrorKind::Invalid, "the port is 0", "use 1 to 65535"));
-    }
-    let external = fields.get("as").map_or(Ok(0), |at| self::port(&at))?;
-    let proto = match fields.text("proto")?.to_ascii_uppercase().as_str() {
-        "" | "TCP" => Proto::Tcp,
-        "UDP" => Proto::Udp,
-        other => {
-            let spot = fields
-                .present("proto")
-                .map_or_else(|| fields.spot.clone(), |at| at.spot);
-            let problem = format!("there is no protocol `{}` here", shown(other));
-            return Err(spot.error(ErrorKind::Invalid, problem, "use `tcp` or `udp`"));
+fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> {
+    if let Some(at) = fields.get("dependencies") {
+        for item in at.list(notes)? {
+            let item = item.map()?;
+            item.only(&["service"], notes);
+            item.text("service")?;
         }
-    };
+    }
+    Ok(())
+}
+
+fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Notes) {
+    let names = env
+        .into_iter()
+        .flatten()
+        .map(|line| line.split_once('=').map_or(line.as_str(), |(name, _)| name));
+    for bad in names.filter(|name| !is_env_name(name)) {
+        let problem = format!("`{}` cannot be the name of a variable", shown(bad));
+        let mend = "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
+        let spot = fields
+            .present("env")
+            .map_or_else(|| fields.spot.clone(), |at| at.spot);
+        notes.wrong(spot.error(ErrorKind::Invalid, problem, mend));
+    }
+}
+
+fn expose(at: &At<'_>, notes: &mut Notes) -> Result<Expose, SdlError> {
+    let fields = at.map()?;
+    fields.only(&["port", "as", "proto", "to", "accept", "http_options"], notes);
+    let port = inner_port(&fields);
+    let port = notes.keep(port).unwrap_or_default();
+    let external = fields.get("as").map(|at| self::port(&at)).transpose();
+    let external = notes.keep(external).flatten().unwrap_or_default();
+    let proto = notes.keep(proto(&fields)).unwrap_or(Proto::Tcp);
     let mut targets = Vec::new();
     if let Some(at) = fields.get("to") {
-        for item in at.list(warnings)? {
-            targets.push(to(&item, warnings)?);
+        for item in at.list(notes)? {
+            let to = to(&item, notes);
+            targets.extend(notes.keep(to));
         }
     }
     Ok(Expose {
@@ -120,12 +124,35 @@ fn expose(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Expose, SdlError> 
         external,
         proto,
         to: targets,
-        hosts: fields.get("accept").map(|at| hosts(&at, warnings)).transpose()?,
+        hosts: fields.get("accept").map(|at| hosts(&at, notes)).transpose()?,
         http: match fields.get("http_options") {
-            Some(at) => http_options(&at, warnings)?,
+            Some(at) => http_options(&at, notes)?,
             None => HttpOptions::default(),
         },
     })
+}
+
+fn inner_port(fields: &Fields<'_>) -> Result<u16, SdlError> {
+    const MEND: &str = "use 1 to 65535";
+    let at = fields.required("port", MEND)?;
+    match port(&at)? {
+        0 => Err(at.spot.error(ErrorKind::Invalid, "the port is 0", MEND)),
+        port => Ok(port),
+    }
+}
+
+fn proto(fields: &Fields<'_>) -> Result<Proto, SdlError> {
+    match fields.text("proto")?.to_ascii_uppercase().as_str() {
+        "" | "TCP" => Ok(Proto::Tcp),
+        "UDP" => Ok(Proto::Udp),
+        other => {
+            let spot = fields
+                .present("proto")
+                .map_or_else(|| fields.spot.clone(), |at| at.spot);
+            let problem = format!("there is no protocol `{}` here", shown(other));
+            Err(spot.error(ErrorKind::Invalid, problem, "use `tcp` or `udp`"))
+        }
+    }
 }
 
 fn port(at: &At<'_>) -> Result<u16, SdlError> {
@@ -141,26 +168,26 @@ fn port(at: &At<'_>) -> Result<u16, SdlError> {
     })
 }
 
-fn hosts(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<String>, SdlError> {
+fn hosts(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
     let mut hosts = Vec::new();
-    for item in at.list(warnings)? {
+    for item in at.list(notes)? {
         let host = item.text()?;
         if !is_hostname(host) {
             let problem = format!("`{}` is not a hostname", shown(host));
             let mend = "use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters";
-            return Err(item.spot.error(ErrorKind::Invalid, problem, mend));
+            notes.wrong(item.spot.error(ErrorKind::Invalid, problem, mend));
         }
         hosts.push(host.to_owned());
     }
     Ok(hosts)
 }
 
-fn to(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<To, SdlError> {
+fn to(at: &At<'_>, notes: &mut Notes) -> Result<To, SdlError> {
     let fields = at.map()?;
-    fields.only(&["service", "global", "ip", "http_options"])?;
+    fields.only(&["service", "global", "ip", "http_options"], notes);
     if let Some(at) = fields.present("http_options") {
         let problem = "options here have no effect";
-        warnings.push(at.spot.warning(problem, "move them up to the expose"));
+        notes.warn(at.spot.warning(problem, "move them up to the expose"));
     }
     Ok(To {
         spot: at.spot.clone(),
@@ -170,21 +197,24 @@ fn to(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<To, SdlError> {
     })
 }
 
-fn http_options(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<HttpOptions, SdlError> {
+fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError> {
     let fields = at.map()?;
-    fields.only(&[
-        "max_body_size",
-        "proxy_buffer_size",
-        "read_timeout",
-        "send_timeout",
-        "next_tries",
-        "next_timeout",
-        "next_cases",
-    ])?;
+    fields.only(
+        &[
+            "max_body_size",
+            "proxy_buffer_size",
+            "read_timeout",
+            "send_timeout",
+            "next_tries",
+            "next_timeout",
+            "next_cases",
+        ],
+        notes,
+    );
     let preset = HttpOptions::default();
     let or = |value: u32, preset: u32| if value == 0 { preset } else { value };
     let cases = match fields.get("next_cases") {
-        Some(at) => next_cases(&at, warnings)?,
+        Some(at) => next_cases(&at, notes)?,
         None => Vec::new(),
     };
     Ok(HttpOptions {
@@ -208,8 +238,8 @@ fn http_options(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<HttpOptions,
     })
 }
 
-fn next_cases(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<String>, SdlError> {
-    let cases = at.texts(warnings)?;
+fn next_cases(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
+    let cases = at.texts(notes)?;
     let error = |problem: String| {
         let mend = format!("use some of {}; `off` stands alone", NEXT_CASES.join(", "));
         Err(at.spot.error(ErrorKind::Invalid, problem, mend))
@@ -223,14 +253,14 @@ fn next_cases(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<String>, S
     Ok(cases)
 }
 
-fn params(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Params, SdlError> {
+fn params(at: &At<'_>, notes: &mut Notes) -> Result<Params, SdlError> {
     let fields = at.map()?;
-    fields.only(&["storage", "permissions", "tee"])?;
+    fields.only(&["storage", "permissions", "tee"], notes);
     let mut storage = BTreeMap::new();
     if let Some(at) = fields.get("storage") {
         for (name, at) in at.map()?.each() {
             let fields = at.map()?;
-            fields.only(&["mount", "readOnly"])?;
+            fields.only(&["mount", "readOnly"], notes);
             let mount = fields.text("mount")?.to_owned();
             let read_only = fields.flag("readOnly")?;
             let spot = at.spot;
@@ -245,7 +275,7 @@ fn params(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Params, SdlError> 
         }
     }
     let permissions = match fields.get("permissions") {
-        Some(at) => Some(permissions(&at, warnings)?),
+        Some(at) => Some(permissions(&at, notes)?),
         None => None,
     };
     let tee = match fields.get("tee") {
@@ -268,10 +298,10 @@ fn params(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Params, SdlError> 
     })
 }
 
-fn permissions(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Permissions, SdlError> {
+fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> {
     let fields = at.map()?;
-    fields.only(&["read"])?;
-    let read = fields.texts("read", warnings)?;
+    fields.only(&["read"], notes);
+    let read = fields.texts("read", notes)?;
     let known = ["deployment", "logs", "events"];
     for name in read
         .iter()
@@ -279,14 +309,14 @@ fn permissions(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Permissions, 
         .filter(|name| !known.contains(&name.as_str()))
     {
         let problem = format!("no provider knows the permission `{}`", shown(name));
-        warnings.push(at.spot.warning(problem, "use some of deployment, logs, events"));
+        notes.warn(at.spot.warning(problem, "use some of deployment, logs, events"));
     }
     Ok(Permissions { read })
 }
 
-fn credentials(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Credentials, SdlError> {
+fn credentials(at: &At<'_>, notes: &mut Notes) -> Result<Credentials, SdlError> {
     let fields = at.map()?;
-    fields.only(&["host", "email", "username", "password"])?;
+    fields.only(&["host", "email", "username", "password"], notes);
     for name in ["host", "username", "password"] {
         let mend = "give host, username and password";
         if fields.required(name, mend)?.text()?.trim().is_empty() {
@@ -307,7 +337,7 @@ fn credentials(at: &At<'_>, warnings: &mut Vec<Warning>) -> Result<Credentials, 
     ] {
         if let Some(at) = fields.get(name).filter(|_| text.chars().count() < least) {
             let problem = format!("other tools refuse a value of `{name}` shorter than {least} characters");
-            warnings.push(at.spot.warning(problem, "use a longer one"));
+            notes.warn(at.spot.warning(problem, "use a longer one"));
         }
     }
     Ok(credentials)

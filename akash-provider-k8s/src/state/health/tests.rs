@@ -1,5 +1,6 @@
 use super::super::samples::{Counts, deployment, lease, manifest, stateful_set};
 use super::*;
+use serde_json::json;
 use std::sync::Arc;
 
 fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str, Counts)]) -> LeaseView {
@@ -47,8 +48,22 @@ fn a_lease_is_good_when_every_service_is() {
             Good,
         ),
         (
-            "not acted on",
+            "new, and not acted on",
             vec![("web", 2)],
+            vec![("web", (1, 0, 2, 2))],
+            vec![],
+            Bad,
+        ),
+        (
+            "an update that is not acted on: the version before serves",
+            vec![("web", 2)],
+            vec![("web", (2, 1, 2, 2))],
+            vec![],
+            Good,
+        ),
+        (
+            "an update that wants more replicas",
+            vec![("web", 3)],
             vec![("web", (2, 1, 2, 2))],
             vec![],
             Bad,
@@ -104,6 +119,71 @@ fn a_service_is_of_the_kind_its_volumes_want() {
     ];
     for (what, services, deployments, sets, wanted) in cases {
         assert_eq!(health(&view(&services, &deployments, &sets)), wanted, "{what}");
+    }
+}
+
+/// A rolling update of the service `web` with so many replicas, its controller's word, and how many are available.
+fn updating(count: u32, reason: &str, available: i32) -> Health {
+    let wanted = i32::try_from(count).unwrap();
+    let mut view = view(&[("web", count)], &[("web", (2, 2, wanted, available))], &[]);
+    let mut object = Deployment::clone(&view.deployments["web"]);
+    let status = if reason == "ProgressDeadlineExceeded" {
+        "False"
+    } else {
+        "True"
+    };
+    let condition = json!({"type": "Progressing", "status": status, "reason": reason});
+    let condition = serde_json::from_value(condition).unwrap();
+    object.status.as_mut().unwrap().conditions = Some(vec![condition]);
+    view.deployments.insert("web".to_owned(), Arc::new(object));
+    health(&view)
+}
+
+#[test]
+fn a_rolling_update_with_one_replica_away_is_healthy_until_it_stands_still() {
+    use Health::{Bad, Good};
+    for (count, reason, available, wanted) in [
+        (2, "ReplicaSetUpdated", 1, Good),
+        (2, "ReplicaSetUpdated", 2, Good),
+        (2, "ReplicaSetUpdated", 0, Bad),
+        // The one there is is replaced by the next.
+        (1, "ReplicaSetUpdated", 0, Good),
+        (3, "NewReplicaSetCreated", 2, Good),
+        (3, "NewReplicaSetCreated", 1, Bad),
+        // Done, and then one is lost; or it never gets done.
+        (2, "NewReplicaSetAvailable", 1, Bad),
+        (2, "ProgressDeadlineExceeded", 1, Bad),
+        (1, "ProgressDeadlineExceeded", 0, Bad),
+    ] {
+        assert_eq!(
+            updating(count, reason, available),
+            wanted,
+            "{count} {reason} {available}"
+        );
+    }
+}
+
+#[test]
+fn a_set_that_is_updated_is_healthy_while_some_of_it_serves() {
+    use Health::{Bad, Good};
+    for (generation, revision, available, wanted) in [
+        (2, "new", 1, Good),
+        (2, "new", 0, Bad),
+        (2, "old", 1, Bad),
+        // The first start is no update.
+        (1, "new", 1, Bad),
+    ] {
+        let mut view = view(
+            &[("db!", 2)],
+            &[],
+            &[("db", (generation, generation, 2, available))],
+        );
+        let mut object = StatefulSet::clone(&view.stateful_sets["db"]);
+        let status = object.status.as_mut().unwrap();
+        status.current_revision = Some("old".to_owned());
+        status.update_revision = Some(revision.to_owned());
+        view.stateful_sets.insert("db".to_owned(), Arc::new(object));
+        assert_eq!(health(&view), wanted, "{generation} {revision} {available}");
     }
 }
 

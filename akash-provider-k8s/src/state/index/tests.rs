@@ -125,7 +125,14 @@ fn health_waits_for_what_we_wrote() {
         "that was before our write"
     );
     apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 1)));
-    assert_eq!(health_of(&index, 1), Some(Health::Bad), "seen, not acted on");
+    let serves = Some(Health::Good);
+    assert_eq!(
+        health_of(&index, 1),
+        serves,
+        "not acted on, and the version before serves"
+    );
+    apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 0)));
+    assert_eq!(health_of(&index, 1), Some(Health::Bad), "and when it does not");
     apply(&mut index, deployment(&lease(1), "web", (2, 2, 1, 1)));
     assert_eq!(health_of(&index, 1), Some(Health::Good));
     assert_eq!(index.wrote(&home, write(2)), None, "seen before its answer came");

@@ -11,11 +11,15 @@ use sha2::{Digest, Sha256};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Certificates at hand.
 const AT_HAND_MAX: u64 = 10_000;
 /// One that is not on the chain is looked for again after so long.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
+/// How long the chain is waited for about a certificate that it has shown to be valid before. Its answer counts even
+/// when it comes later.
+const KNOWN_PATIENCE: Duration = Duration::from_millis(300);
 /// A question in vain is not put again for so long: a request asks what its connection has just asked.
 const UNANSWERED_FOR: Duration = Duration::from_secs(1);
 
@@ -124,7 +128,44 @@ impl Certificates {
         }
     }
 
+    /// What the chain says, and of a certificate that it knew what it said last where it takes its time.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
+        let key = certificate.fingerprint;
+        let question = Question {
+            chain: Arc::clone(&self.chain),
+            memory: Arc::clone(&self.memory),
+            lookups: Arc::clone(&self.lookups),
+        };
+        if !self.memory.has_certificate(&key) {
+            return question.ask(certificate, peer).await;
+        }
+        let (valid, unknown) = (self.valid.clone(), self.unknown.clone());
+        let certificate = certificate.clone();
+        // One at most for each certificate and time between two looks, and it ends soon.
+        let asking = tokio::spawn(async move {
+            let answer = question.ask(&certificate, peer).await;
+            if answer == Err(NotValid::Unknown) {
+                unknown.insert(key, ());
+                valid.invalidate(&key).await;
+            }
+            answer
+        });
+        match timeout(KNOWN_PATIENCE, asking).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What a question to the chain needs, wherever it is waited for.
+struct Question {
+    chain: Arc<dyn ChainQuery>,
+    memory: Arc<dyn Memory>,
+    lookups: Arc<Lookups>,
+}
+
+impl Question {
+    async fn ask(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let question = async {
             let serial = Some(certificate.serial.as_str());

@@ -73,3 +73,47 @@ async fn a_question_in_vain_is_not_put_again_at_once() {
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
 }
+
+/// A chain that is silent is waited for where somebody is not known, and otherwise not for long.
+#[tokio::test(start_paused = true)]
+async fn who_was_known_does_not_wait_for_a_silent_chain_and_a_revocation_counts_when_it_speaks() {
+    use tokio::time::{Instant, sleep};
+    let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
+    let (memory, lookups) = (Arc::new(memory::Volatile::default()), Arc::new(Lookups::new(60)));
+    let started = || {
+        let lookups = Arc::clone(&lookups);
+        Certificates::new(
+            Arc::new(chain.clone()),
+            memory.clone(),
+            lookups,
+            Duration::from_secs(30),
+        )
+    };
+    let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let made = |usage| akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, now).unwrap();
+    let own = made(akash_provider_chain::cert::Usage::Client);
+    chain.market(|market| market.execute(&own.publish()).unwrap());
+    let shown = ClientCertificate::read(own.der()).unwrap();
+    let peer = IpAddr::from([127, 0, 0, 1]);
+    assert_eq!(started().is_valid(&shown, peer).await, Ok(true));
+    // Every turn to ask is taken by a question without an answer.
+    let hang = || {
+        let lookups = Arc::clone(&lookups);
+        tokio::spawn(async move {
+            lookups
+                .ask(peer, std::future::pending::<Result<Option<()>, _>>())
+                .await
+        })
+    };
+    let hung: Vec<_> = (0..100).map(|_| hang()).collect();
+    sleep(Duration::from_millis(10)).await;
+    chain.market(|market| market.execute(&own.revoke()).unwrap());
+    let certificates = started();
+    let begun = Instant::now();
+    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(true));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    hung.iter().for_each(tokio::task::JoinHandle::abort);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
+}

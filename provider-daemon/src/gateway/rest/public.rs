@@ -1,6 +1,7 @@
 //! What anybody may ask: version, address, status, health.
 
 use super::answer::{self, Answer};
+use crate::COMMIT;
 use crate::gateway::App;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
@@ -75,7 +76,7 @@ pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
             name: "provider-services",
             server_name: env!("CARGO_PKG_NAME"),
             version: env!("CARGO_PKG_VERSION"),
-            commit: "",
+            commit: if COMMIT == "unknown" { "" } else { COMMIT },
             build_tags: "",
             go: "",
             build_deps: [],
@@ -104,7 +105,13 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
-        None => return answer::text(StatusCode::OK, no_bids(&app.status.get().await.status)),
+        None => {
+            let mut said = no_bids(&app.status.get().await.status);
+            app.notes
+                .iter()
+                .for_each(|note| said.push_str(&format!("; {note}")));
+            return answer::text(StatusCode::OK, said);
+        }
     };
     answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
 }

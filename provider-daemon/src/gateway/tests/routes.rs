@@ -14,6 +14,19 @@ fn manifest(text: &str) -> String {
 }
 
 #[tokio::test]
+async fn what_is_left_to_others_is_said() {
+    let world = World::with(|s| s.notes = vec!["somebody else must make routes".to_owned()]).await;
+    let ready = world.client().get("/readyz").await;
+    assert_eq!(ready.status, 200, "it is no failure");
+    let said = ready.body;
+    assert!(
+        said.starts_with("ok") && said.contains("somebody else must make routes"),
+        "{said}"
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn anybody_may_ask_for_what_is_public() {
     let world = World::start().await;
     let client = world.client();

@@ -24,6 +24,34 @@ async fn tls_1_3_alone_is_spoken() {
     world.stop().await;
 }
 
+#[tokio::test]
+async fn plain_http_is_told_that_this_is_an_https_port() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let world = World::start().await;
+    for asked in [
+        "GET /status HTTP/1.1\r\nHost: x\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut tcp = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        tcp.write_all(asked.as_bytes()).await.unwrap();
+        tcp.shutdown().await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        assert!(
+            answer.ends_with("this is an https port: write https:// in front of the address\n"),
+            "{answer}"
+        );
+    }
+    // What is neither is cut, as ever.
+    let mut tcp = tokio::net::TcpStream::connect(world.address).await.unwrap();
+    tcp.write_all(b"\x01nonsense").await.unwrap();
+    let mut answer = Vec::new();
+    drop(tcp.read_to_end(&mut answer).await);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    world.stop().await;
+}
+
 /// A certificate in files, as an authority would give one out: the network's own will do for a test.
 fn files(owner: &Address, name: &str, made: u64) -> (tempfile::TempDir, OwnCertificate) {
     let usage = Usage::Server {

@@ -1,0 +1,50 @@
+//! What the help says beyond the words of each flag: examples, and which variables set it.
+
+mod examples;
+
+use clap::Command;
+use clap::builder::StyledStr;
+use std::fmt::Write as _;
+
+/// Gives every command its examples.
+#[must_use]
+pub fn with_examples(root: Command) -> Command {
+    let root = root.after_help(EVERYWHERE);
+    root.mut_subcommands(|command| {
+        let path = command.get_name().to_owned();
+        exemplified(command, &path)
+    })
+}
+
+/// Below the list of commands, which clap cannot divide.
+const EVERYWHERE: &str = "\
+For providers:  keys, tx, query, run, explain, breaker, scan, leases, harden
+For tenants:    sdl, send-manifest, get-manifest, lease-status, service-status, lease-logs, lease-events, lease-shell, \
+status, migrate-hostnames, migrate-endpoints, sdl-to-manifest, show-cluster-ns
+For trials:     dev, devnet
+
+Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
+has examples: provider-daemon query leases --help";
+
+fn exemplified(command: Command, path: &str) -> Command {
+    let command = match examples::of(path) {
+        [] => command,
+        lines => {
+            let mut text = StyledStr::new();
+            let style = clap::builder::Styles::styled().get_header().to_owned();
+            // Writing into a text does not fail.
+            let _ = write!(text, "{style}Examples:{style:#}");
+            for line in lines {
+                let _ = write!(text, "\n  provider-daemon {line}");
+            }
+            command.after_help(text)
+        }
+    };
+    command.mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        exemplified(below, &path)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! Examples of every command. A test parses each with the command line itself.
+
+/// The examples of a command, by its path; without the name of the program.
+pub(super) fn of(path: &str) -> &'static [&'static str] {
+    let all = EXAMPLES.iter().find(|(name, _)| *name == path);
+    all.map_or(&[], |(_, lines)| lines)
+}
+
+/// Command and examples.
+pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "dev",
+        &[
+            "dev",
+            "dev --once my-app.yaml",
+            "dev --orders 100 --rate 20 --node-gpus nvidia/a100=4",
+        ],
+    ),
+    (
+        "devnet",
+        &[
+            "devnet",
+            "devnet --state chain.json --block-time 6s",
+            "devnet tenant deploy my-app.yaml",
+        ],
+    ),
+    (
+        "devnet tenant deploy",
+        &["devnet tenant deploy my-app.yaml --deposit 5000000uact"],
+    ),
+    (
+        "devnet tenant accept",
+        &["devnet tenant accept 42", "devnet tenant accept 42 --output json"],
+    ),
+    ("devnet tenant update", &["devnet tenant update 42 my-app.yaml"]),
+    ("devnet tenant close", &["devnet tenant close 42"]),
+    ("devnet tenant deposit", &["devnet tenant deposit 42 1000000uact"]),
+    (
+        "sdl",
+        &[
+            "sdl validate my-app.yaml",
+            "sdl validate my-app.yaml -o json",
+            "sdl manifest my-app.yaml",
+            "sdl hash -",
+        ],
+    ),
+    (
+        "explain",
+        &[
+            "explain my-app.yaml --node-gpus nvidia/a100=1",
+            "explain my-app.yaml --from main --chain-id akashnet-2 --node https://rpc.example:443 --kubeconfig cluster.yaml",
+            "explain --order akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1 --from main --kubeconfig cluster.yaml",
+        ],
+    ),
+    (
+        "keys add",
+        &[
+            "keys add main",
+            "keys add main --recover",
+            "keys add main --source words.txt --keyring-backend test",
+        ],
+    ),
+    ("keys list", &["keys list", "keys list --list-names"]),
+    ("keys show", &["keys show main", "keys show main --address"]),
+    ("keys import", &["keys import main key.txt"]),
+    ("keys export", &["keys export main"]),
+    ("keys delete", &["keys delete main --yes"]),
+    (
+        "query provider get",
+        &["query provider get akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0"],
+    ),
+    ("query provider list", &["query provider list --limit 20 -o json"]),
+    (
+        "query cert list",
+        &["query cert list --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --state valid"],
+    ),
+    (
+        "query market order get",
+        &["query market order get --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42"],
+    ),
+    (
+        "query market order list",
+        &["query market order list --state open"],
+    ),
+    (
+        "query market bid get",
+        &[
+            "query market bid get --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+        ],
+    ),
+    (
+        "query market bid list",
+        &["query market bid list --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm --state open"],
+    ),
+    (
+        "query market lease get",
+        &[
+            "query market lease get --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+        ],
+    ),
+    (
+        "query market lease list",
+        &["query market lease list --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm --state active"],
+    ),
+    ("query market params", &["query market params -o json"]),
+    ("query orders", &["query orders --state open --limit 10"]),
+    (
+        "query bids",
+        &["query bids --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"],
+    ),
+    (
+        "query leases",
+        &["query leases --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --state active -o json"],
+    ),
+    (
+        "query deployment get",
+        &["query deployment get --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42"],
+    ),
+    (
+        "query deployment list",
+        &["query deployment list --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --state active"],
+    ),
+    (
+        "query deployment group get",
+        &[
+            "query deployment group get --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42 --gseq 1",
+        ],
+    ),
+    ("query deployment params", &["query deployment params"]),
+    (
+        "query escrow accounts",
+        &[
+            "query escrow accounts open",
+            "query escrow accounts open deployment/akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42",
+        ],
+    ),
+    (
+        "query escrow payments",
+        &["query escrow payments open --limit 20"],
+    ),
+    (
+        "query audit get",
+        &["query audit get akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"],
+    ),
+    ("query audit list", &["query audit list"]),
+    (
+        "query bank balances",
+        &["query bank balances akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0"],
+    ),
+    (
+        "query auth account",
+        &["query auth account akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --node https://rpc.example:443"],
+    ),
+    ("query params", &["query params -o json"]),
+    (
+        "query tx",
+        &["query tx 9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08"],
+    ),
+    (
+        "tx cert generate client",
+        &["tx cert generate client --from main"],
+    ),
+    (
+        "tx cert generate server",
+        &["tx cert generate server provider.example.com --from main"],
+    ),
+    (
+        "tx cert publish",
+        &["tx cert publish server --from main --chain-id akashnet-2 --node https://rpc.example:443"],
+    ),
+    ("tx cert revoke", &["tx cert revoke server --from main --yes"]),
+    (
+        "tx provider create",
+        &[
+            "tx provider create provider.yaml --from main --chain-id akashnet-2 --node https://rpc.example:443",
+            "tx provider create provider.yaml --from main --dry-run",
+        ],
+    ),
+    (
+        "tx provider update",
+        &["tx provider update provider.yaml --from main --yes"],
+    ),
+    (
+        "run",
+        &[
+            "run --from main --chain-id akashnet-2 --node https://rpc.example:443 --cluster-k8s --bid-price-cpu-scale 0.004 --bid-price-memory-scale 0.0016 --bid-price-storage-scale 0.00016",
+            "run --from main --chain-id akashnet-2 --nodes 1 --bid-price-strategy shellScript --bid-price-script-path price.sh",
+        ],
+    ),
+    ("breaker show", &["breaker show --output json"]),
+    (
+        "breaker release",
+        &[
+            "breaker release",
+            "breaker release --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
+        ],
+    ),
+    ("scan", &["scan --dry-run", "scan"]),
+    ("leases", &["leases", "leases --output json"]),
+    (
+        "harden",
+        &[
+            "harden --all",
+            "harden akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+        ],
+    ),
+    (
+        "send-manifest",
+        &[
+            "send-manifest my-app.yaml --dseq 42 --from main",
+            "send-manifest my-app.yaml --dseq 42 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm -o json",
+        ],
+    ),
+    ("get-manifest", &["get-manifest --dseq 42 -o yaml"]),
+    (
+        "lease-status",
+        &["lease-status --dseq 42 --wait", "lease-status --dseq 42 -o json"],
+    ),
+    ("service-status", &["service-status --dseq 42 --service web"]),
+    (
+        "lease-logs",
+        &[
+            "lease-logs --dseq 42 --follow",
+            "lease-logs --dseq 42 --service web,db --tail 100",
+        ],
+    ),
+    ("lease-events", &["lease-events --dseq 42 --follow"]),
+    (
+        "lease-shell",
+        &[
+            "lease-shell --dseq 42 --tty web /bin/sh",
+            "lease-shell --dseq 42 web -- ls -la /tmp",
+        ],
+    ),
+    ("status", &["status akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"]),
+    (
+        "migrate-hostnames",
+        &[
+            "migrate-hostnames app.example.com --dseq 43 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+        ],
+    ),
+    (
+        "migrate-endpoints",
+        &["migrate-endpoints my-ip --dseq 43 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"],
+    ),
+    ("sdl-to-manifest", &["sdl-to-manifest my-app.yaml -o yaml"]),
+    (
+        "show-cluster-ns",
+        &[
+            "show-cluster-ns --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --dseq 42 --provider akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm",
+        ],
+    ),
+    ("version", &["version"]),
+    ("completions", &["completions bash", "completions zsh"]),
+];
