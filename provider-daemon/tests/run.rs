@@ -14,6 +14,8 @@ mod breaker;
 mod certificates;
 #[path = "run/chart.rs"]
 mod chart;
+#[path = "run/deploying.rs"]
+mod deploying;
 #[path = "run/descriptors.rs"]
 mod descriptors;
 #[path = "run/door.rs"]

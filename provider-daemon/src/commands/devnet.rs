@@ -1,5 +1,6 @@
 //! `devnet`: the embedded market served as a node, and tenants who act on one.
 
+use super::bids::{open_bids, open_orders};
 use super::read_sdl;
 use crate::args::Output;
 use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
@@ -11,9 +12,9 @@ use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
-use akash_provider_core::chain::{BidFilter, ChainQuery, MemoryChain, OrderFilter, PageRequest};
+use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
-use akash_provider_core::types::{Bid, BidId, BidState, BlockTime, DeploymentId, OrderId, OrderState};
+use akash_provider_core::types::{BidId, BlockTime, DeploymentId, OrderId};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -205,7 +206,7 @@ impl Tenant<'_> {
         };
         let id = self.id(dseq);
         let mut bids = Vec::new();
-        for order in self.open_orders(&id).await? {
+        for order in open_orders(&self.reader, &id).await? {
             bids.push(self.cheapest(&order).await?);
         }
         if bids.is_empty() {
@@ -214,34 +215,9 @@ impl Tenant<'_> {
         Ok((id, bids))
     }
 
-    async fn open_orders(&self, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
-        let filter = OrderFilter {
-            state: Some(OrderState::Open),
-            deployment: Some(id.clone()),
-        };
-        let mut orders = Vec::new();
-        let mut request = PageRequest::default();
-        loop {
-            let page = self.reader.orders(&filter, request.clone()).await?;
-            orders.extend(page.items.into_iter().map(|o| o.id));
-            match page.next {
-                Some(key) => request.key = Some(key),
-                None => return Ok(orders),
-            }
-        }
-    }
-
     async fn cheapest(&self, order: &OrderId) -> anyhow::Result<BidId> {
-        let filter = BidFilter {
-            order: Some(order.clone()),
-            state: Some(BidState::Open),
-            ..BidFilter::default()
-        };
-        // An order takes no more bids than a page has.
-        let bids: Vec<Bid> = self.reader.bids(&filter, PageRequest::default()).await?.items;
-        let cheapest = bids
-            .into_iter()
-            .min_by(|a, b| a.price.amount.cmp(&b.price.amount));
+        let bids = open_bids(&self.reader, order).await?;
+        let cheapest = bids.into_iter().next();
         let cheapest = cheapest.with_context(|| format!("order {order} has no open bid yet"))?;
         Ok(cheapest.id)
     }
