@@ -7,6 +7,7 @@ pub mod kubernetes;
 pub mod link;
 pub mod load;
 pub mod names;
+mod node;
 pub mod output;
 pub mod state;
 pub mod tenant;

@@ -86,7 +86,7 @@ impl World {
             state.follow(&chain);
         }
         let (background, account) = (CancellationToken::new(), config.provider.clone());
-        let link = Link::open(args, &chain, &background).await?;
+        let link = Link::open(args, &chain, printer, &background).await?;
         let backend = Arc::new(backend(args, &hardware, &config).await?);
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
