@@ -24,6 +24,8 @@ mod door;
 mod environment;
 #[path = "run/explain.rs"]
 mod explain;
+#[path = "run/first_steps.rs"]
+mod first_steps;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/outside.rs"]

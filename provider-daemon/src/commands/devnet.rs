@@ -14,7 +14,7 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
-use akash_provider_core::types::{BidId, BlockTime, DeploymentId, OrderId};
+use akash_provider_core::types::{Address, BidId, BlockTime, DeploymentId, OrderId};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
 }
 
 async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
-    let keys = Keys::open(args.keys.as_deref())?;
+    let keys = Keys::open(args.keyring_dir.as_deref())?;
     let accounts = keys.accounts()?;
     let chain = chain(args)?;
     chain.market(|market| {
@@ -86,31 +86,49 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         ..DevnetConfig::new(chain)
     })
     .await?;
-    let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
-    let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder());
-    let block = humantime::format_duration(args.block_time).to_string();
-    let mut text = format!(
-        "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
-         keyring   {} (backend test: anybody can read it)\n",
-        folder.display()
-    );
-    for (name, address) in &accounts {
-        text.push_str(&format!("{name:<9} {address}\n"));
-    }
-    let named = accounts
-        .iter()
-        .map(|(name, address)| (name.clone(), json!(address.as_str())));
-    let object = json!({
-        "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc,
-        "keys": folder.display().to_string(), "accounts": Value::Object(named.collect()),
-    });
-    print(args.output, &text, &object);
+    introduce(args, &devnet, &keys, &accounts);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     devnet.stop().await;
     Ok(())
+}
+
+/// Says where it is, whose accounts there are, and what to do next.
+fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String, Address)]) {
+    let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
+    let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder().display());
+    let block = humantime::format_duration(args.block_time);
+    let mut text = format!(
+        "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
+         keyring   {folder} (backend test: anybody can read it)\n"
+    );
+    for (name, address) in accounts {
+        text.push_str(&format!("{name:<9} {address}\n"));
+    }
+    let next = [
+        format!(
+            "export AKASH_NODE={rpc} AKASH_CHAIN_ID={chain_id} AKASH_KEYRING_BACKEND=test AKASH_KEYRING_DIR='{folder}'"
+        ),
+        "provider-daemon tx provider create provider.yaml --from provider".to_owned(),
+        "provider-daemon run --from provider --certificate-domain localhost --bid-price-cpu-scale 0.001"
+            .to_owned(),
+        "provider-daemon tx deployment create my-app.yaml --from tenant".to_owned(),
+    ];
+    text.push_str("\nnothing serves on it yet; in another terminal, be its provider and then its tenant:\n");
+    for line in &next {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text.push_str("every step to a served tenant is in docs/first-steps.md; Ctrl-C stops the network\n");
+    let named = accounts
+        .iter()
+        .map(|(name, address)| (name.clone(), json!(address.as_str())));
+    let object = json!({
+        "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc, "keys": folder.to_string(),
+        "accounts": Value::Object(named.collect()), "next": next,
+    });
+    print(args.output, &text, &object);
 }
 
 fn print(output: Output, text: &str, object: &Value) {
@@ -128,8 +146,8 @@ struct Tenant<'a> {
 }
 
 async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
-    let key = Keys::open(args.keys.as_deref())?.private_key(&args.from)?;
-    let reader = Reader::new(Endpoints::new(&[&args.node], &args.chain_id, Limits::default())?);
+    let key = Keys::made(args.keyring_dir.as_deref())?.private_key(&args.from)?;
+    let reader = Reader::new(Endpoints::new(&args.node, &args.chain_id, Limits::default())?);
     let wallet = Wallet::new(Arc::new(reader.clone()), key);
     let tenant = Tenant { args, reader, wallet };
     match &args.command {
