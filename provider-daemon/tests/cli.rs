@@ -102,6 +102,8 @@ fn every_sample_is_played_to_its_end_and_nothing_is_left() {
     );
     assert_eq!(of("deployed"), 2 * groups);
     assert!(lines.iter().all(|l| l["event"].is_string()));
+    let told = lines.iter().find(|l| l["event"] == "workloads").unwrap();
+    assert_eq!(told["are"], "simulated");
 }
 
 #[test]

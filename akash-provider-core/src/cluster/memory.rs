@@ -8,6 +8,7 @@
 mod calls;
 mod facets;
 mod port;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -95,6 +96,8 @@ struct State {
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
+    /// What workloads say of themselves.
+    banner: Option<String>,
 }
 
 /// Listeners with the services they want; none for all.
@@ -282,18 +285,20 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
+    /// What workloads say of themselves: every replica logs it when it is deployed for the first time, and commands begin
+    /// with it. With it a command that has a terminal shows what is typed until Ctrl-C, Ctrl-D, `exit` or the end of its
+    /// input, where nothing else is [set](Self::set_exec).
+    pub fn set_banner(&self, text: &str) {
+        lock(&self.state).banner = Some(text.to_owned());
+    }
+
     /// A replica of a service logs a line; false when the lease does not run.
     pub fn log(&self, lease: &LeaseId, service: &str, replica: u32, message: &str) -> bool {
         let mut state = lock(&self.state);
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
             return false;
         };
-        let line = LogLine {
-            name: format!("{service}-{replica}"),
-            message: message.to_owned(),
-        };
-        tell_readers(&mut workload.log_readers, service, &line);
-        remember(&mut workload.logs, (service.to_owned(), line));
+        workload.log(service, replica, message);
         true
     }
 
@@ -343,6 +348,25 @@ impl Workload {
             events: Vec::new(),
             log_readers: Vec::new(),
             event_readers: Vec::new(),
+        }
+    }
+
+    fn log(&mut self, service: &str, replica: u32, message: &str) {
+        let line = LogLine {
+            name: format!("{service}-{replica}"),
+            message: message.to_owned(),
+        };
+        tell_readers(&mut self.log_readers, service, &line);
+        remember(&mut self.logs, (service.to_owned(), line));
+    }
+
+    fn log_of_all(&mut self, message: &str) {
+        let services = self.recorded.group.services.iter();
+        let all: Vec<(String, u32)> = services.map(|s| (s.name.clone(), s.count)).collect();
+        for (service, count) in all {
+            for replica in 0..count {
+                self.log(&service, replica, message);
+            }
         }
     }
 
@@ -453,12 +477,17 @@ impl State {
         let others = self.workloads.iter().filter(|(id, _)| *id != lease);
         let taken = others.flat_map(|(_, w)| w.ports.values().copied()).collect();
         let ticks = self.start_ticks;
+        let banner = self.banner.clone();
         let workload = self.record(deployment);
         workload.ending = None;
         if workload.running.as_ref() == Some(deployment) {
             return;
         }
+        let is_first = workload.running.is_none();
         workload.running = Some(deployment.clone());
+        if let Some(banner) = banner.filter(|_| is_first) {
+            workload.log_of_all(&banner);
+        }
         workload.assign_ports(taken);
         workload.add_event("Normal", "", "Deployed", "");
         workload.starting = ticks;

@@ -77,7 +77,10 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
             world.provider,
             world.chain.market(|m| m.chain_id().to_owned())
         ));
-        printer.note("Ctrl-C stops it: once drains, twice aborts.\n");
+        printer.note("Ctrl-C stops it: once drains, twice aborts.");
+    }
+    if let Some(notice) = world.notice() {
+        tell_simulated(&printer, notice);
     }
     let gateway = DevGateway::start(args, &world, &printer, shutdown.clone()).await?;
     let played = play(args, &sdls, &world, &printer, &shutdown).await?;
@@ -101,6 +104,14 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     world.stop().await?;
     signals.abort();
     Ok(code)
+}
+
+/// A word at the start, and for programs a fact of its own.
+fn tell_simulated(printer: &Printer, notice: &str) {
+    if printer.is_text() {
+        printer.note(&format!("{notice}\n"));
+    }
+    printer.object(json!({ "event": "workloads", "are": "simulated", "text": notice }));
 }
 
 /// Plays all tenants side by side; ends early on shutdown.

@@ -22,6 +22,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// What people would take for more than it is.
+const WORKLOADS: &str =
+    "what a provider runs on it is simulated, unless that has --cluster-k8s or --kubeconfig";
+
 /// Serves a development network until it is stopped, or acts on one.
 ///
 /// # Errors
@@ -116,7 +120,9 @@ fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String
             .to_owned(),
         "provider-daemon tx deployment create my-app.yaml --from tenant".to_owned(),
     ];
-    text.push_str("\nnothing serves on it yet; in another terminal, be its provider and then its tenant:\n");
+    text.push_str(&format!(
+        "\nit is a chain alone: {WORKLOADS}\nin another terminal, be its provider and then its tenant:\n"
+    ));
     for line in &next {
         text.push_str(&format!("  {line}\n"));
     }
@@ -126,7 +132,7 @@ fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String
         .map(|(name, address)| (name.clone(), json!(address.as_str())));
     let object = json!({
         "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc, "keys": folder.to_string(),
-        "accounts": Value::Object(named.collect()), "next": next,
+        "accounts": Value::Object(named.collect()), "workloads": WORKLOADS, "next": next,
     });
     print(args.output, &text, &object);
 }

@@ -189,6 +189,12 @@ impl World {
         left
     }
 
+    /// What people would take for more than it is.
+    #[must_use]
+    pub fn notice(&self) -> Option<&'static str> {
+        self.backend.notice()
+    }
+
     /// True when the provider has ended by itself.
     #[must_use]
     pub fn has_ended(&self) -> bool {

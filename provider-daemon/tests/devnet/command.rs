@@ -58,6 +58,8 @@ fn what_a_network_says_is_next_works() {
         .iter()
         .map(|l| l.as_str().unwrap())
         .collect();
+    let workloads = served.about["workloads"].as_str().unwrap();
+    assert!(workloads.contains("is simulated"), "{workloads}");
     let (export, commands) = next.split_first().unwrap();
     let deploy = commands
         .iter()

@@ -1,5 +1,6 @@
 //! What `dev` prints for tenants works when it is pasted.
 
+use crate::shell::{Pty, ended};
 use crate::stage::until;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -86,6 +87,23 @@ fn the_printed_commands_work(words: &[&str]) {
         last = format!("{out}{err}");
         is_good && out.contains("http://") && out.contains("web ")
     });
+    assert!(dev.line("workloads are simulated").is_some());
+    let (is_good, out, err) = ran("provider-daemon lease-logs");
+    let simulated = "this workload is simulated: nothing of it runs";
+    assert!(is_good && out.contains(simulated), "{out}{err}");
+    let (is_good, _, err) = ran("provider-daemon lease-shell web ls");
+    assert!(is_good && err.contains(simulated), "{err}");
+    for (keys, code) in [("\x03", 130), ("\x04", 0), ("exit 7\r", 7)] {
+        let pty = Pty::open();
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        shell
+            .args(["lease-shell", "web", "sh", "--tty"])
+            .envs(environment.clone());
+        let mut child = pty.spawns(shell);
+        until("every key is the command's", || !pty.is_as_before());
+        pty.types(keys);
+        assert_eq!(ended(&mut child), Some(code), "{keys:?}");
+    }
     let (is_good, out, err) = ran(&dev.line("provider-daemon status").unwrap());
     assert!(is_good && out.contains("\"cluster\""), "{out}{err}");
     let (is_good, out, err) = ran(&dev.line("provider-daemon lease-events").unwrap());
