@@ -181,7 +181,7 @@ pub struct DevArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_grpc_listen_address: Option<SocketAddr>,
     /// How to print what happens.
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
     /// The cluster.
     #[command(flatten)]

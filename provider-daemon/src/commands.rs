@@ -1,5 +1,6 @@
 //! What the command line can do, a file each.
 
+mod bids;
 pub mod chain;
 pub mod completions;
 pub mod dev;

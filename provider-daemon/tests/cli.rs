@@ -107,6 +107,8 @@ fn every_sample_is_played_to_its_end_and_nothing_is_left() {
     );
     assert_eq!(of("deployed"), 2 * groups);
     assert!(lines.iter().all(|l| l["event"].is_string()));
+    let told = lines.iter().find(|l| l["event"] == "workloads").unwrap();
+    assert_eq!(told["are"], "simulated");
 }
 
 #[test]
@@ -167,6 +169,75 @@ fn generated_tenants_are_all_served() {
         (&last["served"], &last["failed"]),
         (&Value::from(40), &Value::from(0))
     );
+}
+
+#[test]
+fn more_orders_than_there_is_room_for_are_served_in_turns_and_told_in_totals() {
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders=40",
+        "--rate=500",
+        "--nodes=1",
+        "--node-cpu=2",
+    ];
+    let output = run(&[&crowd[..], &["--block-time=50ms", "--output=json"]].concat());
+    let stdout = text(&output.stdout);
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let totals = lines.iter().find(|l| l["event"] == "totals").unwrap();
+    assert!(output.status.success(), "{totals}");
+    assert_eq!((&totals["orders"], &totals["served"]), (&40.into(), &40.into()));
+    assert!(totals["waited"].as_u64().unwrap() > 0, "{totals}");
+    for what in ["order_to_bid_ms", "lease_to_running_ms", "wait_for_room_ms"] {
+        let of = |share: &str| totals[what][share].as_u64().unwrap();
+        assert!(
+            of("p50") <= of("p90") && of("p90") <= of("p99") && of("p99") <= of("max"),
+            "{totals}"
+        );
+    }
+    // What never has room is declined, with its reason, and does not keep the run from its end.
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders=5",
+        "--rate=500",
+        "--nodes=1",
+        "--node-cpu=50m",
+    ];
+    let output = run(&[&crowd[..], &["--block-time=50ms"]].concat());
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    let told = "5 generated orders: 0 served";
+    assert!(
+        stdout.contains(told) && stdout.contains("5 declined (insufficient_capacity)"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_decline_names_what_to_say_so_that_it_is_served() {
+    let sdl = sample("gpu.yaml");
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sdl]);
+    let stdout = text(&output.stdout);
+    let mend = stdout
+        .split("; to serve it: ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    let flags = mend.strip_suffix(", or --accept-any").unwrap();
+    assert!(flags.contains("--node-gpus nvidia/a100=1"), "{flags}");
+    let words = [
+        vec!["dev", "--once", "--block-time", "50ms", &sdl],
+        flags.split(' ').collect(),
+    ]
+    .concat();
+    let output = run(&words);
+    assert!(output.status.success(), "{words:?}\n{}", text(&output.stdout));
 }
 
 #[test]

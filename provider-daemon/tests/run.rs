@@ -14,6 +14,8 @@ mod breaker;
 mod certificates;
 #[path = "run/chart.rs"]
 mod chart;
+#[path = "run/deploying.rs"]
+mod deploying;
 #[path = "run/descriptors.rs"]
 mod descriptors;
 #[path = "run/door.rs"]
@@ -22,6 +24,8 @@ mod door;
 mod environment;
 #[path = "run/explain.rs"]
 mod explain;
+#[path = "run/first_steps.rs"]
+mod first_steps;
 #[path = "run/life.rs"]
 mod life;
 #[path = "run/outside.rs"]

@@ -9,6 +9,7 @@
 mod calls;
 mod facets;
 mod port;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -100,6 +101,8 @@ struct State {
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
+    /// What workloads say of themselves.
+    banner: Option<String>,
 }
 
 /// Listeners with the services they want; none for all.
@@ -297,6 +300,13 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
+    /// What workloads say of themselves: every replica logs it when it is deployed for the first time, and commands begin
+    /// with it. With it a command that has a terminal shows what is typed until Ctrl-C, Ctrl-D, `exit` or the end of its
+    /// input, where nothing else is [set](Self::set_exec).
+    pub fn set_banner(&self, text: &str) {
+        lock(&self.state).banner = Some(text.to_owned());
+    }
+
     /// A replica of a service logs a line; false when the lease does not run.
     pub fn log(&self, lease: &LeaseId, service: &str, replica: u32, message: &str) -> bool {
         let mut state = lock(&self.state);
@@ -488,12 +498,17 @@ impl State {
         let others = self.workloads.iter().filter(|(id, _)| *id != lease);
         let taken = others.flat_map(|(_, w)| w.ports.values().copied()).collect();
         let (ticks, lines) = (self.start_ticks, self.start_lines.clone());
+        let banner = self.banner.clone();
         let workload = self.record(deployment);
         workload.ending = None;
         if workload.running.as_ref() == Some(deployment) {
             return;
         }
+        let is_first = workload.running.is_none();
         workload.running = Some(deployment.clone());
+        if let Some(banner) = banner.filter(|_| is_first) {
+            workload.add_start_lines(deployment, &[banner]);
+        }
         workload.assign_ports(taken);
         workload.add_event("Normal", "", "Deployed", "");
         workload.add_start_lines(deployment, &lines);

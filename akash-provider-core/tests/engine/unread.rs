@@ -6,7 +6,7 @@ use akash_provider_core::engine::status::DeclineStatus;
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{BidId, ChainEvent, CloseReason, Msg, OrderId, Snapshot};
+use akash_provider_core::types::{BidId, ChainEvent, CloseReason, Event, Msg, OrderId, Snapshot};
 use std::sync::Arc;
 
 const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
@@ -206,6 +206,7 @@ fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
     world.feed(Input::Completed(id, answer));
     world.settle();
     assert_eq!((world.active(), world.status().declines.len()), (vec![first], 0));
+    assert_eq!(world.told(|e| matches!(e, Event::BidPlaced { .. })), 2, "each once");
 }
 
 #[test]

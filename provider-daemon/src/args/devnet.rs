@@ -42,10 +42,10 @@ pub struct ServeArgs {
     pub fund: Vec<(Address, Coin)>,
     /// Folder of the keyring (backend `test`); keys that are not there are made. By default
     /// `akash-provider/devnet` in the user's cache.
-    #[arg(long, value_name = "DIR")]
-    pub keys: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", alias = "keys")]
+    pub keyring_dir: Option<PathBuf>,
     /// How to print what happens.
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
@@ -62,14 +62,15 @@ pub struct TenantArgs {
     /// What it does.
     #[command(subcommand)]
     pub command: TenantCommand,
-    /// The node: its JSON-RPC (`http://…`) or its gRPC (`grpc://…`).
+    /// The node: its JSON-RPC (`http://…`) or its gRPC (`grpc://…`); several, with commas, stand in for each other.
     #[arg(
         long,
         global = true,
+        value_delimiter = ',',
         default_value = "http://127.0.0.1:26657",
         value_name = "URL"
     )]
-    pub node: String,
+    pub node: Vec<String>,
     /// Id of the chain.
     #[arg(long, global = true, default_value = "devnet")]
     pub chain_id: String,
@@ -77,10 +78,10 @@ pub struct TenantArgs {
     #[arg(long, global = true, default_value = "tenant", value_name = "KEY")]
     pub from: String,
     /// Folder of the keyring (backend `test`).
-    #[arg(long, global = true, value_name = "DIR")]
-    pub keys: Option<PathBuf>,
+    #[arg(long, global = true, value_name = "DIR", alias = "keys")]
+    pub keyring_dir: Option<PathBuf>,
     /// How to print what happens.
-    #[arg(long, global = true, value_enum, default_value = "text")]
+    #[arg(long, short, global = true, value_enum, default_value = "text")]
     pub output: Output,
 }
 

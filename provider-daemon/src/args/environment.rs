@@ -2,7 +2,8 @@
 //! `AP_FLAG` or `AKASH_FLAG`, the former first, with `-` written `_`. A flag on the command line goes before both.
 //!
 //! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster. `explain`
-//! is one of them until a real provider is named.
+//! is one of them until a real provider is named. Who acts on a network with `devnet tenant` is none of them: every
+//! command that asks a node asks the same one.
 
 use clap::builder::Resettable;
 use clap::{Arg, Command};
@@ -38,6 +39,9 @@ pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<Strin
         let name = command.get_name();
         if COMMANDS.contains(&name) || (is_real && name == "explain") {
             all(command, &look)
+        } else if name == "devnet" {
+            // Serving one is a trial; what stands below it acts on one.
+            command.mut_subcommands(|below| all(below, &look))
         } else {
             command
         }
@@ -119,5 +123,55 @@ mod tests {
         assert_eq!(env_in(&real, "dev", "kubeconfig"), None);
         let explained = env_in(&real, "explain", "kubeconfig");
         assert_eq!(explained.as_deref(), Some("AP_KUBECONFIG"));
+    }
+
+    #[test]
+    fn every_command_with_a_node_asks_the_one_that_is_set() {
+        use clap::CommandFactory;
+        let root = read_in(crate::args::Cli::command(), true, |name| {
+            name.starts_with("AKASH_").then(|| "x".to_owned())
+        });
+        fn look(command: &Command, path: &str, asked: &mut Vec<String>) {
+            let path = format!("{path} {}", command.get_name());
+            for arg in command.get_arguments() {
+                if arg.get_long() != Some("node") {
+                    continue;
+                }
+                let set = arg.get_env().map(|name| name.to_string_lossy().into_owned());
+                assert_eq!(set.as_deref(), Some("AKASH_NODE"), "{path}");
+                asked.push(path.clone());
+            }
+            for below in command.get_subcommands() {
+                look(below, &path, asked);
+            }
+        }
+        let mut asked = Vec::new();
+        look(&root, "", &mut asked);
+        for name in ["query", "tx", "run", "explain", "devnet tenant", "lease-status"] {
+            let path = format!(" provider-daemon {name}");
+            assert!(asked.contains(&path), "{path}: {asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_keys_has_one_name_everywhere() {
+        use clap::{CommandFactory, Parser};
+        fn look(command: &Command, names: &mut Vec<String>) {
+            let shown = command.get_arguments().filter_map(Arg::get_long);
+            names.extend(shown.filter(|name| name.starts_with("key")).map(str::to_owned));
+            command.get_subcommands().for_each(|below| look(below, names));
+        }
+        let mut names = Vec::new();
+        look(&crate::args::Cli::command(), &mut names);
+        assert!(names.iter().any(|name| name == "keyring-dir"));
+        assert!(!names.iter().any(|name| name == "keys"), "{names:?}");
+        for words in [
+            &["x", "devnet", "--keys", "a"][..],
+            &["x", "devnet", "--keyring-dir", "a"],
+            &["x", "devnet", "tenant", "close", "1", "--keys", "a"],
+            &["x", "devnet", "tenant", "--keyring-dir", "a", "close", "1"],
+        ] {
+            assert!(crate::args::Cli::try_parse_from(words).is_ok(), "{words:?}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Flags of `tx`.
 
+pub mod tenant;
+
 use super::query::{NodeArgs, QueryOutput};
 use super::{SignerArgs, values};
 use akash_provider_chain::gas::{Ceilings, Scope};
@@ -8,6 +10,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
+use tenant::{DeploymentTx, EscrowTx, MarketTx};
 
 /// Settings of `tx`.
 #[derive(Debug, Args)]
@@ -184,6 +187,15 @@ pub enum TxCommand {
     /// Register the provider, or change its record.
     #[command(subcommand)]
     Provider(ProviderTx),
+    /// A tenant's deployments.
+    #[command(subcommand)]
+    Deployment(DeploymentTx),
+    /// The market: a tenant's leases.
+    #[command(subcommand)]
+    Market(MarketTx),
+    /// The money of a tenant's deployments.
+    #[command(subcommand)]
+    Escrow(EscrowTx),
 }
 
 /// About certificates.

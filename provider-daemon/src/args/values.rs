@@ -1,7 +1,7 @@
 //! Values of flags: durations, sizes, pairs. Each error says what was given and what is wanted.
 
 use akash_provider_core::inventory::GpuSpec;
-use akash_provider_core::types::Attribute;
+use akash_provider_core::types::{Attribute, Coin};
 use std::time::Duration;
 
 /// A duration such as `500ms`, `6s` or `1h30m`; above zero.
@@ -64,6 +64,20 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         other => Err(format!("`{other}` is neither true nor false")),
     }
+}
+
+/// An amount of a token such as `5000000uact`; above zero.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn coin(text: &str) -> Result<Coin, String> {
+    let coin: Coin = text
+        .parse()
+        .map_err(|e| format!("{e}; write it as 5000000uact"))?;
+    if coin.amount == 0 {
+        return Err("must be above zero; write it as 5000000uact".to_owned());
+    }
+    Ok(coin)
 }
 
 /// A rate per second, above zero and at most 10,000.

@@ -3,8 +3,9 @@
 use super::{explain, read_sdl};
 use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
-use crate::dev::load::Orders;
-use crate::dev::{DevGateway, Outcome, Printer, Tenant, World, names};
+use crate::dev::load::{self, Orders};
+use crate::dev::mend::mend;
+use crate::dev::{DevGateway, Outcome, Printer, Tenant, Totals, Turns, World, names};
 use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
@@ -77,7 +78,10 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
             world.provider,
             world.chain.market(|m| m.chain_id().to_owned())
         ));
-        printer.note("Ctrl-C stops it: once drains, twice aborts.\n");
+        printer.note("Ctrl-C stops it: once drains, twice aborts.");
+    }
+    if let Some(notice) = world.notice() {
+        tell_simulated(&printer, notice);
     }
     let gateway = DevGateway::start(args, &world, &printer, shutdown.clone()).await?;
     let played = play(args, &sdls, &world, &printer, &shutdown).await?;
@@ -85,8 +89,10 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         finish(args, &sdls, &world, &printer, &played).await?
     } else {
         if !shutdown.is_cancelled() {
-            summary(&printer, &played);
+            summary(args, &printer, &played);
             printer.note("serving; Ctrl-C stops it");
+        } else if args.orders > 0 {
+            totals(args, &printer, &played);
         }
         shutdown.cancelled().await;
         ExitCode::SUCCESS
@@ -101,6 +107,14 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     world.stop().await?;
     signals.abort();
     Ok(code)
+}
+
+/// A word at the start, and for programs a fact of its own.
+fn tell_simulated(printer: &Printer, notice: &str) {
+    if printer.is_text() {
+        printer.note(&format!("{notice}\n"));
+    }
+    printer.object(json!({ "event": "workloads", "are": "simulated", "text": notice }));
 }
 
 /// Plays all tenants side by side; ends early on shutdown.
@@ -120,7 +134,7 @@ async fn play(
     let pause = Duration::from_secs_f64(1.0 / args.rate);
     let mut next = tokio::time::Instant::now();
     let mut to_make = args.orders;
-    let mut outcomes = Vec::new();
+    let (mut outcomes, turns) = (Vec::new(), Arc::new(Turns::default()));
     while to_make > 0 || !playing.is_empty() {
         tokio::select! {
             biased;
@@ -131,12 +145,20 @@ async fn play(
                 next += pause;
                 let tenant = Tenant::new(world, printer, number, 1, orders.make()?)?;
                 // Generated tenants come and go, so that a load can run as long as it likes.
-                playing.spawn(tenant.play(true));
+                playing.spawn(tenant.in_turn(&turns).play(true));
             }
             Some(outcome) = playing.join_next(), if !playing.is_empty() => outcomes.push(outcome?),
         }
     }
     playing.shutdown().await;
+    for outcome in outcomes
+        .iter_mut()
+        .filter(|outcome: &&mut Outcome| outcome.declined)
+    {
+        let given = sdls.iter().find(|(name, _)| *name == outcome.name);
+        let groups = given.map(|(_, sdl)| sdl.groups.as_slice()).unwrap_or_default();
+        outcome.mend = Some(mend(args, groups, outcome.reason.as_deref().unwrap_or_default()));
+    }
     outcomes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(outcomes)
 }
@@ -155,7 +177,7 @@ async fn finish(
         tokio::time::sleep(Duration::from_millis(20)).await;
         left = world.leftovers().await;
     }
-    summary(printer, played);
+    summary(args, printer, played);
     for outcome in played.iter().filter(|o| o.declined) {
         let Some((_, sdl)) = sdls.iter().find(|(name, _)| *name == outcome.name) else {
             continue;
@@ -195,11 +217,24 @@ async fn finish(
     })
 }
 
-fn summary(printer: &Printer, played: &[Outcome]) {
+/// True of a generated tenant: how it fared is told in the totals.
+fn is_generated(outcome: &Outcome) -> bool {
+    outcome.name.starts_with(load::PREFIX)
+}
+
+fn totals(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
+    let totals = Totals::of(args.orders, played.iter().filter(|outcome| is_generated(outcome)));
+    if printer.is_text() {
+        printer.note(&format!("\n{}", totals.text()));
+    }
+    printer.object(totals.json());
+}
+
+fn summary(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
     if played.is_empty() {
         return;
     }
-    if printer.is_text() {
+    if printer.is_text() && !played.iter().all(is_generated) {
         printer.note(&format!(
             "\n{:<22} {:>9} {:>9}  {}",
             "SDL", "to bid", "to run", "price per block, or why not"
@@ -210,7 +245,9 @@ fn summary(printer: &Printer, played: &[Outcome]) {
     for outcome in played {
         let prices: Vec<String> = outcome.prices.iter().map(ToString::to_string).collect();
         let last = outcome.problem.clone().unwrap_or_else(|| prices.join(", "));
-        if printer.is_text() {
+        let mended = |mend: &String| format!("{last}; to serve it: {mend}");
+        let last = outcome.mend.as_ref().map_or_else(|| last.clone(), mended);
+        if printer.is_text() && !is_generated(outcome) {
             let (bid, run) = (seconds(outcome.to_bid), seconds(outcome.to_run));
             printer.note(&format!("{:<22} {bid:>9} {run:>9}  {last}", outcome.name));
         }
@@ -218,7 +255,10 @@ fn summary(printer: &Printer, played: &[Outcome]) {
         printer.object(json!({
             "event": "summary", "name": outcome.name, "to_bid_ms": ms(outcome.to_bid),
             "to_run_ms": ms(outcome.to_run), "prices": outcome.prices, "declined": outcome.declined,
-            "problem": outcome.problem,
+            "problem": outcome.problem, "reason": outcome.reason, "waited_ms": ms(outcome.waited), "mend": outcome.mend,
         }));
+    }
+    if args.orders > 0 {
+        totals(args, printer, played);
     }
 }

@@ -1,5 +1,6 @@
 //! `devnet`: the embedded market served as a node, and tenants who act on one.
 
+use super::bids::{open_bids, open_orders};
 use super::read_sdl;
 use crate::args::Output;
 use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
@@ -11,15 +12,19 @@ use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
-use akash_provider_core::chain::{BidFilter, ChainQuery, MemoryChain, OrderFilter, PageRequest};
+use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
-use akash_provider_core::types::{Bid, BidId, BidState, BlockTime, DeploymentId, OrderId, OrderState};
+use akash_provider_core::types::{Address, BidId, BlockTime, DeploymentId, OrderId};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// What people would take for more than it is.
+const WORKLOADS: &str =
+    "what a provider runs on it is simulated, unless that has --cluster-k8s or --kubeconfig";
 
 /// Serves a development network until it is stopped, or acts on one.
 ///
@@ -61,7 +66,7 @@ fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
 }
 
 async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
-    let keys = Keys::open(args.keys.as_deref())?;
+    let keys = Keys::open(args.keyring_dir.as_deref())?;
     let accounts = keys.accounts()?;
     let chain = chain(args)?;
     chain.market(|market| {
@@ -85,31 +90,51 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         ..DevnetConfig::new(chain)
     })
     .await?;
-    let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
-    let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder());
-    let block = humantime::format_duration(args.block_time).to_string();
-    let mut text = format!(
-        "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
-         keyring   {} (backend test: anybody can read it)\n",
-        folder.display()
-    );
-    for (name, address) in &accounts {
-        text.push_str(&format!("{name:<9} {address}\n"));
-    }
-    let named = accounts
-        .iter()
-        .map(|(name, address)| (name.clone(), json!(address.as_str())));
-    let object = json!({
-        "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc,
-        "keys": folder.display().to_string(), "accounts": Value::Object(named.collect()),
-    });
-    print(args.output, &text, &object);
+    introduce(args, &devnet, &keys, &accounts);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     devnet.stop().await;
     Ok(())
+}
+
+/// Says where it is, whose accounts there are, and what to do next.
+fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String, Address)]) {
+    let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
+    let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder().display());
+    let block = humantime::format_duration(args.block_time);
+    let mut text = format!(
+        "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
+         keyring   {folder} (backend test: anybody can read it)\n"
+    );
+    for (name, address) in accounts {
+        text.push_str(&format!("{name:<9} {address}\n"));
+    }
+    let next = [
+        format!(
+            "export AKASH_NODE={rpc} AKASH_CHAIN_ID={chain_id} AKASH_KEYRING_BACKEND=test AKASH_KEYRING_DIR='{folder}'"
+        ),
+        "provider-daemon tx provider create provider.yaml --from provider".to_owned(),
+        "provider-daemon run --from provider --certificate-domain localhost --bid-price-cpu-scale 0.001"
+            .to_owned(),
+        "provider-daemon tx deployment create my-app.yaml --from tenant".to_owned(),
+    ];
+    text.push_str(&format!(
+        "\nit is a chain alone: {WORKLOADS}\nin another terminal, be its provider and then its tenant:\n"
+    ));
+    for line in &next {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text.push_str("every step to a served tenant is in docs/first-steps.md; Ctrl-C stops the network\n");
+    let named = accounts
+        .iter()
+        .map(|(name, address)| (name.clone(), json!(address.as_str())));
+    let object = json!({
+        "event": "devnet", "chain_id": chain_id, "rpc": rpc, "grpc": grpc, "keys": folder.to_string(),
+        "accounts": Value::Object(named.collect()), "workloads": WORKLOADS, "next": next,
+    });
+    print(args.output, &text, &object);
 }
 
 fn print(output: Output, text: &str, object: &Value) {
@@ -127,8 +152,8 @@ struct Tenant<'a> {
 }
 
 async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
-    let key = Keys::open(args.keys.as_deref())?.private_key(&args.from)?;
-    let reader = Reader::new(Endpoints::new(&[&args.node], &args.chain_id, Limits::default())?);
+    let key = Keys::made(args.keyring_dir.as_deref())?.private_key(&args.from)?;
+    let reader = Reader::new(Endpoints::new(&args.node, &args.chain_id, Limits::default())?);
     let wallet = Wallet::new(Arc::new(reader.clone()), key);
     let tenant = Tenant { args, reader, wallet };
     match &args.command {
@@ -205,7 +230,7 @@ impl Tenant<'_> {
         };
         let id = self.id(dseq);
         let mut bids = Vec::new();
-        for order in self.open_orders(&id).await? {
+        for order in open_orders(&self.reader, &id).await? {
             bids.push(self.cheapest(&order).await?);
         }
         if bids.is_empty() {
@@ -214,34 +239,9 @@ impl Tenant<'_> {
         Ok((id, bids))
     }
 
-    async fn open_orders(&self, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
-        let filter = OrderFilter {
-            state: Some(OrderState::Open),
-            deployment: Some(id.clone()),
-        };
-        let mut orders = Vec::new();
-        let mut request = PageRequest::default();
-        loop {
-            let page = self.reader.orders(&filter, request.clone()).await?;
-            orders.extend(page.items.into_iter().map(|o| o.id));
-            match page.next {
-                Some(key) => request.key = Some(key),
-                None => return Ok(orders),
-            }
-        }
-    }
-
     async fn cheapest(&self, order: &OrderId) -> anyhow::Result<BidId> {
-        let filter = BidFilter {
-            order: Some(order.clone()),
-            state: Some(BidState::Open),
-            ..BidFilter::default()
-        };
-        // An order takes no more bids than a page has.
-        let bids: Vec<Bid> = self.reader.bids(&filter, PageRequest::default()).await?.items;
-        let cheapest = bids
-            .into_iter()
-            .min_by(|a, b| a.price.amount.cmp(&b.price.amount));
+        let bids = open_bids(&self.reader, order).await?;
+        let cheapest = bids.into_iter().next();
         let cheapest = cheapest.with_context(|| format!("order {order} has no open bid yet"))?;
         Ok(cheapest.id)
     }

@@ -1,16 +1,21 @@
 //! `tx`: signs and sends transactions, and says what came of them.
 
 mod cert;
+mod deployment;
+mod lease;
 pub mod provider;
 mod send;
 
 pub(crate) use send::gas_price;
 
 use crate::args::TxArgs;
-use crate::args::tx::TxCommand;
+use crate::args::tx::tenant::{EscrowTx, MarketTx};
+use crate::args::tx::{BroadcastMode, TxCommand};
+use crate::commands::chain::named;
 use crate::secrets;
+use akash_provider_chain::Reader;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::types::Address;
+use akash_provider_core::types::{Address, DeploymentId};
 use anyhow::{Context, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,6 +32,9 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     match &args.command {
         TxCommand::Cert(command) => cert::run(command, args, home),
         TxCommand::Provider(command) => provider::run(command, args, home),
+        TxCommand::Deployment(command) => deployment::run(command, args, home),
+        TxCommand::Market(MarketTx::Lease(command)) => lease::run(command, args, home),
+        TxCommand::Escrow(EscrowTx::Deposit(command)) => deployment::deposit(command, args, home),
     }
 }
 
@@ -56,4 +64,31 @@ impl Author {
     fn key(&self) -> anyhow::Result<&PrivateKey> {
         self.key.as_ref().context("there is no key to sign with")
     }
+
+    /// A deployment of this account; `--owner` may say so too.
+    fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
+        if let Some(other) = owner.filter(|other| **other != self.address) {
+            bail!(
+                "--owner {other} is not the account of the key, {}: leave it out, or name that account's key with --from",
+                self.address
+            );
+        }
+        Ok(DeploymentId {
+            owner: self.address.clone(),
+            dseq,
+        })
+    }
+}
+
+/// Who is asked before something is sent; `None` where no node is to be asked.
+fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
+    match args.how.offline {
+        true => Ok(None),
+        false => Ok(Some(Reader::new(named(&args.node)?))),
+    }
+}
+
+/// True when what is sent is in a block once it has succeeded.
+fn lands(args: &TxArgs) -> bool {
+    !args.how.generate_only && !args.how.dry_run && args.how.broadcast_mode == BroadcastMode::Block
 }

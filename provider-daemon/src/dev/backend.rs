@@ -7,6 +7,9 @@ use akash_provider_core::inventory::memory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What workloads in memory say of themselves, in their logs and where somebody opens a shell.
+const BANNER: &str = "this workload is simulated: nothing of it runs";
+
 /// A cluster and its capacity.
 #[derive(Debug)]
 pub enum Backend {
@@ -35,6 +38,7 @@ impl Backend {
         });
         // Healthy with the next block, so that one sees it start.
         cluster.set_start_ticks(1);
+        cluster.set_banner(BANNER);
         let memory = InMemory {
             cluster,
             inventory: Arc::new(NodeInventory::new(&hardware.spec())),
@@ -61,6 +65,18 @@ impl Backend {
         match self {
             Self::Memory(memory) => Arc::new(memory.cluster.clone()),
             Self::Kubernetes(kubernetes) => kubernetes.cluster.clone(),
+        }
+    }
+
+    /// What people would take for more than it is.
+    #[must_use]
+    pub const fn notice(&self) -> Option<&'static str> {
+        match self {
+            Self::Memory(_) => Some(
+                "workloads are simulated: they are scheduled and shown as running, and nothing of them runs; --kubeconfig \
+                 FILE runs them as pods",
+            ),
+            Self::Kubernetes(_) => None,
         }
     }
 

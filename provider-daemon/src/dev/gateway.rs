@@ -1,10 +1,10 @@
 //! The gateway of the embedded market: a certificate made for this run, a tenant whose key everybody knows, and a node
 //! that tenants' tools can ask, so that their commands work as they do on the network.
 
-use super::{Printer, World, names};
+use super::{Printer, World, names, node};
 use crate::args::DevArgs;
+use crate::devnet::Devnet;
 use crate::devnet::keys::cache;
-use crate::devnet::{Devnet, DevnetConfig};
 use crate::gateway::auth::memory::Volatile;
 use crate::gateway::auth::token::{self, Algorithm};
 use crate::gateway::{Gateway, GatewayError, Ports, Settings};
@@ -57,7 +57,7 @@ impl DevGateway {
     ) -> anyhow::Result<Option<Self>> {
         let (address, fall_back) = match args.gateway_listen_address {
             Some(address) => (address, false),
-            None if args.once => return Ok(None),
+            None if !is_wanted(args) => return Ok(None),
             None => (SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), true),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -86,11 +86,11 @@ impl DevGateway {
         let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
         register(world, address)?;
-        let node = match world.rpc_url() {
+        let served = match world.rpc_url() {
             Some(_) => None,
-            None => Some(Devnet::start(DevnetConfig::new(world.chain.clone())).await?),
+            None => Some(node::start(&world.chain, printer).await?),
         };
-        let node_url = world.rpc_url().or_else(|| node.as_ref().map(Devnet::rpc_url));
+        let node_url = world.rpc_url().or_else(|| served.as_ref().map(Devnet::rpc_url));
         let serving = tokio::spawn(gateway.serve(shutdown));
         let started = Self {
             address,
@@ -98,7 +98,7 @@ impl DevGateway {
             token,
             serving,
             node_url: node_url.context("the node of the embedded market")?,
-            node,
+            node: served,
         };
         started.tell(world, printer)?;
         Ok(Some(started))
@@ -176,6 +176,11 @@ impl DevGateway {
         ));
         Ok(())
     }
+}
+
+/// True where tenants are let in.
+pub(super) const fn is_wanted(args: &DevArgs) -> bool {
+    !args.once || args.gateway_listen_address.is_some()
 }
 
 /// The provider's record says where it really is.

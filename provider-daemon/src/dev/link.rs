@@ -1,6 +1,7 @@
 //! How the provider of the embedded market speaks to it: directly, or over the wire.
 
-use super::names;
+use super::gateway::is_wanted;
+use super::{Printer, names, node};
 use crate::args::DevArgs;
 use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_chain::tx::planner::PlannerConfig;
@@ -40,14 +41,23 @@ impl Link {
     ///
     /// # Errors
     /// There is no free port on this machine.
-    pub async fn open(args: &DevArgs, chain: &MemoryChain, stop: &CancellationToken) -> anyhow::Result<Self> {
+    pub async fn open(
+        args: &DevArgs,
+        chain: &MemoryChain,
+        printer: &Printer,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
         if !args.wire {
             return Ok(Self {
                 client: Arc::new(chain.clone()),
                 wire: None,
             });
         }
-        let devnet = Devnet::start(DevnetConfig::new(chain.clone())).await?;
+        // Nobody but the provider asks where no tenant is let in.
+        let devnet = match is_wanted(args) {
+            true => node::start(chain, printer).await?,
+            false => Devnet::start(DevnetConfig::new(chain.clone())).await?,
+        };
         let chain_id = chain.market(|m| m.chain_id().to_owned());
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id.clone());
         settings.key = Some(names::provider_key()?);

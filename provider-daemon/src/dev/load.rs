@@ -3,6 +3,9 @@
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::Context;
 
+/// What the names of generated tenants begin with.
+pub const PREFIX: &str = "load-";
+
 /// A generator that is the same everywhere (SplitMix64): its numbers only vary sizes, so nothing better is
 /// needed, and a seed keeps its meaning over versions of any library.
 #[derive(Debug, Clone)]
@@ -54,7 +57,7 @@ deployment:
 "#
         );
         let sdl = sdl::parse(&text).context("the template of generated orders")?;
-        Ok((format!("load-{:05}", self.made), sdl))
+        Ok((format!("{PREFIX}{:05}", self.made), sdl))
     }
 
     fn below(&mut self, limit: u64) -> u64 {

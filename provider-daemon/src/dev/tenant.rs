@@ -1,6 +1,6 @@
 //! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
 
-use super::{Printer, World, names};
+use super::{Printer, Turns, World, names};
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::RefusalKind;
 use akash_provider_core::manifest::{self, Manifest};
@@ -16,6 +16,12 @@ use std::time::{Duration, Instant};
 const PATIENCE_BLOCKS: u32 = 60;
 /// And never less than this, so that fast blocks do not make tenants impatient.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Tries of one that waits for room when nothing is taken any more.
+const VAIN_MAX: u32 = 2;
+/// How long nothing may be taken until it is certain that nobody has to end first, in blocks.
+const MOMENT_BLOCKS: u32 = 3;
+/// And never less than this.
+const MOMENT: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// First money of a deployment.
@@ -47,6 +53,12 @@ pub struct Outcome {
     pub problem: Option<String>,
     /// It was the provider's decision not to bid.
     pub declined: bool,
+    /// Why not, as a word.
+    pub reason: Option<String>,
+    /// How long it waited until others gave room back.
+    pub waited: Option<Duration>,
+    /// What to say to `dev` so that it is served.
+    pub mend: Option<String>,
 }
 
 /// A tenant with one deployment.
@@ -58,6 +70,8 @@ pub struct Tenant {
     name: String,
     sdl: Sdl,
     started: Instant,
+    /// It waits for room with the others; who does not takes the first no.
+    turns: Option<Arc<Turns>>,
 }
 
 impl Tenant {
@@ -84,11 +98,46 @@ impl Tenant {
             name,
             sdl,
             started: Instant::now(),
+            turns: None,
         })
+    }
+
+    /// It waits for room as long as others come and go.
+    #[must_use]
+    pub fn in_turn(mut self, turns: &Arc<Turns>) -> Self {
+        self.turns = Some(Arc::clone(turns));
+        self
     }
 
     /// Plays until everything runs; with `to_the_end` also an update and the close.
     pub async fn play(mut self, to_the_end: bool) -> Outcome {
+        let (mut waited, mut vain) = (Duration::ZERO, 0);
+        let mut outcome = loop {
+            let outcome = self.attempt(to_the_end).await;
+            let is_for_room = outcome.reason.as_deref().is_some_and(Turns::is_for_room);
+            let Some(turns) = self.turns.clone().filter(|_| is_for_room && vain < VAIN_MAX) else {
+                break outcome;
+            };
+            let began = Instant::now();
+            let is_taken = || !self.world.status().leases.is_empty();
+            let moment = MOMENT.max(self.world.block_time.saturating_mul(MOMENT_BLOCKS));
+            if !turns.wait(is_taken, moment).await {
+                // Nothing is in its way, so this is nearly its last try.
+                vain += 1;
+            }
+            waited += began.elapsed();
+            // A deployment that was closed stays closed: this is another one.
+            self.id.dseq += 1;
+        };
+        outcome.waited = (waited > Duration::ZERO).then_some(waited);
+        if let Some(turns) = &self.turns {
+            turns.next();
+        }
+        outcome
+    }
+
+    /// One deployment, from wherever it is.
+    async fn attempt(&mut self, to_the_end: bool) -> Outcome {
         self.started = Instant::now();
         let mut outcome = Outcome {
             name: self.name.clone(),
@@ -212,6 +261,7 @@ impl Tenant {
             let status = self.world.status();
             if let Some(decline) = status.recent_declines.iter().find(|d| orders.contains(&d.order)) {
                 outcome.declined = true;
+                outcome.reason = Some(decline.reason.clone());
                 bail!("declined ({}): {}", decline.reason, decline.message);
             }
             if Instant::now() >= deadline {

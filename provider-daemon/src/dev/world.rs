@@ -86,7 +86,7 @@ impl World {
             state.follow(&chain);
         }
         let (background, account) = (CancellationToken::new(), config.provider.clone());
-        let link = Link::open(args, &chain, &background).await?;
+        let link = Link::open(args, &chain, printer, &background).await?;
         let backend = Arc::new(backend(args, &hardware, &config).await?);
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
@@ -187,6 +187,12 @@ impl World {
             left.extend(live.map(|l| format!("live lease {} on the chain", l.lease.id)));
         });
         left
+    }
+
+    /// What people would take for more than it is.
+    #[must_use]
+    pub fn notice(&self) -> Option<&'static str> {
+        self.backend.notice()
     }
 
     /// True when the provider has ended by itself.

@@ -24,9 +24,25 @@ impl Keys {
     /// # Errors
     /// The folder cannot be read or written, or nobody says where the user's cache is.
     pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
-        let folder = folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))?;
+        let folder = place(folder)?;
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let keys = Self::made(Some(&folder))?;
+        keys.make()?;
+        Ok(keys)
+    }
+
+    /// Opens the keyring in a folder, by default in the user's cache, as it is: who acts on a network makes no keys.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or nobody says where the user's cache is.
+    pub fn made(folder: Option<&Path>) -> anyhow::Result<Self> {
+        let folder = place(folder)?;
         let keyring = Keyring::open(Backend::Test, &folder, None)?;
+        Ok(Self { folder, keyring })
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        let keyring = &self.keyring;
         for name in NAMES {
             if keyring.show(name).is_ok() {
                 continue;
@@ -38,7 +54,7 @@ impl Keys {
                 Err(error) => return Err(error).context("making the keys of the development network"),
             }
         }
-        Ok(Self { folder, keyring })
+        Ok(())
     }
 
     /// The folder.
@@ -62,8 +78,15 @@ impl Keys {
     /// There is none, or it cannot be read.
     pub fn private_key(&self, name_or_address: &str) -> anyhow::Result<PrivateKey> {
         let key = self.keyring.private_key(name_or_address);
-        key.with_context(|| format!("a key of {}", self.folder.display()))
+        key.with_context(|| {
+            let folder = self.folder.display();
+            format!("a key of {folder}: `devnet` says at its start where its keys are, and --keyring-dir names that folder")
+        })
     }
+}
+
+fn place(folder: Option<&Path>) -> anyhow::Result<PathBuf> {
+    folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))
 }
 
 /// A folder of ours in the user's cache.
@@ -74,6 +97,8 @@ pub(crate) fn cache(name: &str) -> anyhow::Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-    let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set: give --keys")?;
+    let cache = cache.context(
+        "neither XDG_CACHE_HOME nor HOME is set: set one, or give --keyring-dir where there is that flag",
+    )?;
     Ok(cache.join("akash-provider").join(name))
 }

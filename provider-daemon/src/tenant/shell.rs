@@ -5,6 +5,7 @@
 //!  104 input    105 terminal size                                     to the provider
 //! ```
 
+mod escape;
 mod terminal;
 mod words;
 
@@ -19,6 +20,7 @@ use crate::gateway::auth::Scope;
 use akash_provider_core::types::LeaseId;
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use escape::Escape;
 use serde::Deserialize;
 use std::future::pending;
 use std::io::Read;
@@ -43,6 +45,8 @@ const WAITING: usize = 16;
 const BY_SIGNAL: i32 = 128;
 /// What shells say of a command that could not be run.
 const NOT_RUN: u8 = 1;
+/// What ssh says of a session that was left.
+const LEFT: u8 = 255;
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -62,6 +66,8 @@ enum Over {
     Unread,
     /// We were told to stop.
     Stopped(i32),
+    /// Whoever typed has left; the command may go on.
+    Left,
 }
 
 pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCode> {
@@ -79,6 +85,9 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
     };
     let stream = client.open(ask).await?;
     let mut stop = Stop::new(args.tty)?;
+    if terminal.is_some() {
+        eprintln!("{}", escape::HINT);
+    }
     // From here on the terminal is the command's; it is given back when this goes out of scope, whatever happens.
     let raw = terminal.as_ref().map(Terminal::raw).transpose()?;
     let over = tokio::select! {
@@ -90,6 +99,10 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
     Ok(match over? {
         Over::Ended(outcome) => exit_code(&outcome),
         Over::Unread => ExitCode::SUCCESS,
+        Over::Left => {
+            eprintln!("left; what runs there may go on");
+            ExitCode::from(LEFT)
+        }
         Over::Stopped(signal) => {
             eprintln!("stopped by signal {signal}");
             ExitCode::from(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX))
@@ -176,7 +189,7 @@ async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -
     let over = tokio::select! {
         biased;
         over = listen(&mut hearing) => over?,
-        failed = talk(&mut speaking, input, terminal, is_typed) => return Err(failed),
+        over = talk(&mut speaking, input, terminal, is_typed) => over?,
     };
     speaking.goodbye().await;
     Ok(over)
@@ -226,21 +239,30 @@ fn code(outcome: &Outcome) -> u8 {
     }
 }
 
-/// Sends input and sizes of the terminal; returns only with what cannot be gone on with.
+/// Sends input and sizes of the terminal; returns when whoever types leaves.
+///
+/// # Errors
+/// It cannot be gone on with.
 async fn talk(
     speaking: &mut Speaking,
     mut input: Option<mpsc::Receiver<Vec<u8>>>,
     mut terminal: Option<Terminal>,
     is_typed: bool,
-) -> anyhow::Error {
+) -> anyhow::Result<Over> {
+    let mut escape = Escape::Start;
     loop {
         let frame = tokio::select! {
             biased;
             size = sizes(&mut terminal) => match size {
                 Ok(size) => size_frame(size),
-                Err(error) => return error,
+                Err(error) => return Err(error),
             },
             bytes = inputs(&mut input) => match bytes {
+                Some(bytes) if is_typed => match escape.of(&bytes) {
+                    (_, true) => return Ok(Over::Left),
+                    (sent, false) if sent.is_empty() => continue,
+                    (sent, false) => framed(STDIN, &sent),
+                },
                 Some(bytes) => framed(STDIN, &bytes),
                 None => {
                     input = None;

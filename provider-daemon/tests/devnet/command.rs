@@ -47,6 +47,59 @@ struct Served {
     about: Value,
 }
 
+#[test]
+fn what_a_network_says_is_next_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let served = Served::start(&home, &folder.path().join("market.state"));
+    let next: Vec<&str> = served.about["next"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| l.as_str().unwrap())
+        .collect();
+    let workloads = served.about["workloads"].as_str().unwrap();
+    assert!(workloads.contains("is simulated"), "{workloads}");
+    let (export, commands) = next.split_first().unwrap();
+    let deploy = commands
+        .iter()
+        .find(|line| line.contains("tx deployment create my-app.yaml"))
+        .unwrap();
+    let line = format!("{export}\n{} --yes", deploy.replace("my-app.yaml", SDL));
+    let program = Path::new(env!("CARGO_BIN_EXE_provider-daemon")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &line])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && told.contains("next, take a bid"),
+        "{line}\n{told}"
+    );
+    // The same settings lead its tenant.
+    let sdl = format!("{export}\nprovider-daemon devnet tenant deploy {SDL} --dseq 9000 --output json");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &sdl])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Who acts makes no keys where there are none.
+    let empty = folder.path().join("empty");
+    let (success, why) = served.try_tenant(&empty, &["close", "1"]);
+    assert!(
+        !success && why.contains("--keyring-dir") && !empty.exists(),
+        "{why}"
+    );
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
         drop(self.child.kill());
@@ -64,7 +117,7 @@ impl Served {
                 "--listen-grpc",
                 "127.0.0.1:0",
             ])
-            .args(["--block-time", "100ms", "--output", "json", "--keys"])
+            .args(["--block-time", "100ms", "--output", "json", "--keyring-dir"])
             .arg(home)
             .arg("--state")
             .arg(state)
@@ -94,7 +147,7 @@ impl Served {
         let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args(["devnet", "tenant"])
             .args(args)
-            .args(["--output", "json", "--node", self.rpc(), "--keys"])
+            .args(["--output", "json", "--node", self.rpc(), "--keyring-dir"])
             .arg(home)
             .output()
             .unwrap();

@@ -39,7 +39,7 @@ impl Network {
             "--output=json",
             "--chain-id",
             CHAIN,
-            "--keys",
+            "--keyring-dir",
         ];
         let mut command = program(&words);
         command.arg(scratch.path("keys"));
@@ -174,7 +174,7 @@ impl Who<'_> {
     pub(crate) fn acts(&self, words: &[&str]) -> (i32, String, String) {
         let mut command = program(&["devnet", "tenant", "--chain-id", CHAIN]);
         command
-            .args(["--from", self.name, "--node", &self.network.node, "--keys"])
+            .args(["--from", self.name, "--node", &self.network.node, "--keyring-dir"])
             .arg(self.network.scratch.path("keys"))
             .args(words);
         told(&command.output().unwrap())

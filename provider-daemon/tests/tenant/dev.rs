@@ -1,12 +1,13 @@
 //! What `dev` prints for tenants works when it is pasted.
 
+use crate::shell::{Pty, ended};
 use crate::stage::until;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 struct Dev {
-    child: Child,
+    child: Mutex<Child>,
     said: Arc<Mutex<String>>,
 }
 
@@ -20,8 +21,12 @@ impl Dev {
             "200ms",
         ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-        command.args(address).args(words).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(address).args(words);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(String::new()));
         let heard = Arc::clone(&said);
@@ -30,7 +35,12 @@ impl Dev {
                 heard.lock().unwrap().push_str(&(line + "\n"));
             }
         });
+        let child = Mutex::new(child);
         Self { child, said }
+    }
+
+    fn is_running(&self) -> bool {
+        self.child.lock().unwrap().try_wait().unwrap().is_none()
     }
 
     fn line(&self, begin: &str) -> Option<String> {
@@ -42,8 +52,9 @@ impl Dev {
 
 impl Drop for Dev {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        let child = self.child.get_mut().unwrap();
+        drop(child.kill());
+        drop(child.wait());
     }
 }
 
@@ -76,6 +87,23 @@ fn the_printed_commands_work(words: &[&str]) {
         last = format!("{out}{err}");
         is_good && out.contains("\"uris\"") && out.contains("\"web\"")
     });
+    assert!(dev.line("workloads are simulated").is_some());
+    let (is_good, out, err) = ran("provider-daemon lease-logs");
+    let simulated = "this workload is simulated: nothing of it runs";
+    assert!(is_good && out.contains(simulated), "{out}{err}");
+    let (is_good, _, err) = ran("provider-daemon lease-shell web ls");
+    assert!(is_good && err.contains(simulated), "{err}");
+    for (keys, code) in [("\x03", 130), ("\x04", 0), ("exit 7\r", 7)] {
+        let pty = Pty::open();
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        shell
+            .args(["lease-shell", "web", "sh", "--tty"])
+            .envs(environment.clone());
+        let mut child = pty.spawns(shell);
+        until("every key is the command's", || !pty.is_as_before());
+        pty.types(keys);
+        assert_eq!(ended(&mut child), Some(code), "{keys:?}");
+    }
     let (is_good, out, err) = ran(&dev.line("provider-daemon status").unwrap());
     assert!(is_good && out.contains("\"cluster\""), "{out}{err}");
     let (is_good, out, err) = ran(&dev.line("provider-daemon lease-events").unwrap());
@@ -90,4 +118,54 @@ fn what_dev_prints_for_a_tenant_works() {
 #[test]
 fn what_dev_prints_for_a_tenant_works_over_the_wire_too() {
     the_printed_commands_work(&["--wire"]);
+}
+
+/// Where the node is, at a start of `dev` in a network of its own.
+fn node_of(more: &str) -> Option<(String, String)> {
+    let line = format!(
+        "ip link set lo up && {more} exec {} dev --block-time 200ms",
+        env!("CARGO_BIN_EXE_provider-daemon")
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["sh", "-c", &line]);
+    let dev = Dev::of(command);
+    let ended = || !dev.is_running();
+    until("the node", || dev.line("curl").is_some() || ended());
+    let export = dev.line("export ")?;
+    let node = export.split("AKASH_NODE=").nth(1)?.split(' ').next()?.to_owned();
+    let all = dev.said.lock().unwrap().clone();
+    Some((node, all))
+}
+
+#[test]
+fn the_node_of_dev_is_where_it_was_at_the_last_start() {
+    let Some((first, said)) = node_of("") else {
+        println!("skipped: `unshare` and `ip` give no network of one's own here");
+        return;
+    };
+    assert!(!said.contains("is taken"), "{said}");
+    for more in ["", "true;"] {
+        assert_eq!(node_of(more).unwrap().0, first);
+    }
+    // A port that another program has is told, and another one taken.
+    let other = format!(
+        "{} dev --block-time 200ms > /dev/null & sleep 2;",
+        env!("CARGO_BIN_EXE_provider-daemon")
+    );
+    let (next, said) = node_of(&other).unwrap();
+    assert_ne!(next, first);
+    let taken = first.trim_start_matches("http://");
+    assert!(
+        said.contains(&format!("{taken} is taken; the node is at")),
+        "{said}"
+    );
 }

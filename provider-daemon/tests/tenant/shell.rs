@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// A lease whose service runs.
@@ -81,46 +81,51 @@ fn a_command_gets_its_words_and_its_input_and_its_exit_code_is_ours() {
 }
 
 /// A terminal: our end and the program's.
-struct Pty {
+pub(crate) struct Pty {
     ours: OwnedFd,
     theirs: File,
 }
 
 impl Pty {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let (ours, theirs) = pty::open();
         Self { ours, theirs }
     }
 
     /// True while a line can be edited before it is read, as before a program takes every key.
-    fn is_as_before(&self) -> bool {
+    pub(crate) fn is_as_before(&self) -> bool {
         let modes = tcgetattr(&self.theirs).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
     fn spawn(&self, stage: &Stage, words: &[&str]) -> Child {
+        self.spawns(stage.command(words))
+    }
+
+    pub(crate) fn spawns(&self, mut command: Command) -> Child {
         let end = || Stdio::from(self.theirs.try_clone().unwrap());
-        let mut command = stage.command(words);
         command.stdin(end()).stdout(end()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
 
-    fn types(&self, text: &str) {
+    pub(crate) fn types(&self, text: &str) {
         let mut file = File::from(self.ours.try_clone().unwrap());
         file.write_all(text.as_bytes()).unwrap();
     }
 }
 
-/// A command that is told two sizes, and then ends.
-fn waits_for_two_sizes() -> serde_json::Value {
+/// A command that is told so much, and then ends.
+fn waits_for(count: usize) -> serde_json::Value {
     let result = b"f{\"exit_code\":3}\n";
     let mut frame = vec![0x82, u8::try_from(result.len()).unwrap()];
     frame.extend_from_slice(result);
     let size = serde_json::json!({"dir": "C->S", "op": 2, "hex": "0000000000"});
+    let mut frames = vec![size; count];
+    frames.push(serde_json::json!({"dir": "S->C", "raw_hex": data_encoding::HEXLOWER.encode(&frame)}));
     serde_json::json!({
         "response_head": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                           Sec-WebSocket-Accept: x",
-        "frames": [size, size, {"dir": "S->C", "raw_hex": data_encoding::HEXLOWER.encode(&frame)}],
+        "frames": frames,
     })
 }
 
@@ -130,7 +135,7 @@ fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
     let stage = Stage::new("resize");
     let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
     let replay = Replay::start(&crate::stage::certificate(&stage.chain, &provider));
-    replay.play(&waits_for_two_sizes());
+    replay.play(&waits_for(2));
     stage.settle();
     let (name, url) = (provider.as_str(), replay.url());
     let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
@@ -156,7 +161,7 @@ fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
     assert!(pty.is_as_before());
 }
 
-fn ended(child: &mut Child) -> Option<i32> {
+pub(crate) fn ended(child: &mut Child) -> Option<i32> {
     let mut status = None;
     until("the end of the program", || {
         status = child.try_wait().unwrap();
@@ -192,6 +197,29 @@ fn a_terminal_that_was_given_away_is_given_back_on_every_way_out() {
     let mut child = pty.spawn(&stage, &words);
     assert_eq!(ended(&mut child), Some(1));
     assert!(pty.is_as_before());
+}
+
+#[test]
+fn a_session_is_left_with_a_sign_whatever_runs_there() {
+    use crate::replay::Replay;
+    let stage = Stage::new("left");
+    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+    let replay = Replay::start(&crate::stage::certificate(&stage.chain, &provider));
+    // More than is typed: it does not end by itself.
+    replay.play(&waits_for(1000));
+    stage.settle();
+    let (name, url) = (provider.as_str(), replay.url());
+    let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
+    let pty = Pty::open();
+    let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
+    until("every key is the command's", || !pty.is_as_before());
+    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    pty.types("\x03cd ~.\r");
+    until("what is typed", || has_heard(b"h\x03cd ~.\r"));
+    pty.types("~.");
+    assert_eq!(ended(&mut child), Some(255));
+    assert!(pty.is_as_before());
+    assert!(!has_heard(b"\r~"));
 }
 
 #[test]

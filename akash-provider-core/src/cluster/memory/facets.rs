@@ -1,6 +1,6 @@
 //! Hostnames, leased IPs and commands of a cluster in memory.
 
-use super::{MemoryCluster, Operation, State};
+use super::{MemoryCluster, Operation, State, terminal};
 use crate::cluster::{
     AssignedIp, DeclaredHostname, ExecIo, ExecRequest, HostnameDeclaration, Hostnames, IpDeclaration,
     LeasedIps, Shell,
@@ -184,8 +184,12 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// What the command of a running service is to do; `None` for the default.
-    fn find_exec(&self, lease: &LeaseId, request: &ExecRequest) -> Result<Option<ExecFn>, Error> {
+    /// What the command of a running service is to do, `None` for the default, and what workloads say of themselves.
+    fn find_exec(
+        &self,
+        lease: &LeaseId,
+        request: &ExecRequest,
+    ) -> Result<(Option<ExecFn>, Option<String>), Error> {
         let state = lock(&self.state);
         let missing = |message| Error::new(ErrorKind::NotFound, Operation::Exec.name(), message);
         let running = state.workloads.get(lease).and_then(|w| w.running.as_ref());
@@ -199,7 +203,7 @@ impl MemoryCluster {
                 "service `{name}` has {count} replicas; there is no replica {replica}"
             )));
         }
-        Ok(state.exec.clone())
+        Ok((state.exec.clone(), state.banner.clone()))
     }
 }
 
@@ -207,10 +211,14 @@ impl MemoryCluster {
 impl Shell for MemoryCluster {
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
         let call = self.begin(Operation::Exec, Some(lease)).await?;
-        let exec = self.find_exec(lease, &request)?;
+        let (exec, banner) = self.find_exec(lease, &request)?;
         let broken = |e: std::io::Error| {
             Error::new(ErrorKind::Unavailable, Operation::Exec.name(), "a stream broke").with_source(e)
         };
+        if let (None, Some(banner), true) = (&exec, &banner, request.tty) {
+            let code = terminal::serve(banner, io).await.map_err(broken)?;
+            return call.answer(code);
+        }
         let mut input = Vec::new();
         if let Some(stdin) = io.stdin {
             stdin
@@ -221,10 +229,7 @@ impl Shell for MemoryCluster {
         }
         let result = match exec {
             Some(exec) => exec(lease, &request, input),
-            None => ExecResult {
-                stdout: input,
-                ..ExecResult::default()
-            },
+            None => terminal::copied(banner.as_deref(), input),
         };
         for (mut stream, bytes) in [(io.stdout, result.stdout), (io.stderr, result.stderr)] {
             stream.write_all(&bytes).await.map_err(broken)?;

@@ -3,6 +3,7 @@ use crate::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
 use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, DeploymentId, GroupId, OrderId, Resources};
 use futures::{FutureExt, StreamExt, future, stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn lease(dseq: u64) -> LeaseId {
     let address = |n| Address::from_bytes(&[n; 20]).unwrap();
@@ -275,4 +276,83 @@ async fn commands_do_what_the_script_says() {
     });
     cluster.set_exec(exec);
     assert_eq!(run(b"loud").await, (3, "LOUD".to_owned()));
+}
+
+/// What a terminal shows of what is typed, and the code it ends with.
+async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (String, String, i32) {
+    let (out, mut shown) = tokio::io::duplex(64 * 1024);
+    let (err, mut errors) = tokio::io::duplex(64 * 1024);
+    // The input stays open: nothing but what is typed ends a session.
+    let (mut keys, stdin) = tokio::io::duplex(64 * 1024);
+    keys.write_all(input).await.unwrap();
+    let open = tty.then_some(keys);
+    let io = ExecIo {
+        stdin: Some(Box::new(stdin)),
+        stdout: Box::new(out),
+        stderr: Box::new(err),
+        resize: stream::empty().boxed(),
+    };
+    let request = ExecRequest {
+        service: "web".to_owned(),
+        replica: 0,
+        command: vec!["sh".to_owned()],
+        tty,
+    };
+    let shell = cluster.shell().unwrap();
+    let lease = lease(1);
+    let session = shell.exec(&lease, request, io);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), session).await;
+    drop(open);
+    let (mut out, mut err) = (String::new(), String::new());
+    shown.read_to_string(&mut out).await.unwrap();
+    errors.read_to_string(&mut err).await.unwrap();
+    (out, err, ended.expect("it ends").unwrap())
+}
+
+#[tokio::test]
+async fn workloads_say_of_themselves_what_they_are_and_let_whoever_types_go() {
+    let cluster = MemoryCluster::default();
+    cluster.set_banner("simulated");
+    cluster.deploy(&deployment(1)).await.unwrap();
+    let mut again = deployment(1);
+    again.epoch = 3;
+    cluster.deploy(&again).await.unwrap();
+    let logs = cluster
+        .lease_logs(&lease(1), LogOptions::default())
+        .await
+        .unwrap();
+    let lines: Vec<_> = logs
+        .map(|l| l.unwrap())
+        .map(|l| (l.name, l.message))
+        .collect()
+        .await;
+    let line = |name: &str| (name.to_owned(), "simulated".to_owned());
+    assert_eq!(
+        lines,
+        [line("web-0"), line("web-1")],
+        "once a replica, not with every update"
+    );
+    for (keys, code) in [
+        (&b"\x03"[..], 130),
+        (b"\x04", 0),
+        (b"exit\r", 0),
+        (b"exit 3\r", 3),
+        (b"lx\x7fs\r\rexit\r", 0),
+    ] {
+        let (shown, _, ended) = typed(&cluster, true, keys).await;
+        assert_eq!(ended, code, "{shown}");
+        assert!(
+            shown.starts_with("simulated; `exit`, Ctrl-D or Ctrl-C ends this\r\n$ "),
+            "{shown}"
+        );
+        if keys.contains(&b'l') {
+            assert!(shown.contains("simulated: `ls` was not run"), "{shown}");
+        }
+    }
+    let long = vec![b'x'; 20_000].leak();
+    long[19_999] = 4;
+    let (shown, _, _) = typed(&cluster, true, long).await;
+    assert!(shown.len() < 5_000, "a line has a limit: {}", shown.len());
+    let (out, err, code) = typed(&cluster, false, b"copied").await;
+    assert_eq!((&*out, &*err, code), ("copied", "simulated\n", 0));
 }

@@ -213,6 +213,8 @@ pub struct Order {
     attempts: u32,
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
+    /// Readings of a lower height say nothing of the bid.
+    shows_from: Height,
     /// A transaction of this process brought the bid to the chain.
     committed: bool,
     /// An earlier transaction for the bid, of unknown outcome, may land until then.
@@ -256,16 +258,19 @@ impl Order {
         }
     }
 
-    /// A bid of ours was told that was not sent here: it is read. One that is not found until `expires`, in block
-    /// time, was none.
-    pub fn told(id: &BidId, expires: BlockTime, out: &mut Vec<Action>) -> Self {
+    /// A bid of ours was told in the block of this height that was not sent here: it is read. One that is not there
+    /// from that height on was none.
+    pub fn told(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
             retry_at: None,
             ending: None,
-            expires,
+            expires: BlockTime::default(),
         };
-        Self::at(&id.order, phase)
+        Self {
+            shows_from: height,
+            ..Self::at(&id.order, phase)
+        }
     }
 
     /// An open bid of ours on an order that is over: it is looked at and closed.
@@ -294,6 +299,7 @@ impl Order {
             was_unfunded: false,
             attempts: 0,
             landed: false,
+            shows_from: 0,
             committed: false,
             may_land: None,
             clock_from: None,

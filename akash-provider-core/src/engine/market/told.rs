@@ -6,10 +6,6 @@ use crate::engine::deployment::Origin;
 use crate::engine::{Call, EffectId, Engine, Target};
 use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, Provider};
-use std::time::Duration;
-
-/// A bid that was told shows in its node's readings within this much block time.
-const TOLD_BID_SHOWS: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// An order begins.
@@ -55,8 +51,7 @@ impl Engine {
         }
         self.reservations.adopt_unread(&id.order);
         let mut actions = Vec::new();
-        let expires = self.progress.block_time().plus(TOLD_BID_SHOWS);
-        let machine = Order::told(id, expires, &mut actions);
+        let machine = Order::told(id, self.progress.height() + 1, &mut actions);
         self.order_new(&id.order, machine, actions);
     }
 

@@ -42,10 +42,7 @@ impl Order {
             Input::OrderClosed => self.order_over(cx, out),
             Input::Lost => self.end(End::Lost, out),
             // The reservation goes to the lease.
-            Input::Won => Self {
-                phase: Phase::Done(End::Won),
-                ..self
-            },
+            Input::Won => self.won(cx, out),
             Input::Doubt => self.doubt(cx, out),
             Input::Wake => self.wake(cx, out),
             Input::Shutdown if self.may_have_bid() => self,
@@ -337,6 +334,21 @@ impl Order {
     }
 
     /// The bid is on the chain since about now.
+    fn won(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        let is_unanswered = matches!(
+            self.phase,
+            Phase::Bidding { .. } | Phase::Unsure { ending: None, .. }
+        );
+        if let (true, Some(price)) = (is_unanswered, &self.price) {
+            // The lease was told before the transaction's own answer.
+            out.push(Action::Publish(Event::BidPlaced {
+                bid: self.bid_id(cx),
+                price: price.clone(),
+            }));
+        }
+        self.goto(Phase::Done(End::Won))
+    }
+
     fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
         if let Some(price) = &self.price {
             out.push(Action::Publish(Event::BidPlaced {
@@ -398,7 +410,9 @@ impl Order {
             // Not found is evidence only where the bid never showed, the reading is not older than what was
             // processed, and nothing can land any more: the transaction has expired, or the order is over.
             (None, ending)
-                if !self.landed && height >= cx.height && self.cannot_land(cx, ending.as_ref(), expires) =>
+                if !self.landed
+                    && height >= cx.height.max(self.shows_from)
+                    && self.cannot_land(cx, ending.as_ref(), expires) =>
             {
                 let message = "the bid's transaction expired without landing".to_owned();
                 self.end(

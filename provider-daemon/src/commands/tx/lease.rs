@@ -1,0 +1,137 @@
+//! `tx market lease`: a tenant takes bids.
+
+use super::deployment::open_deployment;
+use super::send::send;
+use super::{Author, lands, node};
+use crate::args::TxArgs;
+use crate::args::tx::tenant::{LeaseCreateArgs, LeaseTx};
+use crate::commands::bids::{open_bids, open_orders};
+use crate::commands::chain::block_on;
+use akash_provider_chain::Reader;
+use akash_provider_chain::convert::tenant_to_any;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidId, DeploymentId, GroupId, OrderId};
+use anyhow::bail;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Time between two looks for bids: a block takes longer.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+pub(super) fn run(command: &LeaseTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let LeaseTx::Create(what) = command;
+    block_on(create(what, args, &Author::of(args, home)?))
+}
+
+async fn create(what: &LeaseCreateArgs, args: &TxArgs, author: &Author) -> anyhow::Result<ExitCode> {
+    let id = author.deployment(what.which.dseq, what.which.owner.as_ref())?;
+    let bids = match node(args)? {
+        Some(node) => wait(&node, what, &id).await?,
+        None => vec![named(what, id)?],
+    };
+    for bid in &bids {
+        eprintln!("taking bid {bid}");
+    }
+    let taken = bids.into_iter().map(|bid| TenantMsg::CreateLease { bid });
+    let messages = taken.filter_map(|msg| tenant_to_any(&msg)).collect();
+    let code = send(args, author, messages).await?;
+    if lands(args) && code == ExitCode::SUCCESS {
+        let dseq = what.which.dseq;
+        eprintln!("next, send the manifest: provider-daemon send-manifest SDL --dseq {dseq}");
+    }
+    Ok(code)
+}
+
+/// The bid that the flags name by themselves.
+fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
+    let Some(provider) = what.provider.clone() else {
+        bail!("--offline asks no node for bids: say with --provider whose bid is taken")
+    };
+    Ok(BidId {
+        order: OrderId {
+            group: GroupId {
+                deployment,
+                gseq: what.gseq.unwrap_or(1),
+            },
+            oseq: what.oseq.unwrap_or(1),
+        },
+        provider,
+    })
+}
+
+/// The bids to take, once every order has one where that is waited for.
+async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<BidId>> {
+    let deadline = Instant::now() + what.wait.unwrap_or_default();
+    let mut is_told = false;
+    loop {
+        match chosen(node, what, id).await? {
+            Ok(bids) => return Ok(bids),
+            Err(why) if Instant::now() >= deadline => match what.wait {
+                None => bail!("{why}; --wait waits for one"),
+                Some(limit) => bail!("{why} after {}", humantime::format_duration(limit)),
+            },
+            Err(why) if !is_told => {
+                is_told = true;
+                eprintln!("waiting: {why}");
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The cheapest bid of every order that is meant, or what is missing.
+async fn chosen(
+    node: &Reader,
+    what: &LeaseCreateArgs,
+    id: &DeploymentId,
+) -> anyhow::Result<Result<Vec<BidId>, String>> {
+    let mut bids = Vec::new();
+    for order in orders(node, what, id).await? {
+        let open = open_bids(node, &order).await?;
+        let wanted = |of: &BidId| what.provider.as_ref().is_none_or(|p| *p == of.provider);
+        match open.iter().find(|bid| wanted(&bid.id)) {
+            Some(bid) => bids.push(bid.id.clone()),
+            None => return Ok(Err(missing(what, &order, open.into_iter().map(|bid| bid.id)))),
+        }
+    }
+    Ok(Ok(bids))
+}
+
+fn missing(what: &LeaseCreateArgs, order: &OrderId, open: impl Iterator<Item = BidId>) -> String {
+    let others: Vec<String> = open.map(|bid| bid.provider.to_string()).collect();
+    match &what.provider {
+        Some(provider) if !others.is_empty() => format!(
+            "order {order} has no open bid of {provider}; take that of another provider: {}",
+            others.join(", ")
+        ),
+        Some(provider) => format!("order {order} has no open bid of {provider} yet"),
+        None => format!("order {order} has no open bid yet"),
+    }
+}
+
+/// The open orders that are meant; at least one.
+async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
+    let record = open_deployment(node, id).await?;
+    // With a provider it is one bid, as today's tool has it.
+    let first = what.provider.as_ref().map(|_| 1);
+    let is = |given: Option<u32>, has: u32| given.or(first).is_none_or(|given| given == has);
+    let mut orders = open_orders(node, id).await?;
+    orders.retain(|order| is(what.gseq, order.group.gseq) && is(what.oseq, order.oseq));
+    if !orders.is_empty() {
+        return Ok(orders);
+    }
+    if record.leases.is_empty() {
+        bail!(
+            "deployment {id} has no such open order: `query orders --owner {} --dseq {}` shows what there is",
+            id.owner,
+            id.dseq
+        );
+    }
+    let leases: Vec<String> = record.leases.iter().map(|lease| lease.id.to_string()).collect();
+    bail!(
+        "deployment {id} has no such open order, and these leases: {}; send them the manifest with `send-manifest`",
+        leases.join(", ")
+    )
+}

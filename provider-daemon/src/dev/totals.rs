@@ -1,0 +1,165 @@
+//! What a load run comes to: how many were served, why the others were not, and how long it took.
+
+use super::Outcome;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Shares of all that took no longer, in percent.
+const SHARES: [(&str, usize); 3] = [("p50", 50), ("p90", 90), ("p99", 99)];
+
+/// The outcomes of generated tenants together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    orders: usize,
+    served: usize,
+    waited: usize,
+    /// By reason, those that were not served.
+    not_served: BTreeMap<String, usize>,
+    to_bid: Vec<Duration>,
+    /// For room, of those who did.
+    for_room: Vec<Duration>,
+    to_run: Vec<Duration>,
+}
+
+impl Totals {
+    /// Of so many orders these have ended.
+    #[must_use]
+    pub fn of<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
+        let mut totals = Self {
+            orders: orders as usize,
+            ..Self::default()
+        };
+        let mut seen = 0;
+        for outcome in ended {
+            seen += 1;
+            totals.waited += usize::from(outcome.waited.is_some());
+            totals.for_room.extend(outcome.waited);
+            match (&outcome.problem, &outcome.reason) {
+                (None, _) => totals.served += 1,
+                (Some(_), Some(reason)) => totals.count(format!("declined ({reason})"), 1),
+                (Some(problem), None) => {
+                    let what = problem.split(':').next().unwrap_or_default();
+                    totals.count(what.to_owned(), 1);
+                }
+            }
+            totals.to_bid.extend(outcome.to_bid);
+            let running = outcome.to_run.zip(outcome.to_bid);
+            totals
+                .to_run
+                .extend(running.map(|(run, bid)| run.saturating_sub(bid)));
+        }
+        totals.count(
+            "not ended when it was stopped".to_owned(),
+            totals.orders.saturating_sub(seen),
+        );
+        for times in [&mut totals.to_bid, &mut totals.for_room, &mut totals.to_run] {
+            times.sort_unstable();
+        }
+        totals
+    }
+
+    fn count(&mut self, what: String, many: usize) {
+        if many > 0 {
+            *self.not_served.entry(what).or_default() += many;
+        }
+    }
+
+    fn times(&self) -> [(&'static str, &'static str, &[Duration]); 3] {
+        [
+            ("wait for room", "wait_for_room_ms", &self.for_room),
+            ("order to bid", "order_to_bid_ms", &self.to_bid),
+            ("lease to running", "lease_to_running_ms", &self.to_run),
+        ]
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let (orders, served, waited) = (self.orders, self.served, self.waited);
+        let mut text = format!("{orders} generated orders: {served} served, {waited} waited for room\n");
+        for (what, many) in &self.not_served {
+            text.push_str(&format!("{many:>9} {what}\n"));
+        }
+        text.push_str(&format!("\n{:<27}", ""));
+        for (name, _) in SHARES.iter().chain([&("max", 100)]) {
+            text.push_str(&format!("{name:>9}"));
+        }
+        for (name, _, times) in self.times() {
+            text.push_str(&format!("\n{name:<27}"));
+            for (_, percent) in SHARES.iter().chain([&("max", 100)]) {
+                let time = share(times, *percent);
+                let time = time.map_or_else(|| "-".to_owned(), |d| format!("{:.2}s", d.as_secs_f64()));
+                text.push_str(&format!("{time:>9}"));
+            }
+        }
+        text
+    }
+
+    /// For programs; times in milliseconds.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut value = json!({
+            "event": "totals", "orders": self.orders, "served": self.served, "waited": self.waited,
+            "not_served": self.not_served,
+        });
+        for (_, name, times) in self.times() {
+            let ms = |percent| share(times, percent).map(|d| d.as_millis() as u64);
+            let shares = SHARES.iter().chain([&("max", 100)]);
+            let shares = shares.map(|(name, percent)| ((*name).to_owned(), json!(ms(*percent))));
+            value[name] = Value::Object(shares.collect());
+        }
+        value
+    }
+}
+
+/// The least time that so many percent took at most, of sorted ones.
+fn share(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_those_that_took_no_longer() {
+        let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
+        let of = |percent| share(&times, percent).unwrap().as_millis();
+        assert_eq!((of(50), of(90), of(99), of(100)), (100, 180, 198, 200));
+        assert_eq!(share(&times[..1], 50), Some(Duration::from_millis(1)));
+        assert_eq!(share(&[], 50), None);
+    }
+
+    #[test]
+    fn every_order_is_counted_once_with_its_reason() {
+        let outcome = |problem: Option<&str>, reason: Option<&str>, waited: bool| Outcome {
+            problem: problem.map(str::to_owned),
+            reason: reason.map(str::to_owned),
+            waited: waited.then_some(Duration::from_secs(9)),
+            to_bid: problem.is_none().then_some(Duration::from_secs(1)),
+            to_run: problem.is_none().then_some(Duration::from_secs(3)),
+            ..Outcome::default()
+        };
+        let all = [
+            outcome(None, None, false),
+            outcome(None, None, true),
+            outcome(Some("declined (gpu): x"), Some("gpu"), false),
+            outcome(Some("the manifest was refused: y"), None, false),
+        ];
+        let totals = Totals::of(5, all.iter());
+        let value = totals.json();
+        assert_eq!((&value["served"], &value["waited"]), (&json!(2), &json!(1)));
+        let reasons = json!({
+            "declined (gpu)": 1, "the manifest was refused": 1, "not ended when it was stopped": 1,
+        });
+        assert_eq!(value["not_served"], reasons);
+        assert_eq!(value["lease_to_running_ms"]["p99"], 2000);
+        let text = totals.text();
+        assert!(
+            text.contains("5 generated orders: 2 served, 1 waited") && text.contains("2.00s"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! A tenant deploys with transactions alone: order, lease, money, update, close.
+
+use crate::stage::{ADDRESS, Stage, TENANT, until};
+use akash_provider_core::types::{
+    Address, BidId, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId, Provider,
+};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+
+const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+const FAST: Option<Duration> = Some(Duration::from_millis(100));
+
+fn order(dseq: u64, gseq: u32) -> OrderId {
+    let owner = ADDRESS.parse().unwrap();
+    let deployment = DeploymentId { owner, dseq };
+    OrderId {
+        group: GroupId { deployment, gseq },
+        oseq: 1,
+    }
+}
+
+/// Another account registers and bids so many percent of what the order pays.
+fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> BidId {
+    let id = BidId {
+        order: order.clone(),
+        provider: provider.clone(),
+    };
+    stage.chain.market(|market| {
+        if market.provider(provider).is_none() {
+            let coin = "900000000uact".parse().unwrap();
+            market.fund(provider, &coin);
+            let record = Provider {
+                owner: provider.clone(),
+                host_uri: "https://provider.example:8443".to_owned(),
+                attributes: Vec::new(),
+                info: Default::default(),
+            };
+            market.execute(&Msg::CreateProvider(record)).unwrap();
+        }
+        let spec = market.orders().find(|o| o.id == *order).unwrap().spec.clone();
+        let mut price = spec.max_price().unwrap();
+        let part = price.amount.scaled() * percent / 100;
+        price.amount = Dec::from_scaled(part);
+        let create = Msg::CreateBid {
+            id: id.clone(),
+            price,
+            deposit: "500000uact".parse().unwrap(),
+            resources_offer: spec.resources.clone(),
+            reclamation_window: None,
+        };
+        market.execute(&create).unwrap();
+    });
+    // A node answers with what is in a complete block.
+    let height = || stage.chain.market(|market| market.height());
+    let before = height();
+    until("a block", String::new, || height() > before);
+    id
+}
+
+fn good(stage: &Stage, words: &[&str]) -> (Value, String) {
+    let (code, out, err) = stage.ran(&[words, &["--yes"]].concat());
+    assert_eq!(code, 0, "{words:?}\n{out}\n{err}");
+    (serde_json::from_str(&out).unwrap_or_default(), err)
+}
+
+#[track_caller]
+fn refused(stage: &Stage, words: &[&str], parts: &[&str]) {
+    let (code, out, err) = stage.ran(&[words, &["--yes"]].concat());
+    assert!(code == 1 && out.is_empty(), "{words:?}: {code} {out}{err}");
+    for part in parts {
+        assert!(err.contains(part), "{words:?}: no `{part}` in {err}");
+    }
+}
+
+fn changed(stage: &Stage, from: &str, to: &str) -> String {
+    let text = std::fs::read_to_string(SDL).unwrap().replace(from, to);
+    let path = stage.path("changed.yaml");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
+    let mut stage = Stage::new("deploying", false);
+    stage.start_node(FAST);
+    let (_, said) = good(&stage, &["tx", "deployment", "create", SDL, "--dseq", "7"]);
+    assert!(
+        said.contains("with a deposit of 500000uact") && said.contains("tx market lease create --dseq 7")
+    );
+    let order = order(7, 1);
+    let record = || stage.chain.market(|m| m.deployment(order.deployment()).unwrap());
+    assert_eq!(record().groups.len(), 1);
+    let funds = |denom: &str| record().escrow.funds.get(denom).map(ToString::to_string);
+    assert_eq!(funds("uact").as_deref(), Some("500000.000000000000000000"));
+
+    // The cheapest bid is taken, and one that is not there yet is waited for.
+    let lease = ["tx", "market", "lease", "create", "--dseq", "7"];
+    refused(&stage, &lease, &["7/1/1 has no open bid yet", "--wait"]);
+    let (dear, cheap) = (Address::from_bytes(&[9; 20]).unwrap(), TENANT.parse().unwrap());
+    let mut waiting = stage.command(&[&lease[..], &["--wait=1m", "--yes"]].concat());
+    let waiting = waiting
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    bid(&stage, &dear, &order, 90);
+    let ended = waiting.wait_with_output().unwrap();
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    let live = || {
+        stage.chain.market(|market| {
+            let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);
+            live.map(|l| l.lease.id.provider).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(live(), [dear.clone()]);
+    refused(&stage, &lease, &["no such open order", "send-manifest"]);
+
+    good(
+        &stage,
+        &["tx", "escrow", "deposit", "deployment", "3000000uact", "--dseq=7"],
+    );
+    assert!(record().escrow.funds["uact"] > Dec::from_scaled(3_000_000 * 10_i128.pow(18)));
+    let before = record().deployment.hash;
+    let update = changed(&stage, "nginx:1.27", "nginx:1.28");
+    let update = ["tx", "deployment", "update", &update, "--dseq", "7"];
+    let (_, said) = good(&stage, &update);
+    assert!(said.contains("send-manifest"), "{said}");
+    assert_ne!(record().deployment.hash, before);
+    let (_, said) = good(&stage, &update);
+    assert!(said.contains("has the manifest of"), "{said}");
+    good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
+    assert!(!record().deployment.active && live().is_empty());
+    let (_, said) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
+    assert!(said.contains("closed already"), "{said}");
+
+    // A number of its own, and of two bids the cheaper one, or the one that is named.
+    let (answer, said) = good(
+        &stage,
+        &["tx", "deployment", "create", SDL, "--deposit=2000000uact"],
+    );
+    assert_eq!(answer["code"], 0);
+    let dseq: u64 = said
+        .split("--dseq ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let order = self::order(dseq, 1);
+    bid(&stage, &dear, &order, 90);
+    bid(&stage, &cheap, &order, 50);
+    good(
+        &stage,
+        &["tx", "market", "lease", "create", "--dseq", &dseq.to_string()],
+    );
+    assert_eq!(live(), [cheap]);
+}
+
+#[test]
+fn every_sample_can_be_deployed_and_updated() {
+    let mut stage = Stage::new("samples", false);
+    stage.start_node(FAST);
+    for (dseq, name) in [(1, "shop"), (2, "gpu"), (3, "ports"), (4, "two-regions")] {
+        let sdl = SDL.replace("web.yaml", &format!("{name}.yaml"));
+        let dseq = dseq.to_string();
+        good(&stage, &["tx", "deployment", "create", &sdl, "--dseq", &dseq]);
+        let (_, said) = good(&stage, &["tx", "deployment", "update", &sdl, "--dseq", &dseq]);
+        assert!(said.contains("has the manifest of"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn what_a_tenant_gets_wrong_is_told_with_its_place_and_its_mend_and_nothing_is_sent() {
+    let mut stage = Stage::new("wrong", false);
+    stage.start_node(FAST);
+    let create = ["tx", "deployment", "create", SDL, "--dseq=3"];
+    let with = |more: &[&'static str]| [&create[..], more].concat();
+    refused(
+        &stage,
+        &with(&["--deposit=5000000uakt"]),
+        &["web.yaml", "uact", "write it as 5000000uact"],
+    );
+    refused(
+        &stage,
+        &with(&["--deposit=4uact"]),
+        &["--deposit 4uact", "500000uact, the least"],
+    );
+    refused(
+        &stage,
+        &with(&["--deposit=9000000000000000uact"]),
+        &[ADDRESS, "has 1000000000000uact", "send"],
+    );
+    refused(
+        &stage,
+        &with(&["--owner", TENANT]),
+        &["--owner", TENANT, "--from"],
+    );
+    let foreign = changed(&stage, "uact", "uluna");
+    let words = ["tx", "deployment", "create", &foreign];
+    refused(&stage, &words, &["no deposits in uluna", "uakt, uact"]);
+    refused(
+        &stage,
+        &["tx", "deployment", "create", "/nowhere.yaml"],
+        &["/nowhere.yaml"],
+    );
+    let (_, _, said) = stage.ran(&with(&["--deposit=5"]));
+    assert!(
+        said.contains("--deposit") && said.contains("write it as 5000000uact"),
+        "{said}"
+    );
+    good(&stage, &create);
+    refused(&stage, &create, &["/3 is there already", "--dseq"]);
+
+    let other = changed(&stage, "500m", "600m");
+    let update = ["tx", "deployment", "update", &other, "--dseq"];
+    let of = |dseq: &'static str| [&update[..], &[dseq]].concat();
+    refused(
+        &stage,
+        &of("3"),
+        &["changed.yaml", "group `anywhere`", "create another"],
+    );
+    refused(
+        &stage,
+        &of("4"),
+        &["/4 is not on the chain", "query deployment list --owner"],
+    );
+    refused(
+        &stage,
+        &["tx", "deployment", "close", "--dseq=4"],
+        &["/4 is not on the chain"],
+    );
+
+    let deposit = ["tx", "escrow", "deposit", "deployment"];
+    let of = |coin: &'static str, dseq: &'static str| [&deposit[..], &[coin, "--dseq", dseq]].concat();
+    refused(&stage, &of("5uact", "4"), &["/4 is not on the chain"]);
+    refused(
+        &stage,
+        &of("9000000000000000uact", "3"),
+        &["has 999999500000uact", "smaller"],
+    );
+
+    let lease = ["tx", "market", "lease", "create", "--dseq"];
+    let of = |more: &[&'static str]| [&lease[..], more].concat();
+    refused(&stage, &of(&["4"]), &["/4 is not on the chain"]);
+    refused(
+        &stage,
+        &of(&["3", "--gseq=2"]),
+        &["no such open order", "query orders"],
+    );
+    refused(&stage, &of(&["3", "--wait=1s"]), &["no open bid yet after 1s"]);
+    let provider = Address::from_bytes(&[9; 20]).unwrap();
+    bid(&stage, &provider, &order(3, 1), 90);
+    let named = of(&["3", "--provider", TENANT]);
+    refused(&stage, &named, &["no open bid of", provider.as_str()]);
+    good(&stage, &["tx", "deployment", "close", "--dseq=3"]);
+    for words in [of(&["3"]), [&deposit[..], &["5uact", "--dseq=3"]].concat()] {
+        refused(&stage, &words, &["/3 is closed", "tx deployment create"]);
+    }
+}
+
+#[test]
+fn without_a_node_a_tenant_s_transactions_are_printed() {
+    let stage = Stage::new("printed", false);
+    let of = |words: &[&str]| stage.ran(&[&["tx"], words, &["--offline", "--generate-only"]].concat());
+    let message = |words: &[&str]| {
+        let (code, out, err) = of(words);
+        assert_eq!(code, 0, "{err}");
+        let printed: Value = serde_json::from_str(&out).unwrap();
+        printed["body"]["messages"][0].clone()
+    };
+    let created = message(&["deployment", "create", SDL, "--dseq=3", "--deposit=500000uact"]);
+    assert_eq!(created["@type"], "/akash.deployment.v1beta4.MsgCreateDeployment");
+    assert_eq!(created["id"]["owner"], ADDRESS);
+    assert_eq!(created["deposit"]["sources"], serde_json::json!(["balance"]));
+    let leased = message(&["market", "lease", "create", "--dseq=3", "--provider", TENANT]);
+    assert_eq!(leased["bid_id"]["provider"], TENANT);
+    assert_eq!(
+        (&leased["bid_id"]["gseq"], &leased["bid_id"]["oseq"]),
+        (&1.into(), &1.into())
+    );
+    let paid = message(&["escrow", "deposit", "deployment", "5uact", "--dseq=3"]);
+    assert_eq!(paid["id"]["xid"], format!("{ADDRESS}/3"));
+    for (words, mend) in [
+        (
+            &["deployment", "create", SDL, "--deposit=500000uact"][..],
+            "--dseq",
+        ),
+        (&["deployment", "create", SDL, "--dseq=3"], "--deposit"),
+        (&["market", "lease", "create", "--dseq=3"], "--provider"),
+    ] {
+        let (code, _, err) = of(words);
+        assert!(code == 1 && err.contains(mend), "{err}");
+    }
+}
