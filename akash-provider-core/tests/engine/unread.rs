@@ -206,7 +206,11 @@ fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
     world.feed(Input::Completed(id, answer));
     world.settle();
     assert_eq!((world.active(), world.status().declines.len()), (vec![first], 0));
-    assert_eq!(world.told(|e| matches!(e, Event::BidPlaced { .. })), 2, "each once");
+    assert_eq!(
+        world.told(|e| matches!(e, Event::BidPlaced { .. })),
+        2,
+        "each once"
+    );
 }
 
 #[test]

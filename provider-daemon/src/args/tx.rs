@@ -187,13 +187,13 @@ pub enum TxCommand {
     /// Register the provider, or change its record.
     #[command(subcommand)]
     Provider(ProviderTx),
-    /// A tenant's deployments.
+    /// Create, change or close a tenant's deployment.
     #[command(subcommand)]
     Deployment(DeploymentTx),
-    /// The market: a tenant's leases.
+    /// Take bids on a tenant's orders.
     #[command(subcommand)]
     Market(MarketTx),
-    /// The money of a tenant's deployments.
+    /// Add money to a tenant's deployment.
     #[command(subcommand)]
     Escrow(EscrowTx),
 }

@@ -181,6 +181,32 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["tx provider update provider.yaml --from main --yes"],
     ),
     (
+        "tx deployment create",
+        &[
+            "tx deployment create my-app.yaml --from main --chain-id akashnet-2 --node https://rpc.example:443",
+            "tx deployment create my-app.yaml --from main --deposit 5000000uact --dry-run",
+        ],
+    ),
+    (
+        "tx deployment update",
+        &["tx deployment update my-app.yaml --dseq 42 --from main --yes"],
+    ),
+    (
+        "tx deployment close",
+        &["tx deployment close --dseq 42 --from main --yes"],
+    ),
+    (
+        "tx market lease create",
+        &[
+            "tx market lease create --dseq 42 --from main --wait",
+            "tx market lease create --dseq 42 --from main --provider akash1365yvmc4s7awdyj3n2sav7xfx76adc6dnmlx63",
+        ],
+    ),
+    (
+        "tx escrow deposit deployment",
+        &["tx escrow deposit deployment 5000000uact --dseq 42 --from main"],
+    ),
+    (
         "run",
         &[
             "run --from main --chain-id akashnet-2 --node https://rpc.example:443 --cluster-k8s --bid-price-cpu-scale 0.004 --bid-price-memory-scale 0.0016 --bid-price-storage-scale 0.00016",

@@ -46,7 +46,7 @@ pub struct CreateArgs {
 /// One deployment of the key's account.
 #[derive(Debug, Clone, Args)]
 pub struct DeploymentArgs {
-    /// Number of the deployment.
+    /// Number of the deployment, as `create` printed it.
     #[arg(long)]
     pub dseq: u64,
     /// The tenant; nobody but the key's own account can be one.
@@ -57,7 +57,7 @@ pub struct DeploymentArgs {
 /// About the market.
 #[derive(Debug, Subcommand)]
 pub enum MarketTx {
-    /// Leases.
+    /// Make leases of the bids on orders.
     #[command(subcommand)]
     Lease(LeaseTx),
 }
@@ -93,7 +93,7 @@ pub struct LeaseCreateArgs {
 /// About accounts that pay for leases.
 #[derive(Debug, Subcommand)]
 pub enum EscrowTx {
-    /// Add money.
+    /// Add money to what leases are paid from.
     #[command(subcommand)]
     Deposit(DepositTx),
 }
@@ -101,9 +101,9 @@ pub enum EscrowTx {
 /// To what money is added.
 #[derive(Debug, Subcommand)]
 pub enum DepositTx {
-    /// A deployment of yours.
+    /// Add money to a deployment, from the account's own balance.
     Deployment {
-        /// How much.
+        /// How much to add, for example `5000000uact`.
         #[arg(value_name = "COIN", value_parser = values::coin)]
         amount: Coin,
         /// Which.
