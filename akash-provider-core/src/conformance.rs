@@ -3,6 +3,11 @@
 //! A call that waits for ever ends with a timeout. One that never gives its thread back cannot be ended from
 //! within; a thread beside says which call it was and ends the process, so that nobody looks at a test that hangs.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a suite runs beside what it tests, in real time"
+)]
+
 use crate::error::{Error, ErrorKind, chain_text};
 use crate::feed::lock;
 use futures::stream::{BoxStream, StreamExt};

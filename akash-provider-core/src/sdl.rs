@@ -56,11 +56,11 @@ pub fn parse(text: &str) -> Result<Sdl, SdlError> {
 ///
 /// # Errors
 /// [`SdlErrors`], at most [`MAX_ERRORS`] and the number of the rest.
-pub fn parse_all(text: &str) -> Result<Sdl, SdlErrors> {
+pub fn parse_all(text: &str) -> Result<Sdl, Box<SdlErrors>> {
     let mut notes = Notes::default();
     match read_whole(text, &mut notes) {
         Ok(sdl) => notes.end().map(|warnings| Sdl { warnings, ..sdl }),
-        Err(error) => Err(notes.end_with(error)),
+        Err(error) => Err(Box::new(notes.end_with(error))),
     }
 }
 

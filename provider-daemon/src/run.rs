@@ -92,8 +92,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut parts = Parts::default();
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
-    let mut watch = Watch::new(&printer, &chain, &breaker, &args.pricing, &desks);
-    watch.notes = args.left_to_others();
+    let mut watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());

@@ -59,12 +59,12 @@ impl Notes {
     }
 
     /// The end of the reading: the warnings of a text that is right, or all that is wrong with it.
-    pub(super) fn end(mut self) -> Result<Vec<Warning>, SdlErrors> {
+    pub(super) fn end(mut self) -> Result<Vec<Warning>, Box<SdlErrors>> {
         self.warnings.sort_by_key(|warning| warning.line);
         self.warnings.truncate(MAX_WARNINGS);
         match self.errors.pop() {
             None => Ok(self.warnings),
-            Some(last) => Err(self.end_with(last)),
+            Some(last) => Err(Box::new(self.end_with(last))),
         }
     }
 

@@ -57,7 +57,7 @@ impl Settings {
         let file: File = toml::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
         let provider =
             Config::read(file.provider).map_err(|error| format!("{shown}: section provider: {error}"))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
         Ok(Self {
             nodes: file.nodes,
             key: folder.join(file.key),

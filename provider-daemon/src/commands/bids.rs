@@ -37,6 +37,6 @@ pub(super) async fn open_bids(reader: &Reader, order: &OrderId) -> anyhow::Resul
     };
     // An order takes no more bids than a page has.
     let mut bids: Vec<Bid> = reader.bids(&filter, PageRequest::default()).await?.items;
-    bids.sort_by(|a, b| a.price.amount.cmp(&b.price.amount));
+    bids.sort_by_key(|bid| bid.price.amount);
     Ok(bids)
 }

@@ -108,7 +108,7 @@ fn validate(file: &Path, format: Option<Format>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, SdlErrors>) -> Verdict<'a> {
+fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<'a> {
     let (errors, more_errors, warnings, hash) = match read {
         Ok(sdl) => (Vec::new(), 0, &sdl.warnings, Some(HEXLOWER.encode(&sdl.hash))),
         Err(wrong) => {

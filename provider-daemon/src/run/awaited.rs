@@ -2,7 +2,7 @@
 
 use super::breaker::Breaker;
 use super::summary;
-use crate::args::PricingArgs;
+use crate::args::{PricingArgs, RunArgs};
 use crate::breaker::Shut;
 use crate::dev::Printer;
 use crate::plain;
@@ -71,7 +71,7 @@ pub(super) struct Watch {
     leading: Leading,
     pricing: PricingArgs,
     /// What is left to others, for the status.
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
     told: Mutex<Option<Vec<String>>>,
 }
 
@@ -80,18 +80,18 @@ impl Watch {
         printer: &Arc<Printer>,
         chain: &AkashClient,
         breaker: &Breaker,
-        pricing: &PricingArgs,
+        args: &RunArgs,
         parts: &Desks,
     ) -> Self {
         Self {
             printer: Arc::clone(printer),
             chain: chain.clone(),
             breaker: breaker.clone(),
-            pricing: pricing.clone(),
+            pricing: args.pricing.clone(),
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
             leading: parts.leading.clone(),
-            notes: Vec::new(),
+            notes: args.left_to_others(),
             told: Mutex::default(),
         }
     }

@@ -80,6 +80,14 @@ fn changed(stage: &Stage, from: &str, to: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// Providers that have a lease now.
+fn served_by(stage: &Stage) -> Vec<Address> {
+    stage.chain.market(|market| {
+        let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);
+        live.map(|l| l.lease.id.provider).collect()
+    })
+}
+
 #[test]
 fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
     let mut stage = Stage::new("deploying", false);
@@ -97,7 +105,7 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
     // The cheapest bid is taken, and one that is not there yet is waited for.
     let lease = ["tx", "market", "lease", "create", "--dseq", "7"];
     refused(&stage, &lease, &["7/1/1 has no open bid yet", "--wait"]);
-    let (dear, cheap) = (Address::from_bytes(&[9; 20]).unwrap(), TENANT.parse().unwrap());
+    let dear = Address::from_bytes(&[9; 20]).unwrap();
     let mut waiting = stage.command(&[&lease[..], &["--wait=1m", "--yes"]].concat());
     let waiting = waiting
         .stdout(Stdio::piped())
@@ -112,13 +120,7 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
         "{}",
         String::from_utf8_lossy(&ended.stderr)
     );
-    let live = || {
-        stage.chain.market(|market| {
-            let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);
-            live.map(|l| l.lease.id.provider).collect::<Vec<_>>()
-        })
-    };
-    assert_eq!(live(), [dear.clone()]);
+    assert_eq!(served_by(&stage), [dear]);
     refused(&stage, &lease, &["no such open order", "send-manifest"]);
 
     good(
@@ -135,11 +137,15 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
     let (_, said) = good(&stage, &update);
     assert!(said.contains("has the manifest of"), "{said}");
     good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
-    assert!(!record().deployment.active && live().is_empty());
+    assert!(!record().deployment.active && served_by(&stage).is_empty());
     let (_, said) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
     assert!(said.contains("closed already"), "{said}");
+}
 
-    // A number of its own, and of two bids the cheaper one, or the one that is named.
+#[test]
+fn a_deployment_gets_a_number_and_of_two_bids_the_cheaper_is_taken() {
+    let mut stage = Stage::new("cheaper", false);
+    stage.start_node(FAST);
     let (answer, said) = good(
         &stage,
         &["tx", "deployment", "create", SDL, "--deposit=2000000uact"],
@@ -154,14 +160,15 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
         .unwrap()
         .parse()
         .unwrap();
-    let order = self::order(dseq, 1);
+    let order = order(dseq, 1);
+    let (dear, cheap) = (Address::from_bytes(&[9; 20]).unwrap(), TENANT.parse().unwrap());
     bid(&stage, &dear, &order, 90);
     bid(&stage, &cheap, &order, 50);
     good(
         &stage,
         &["tx", "market", "lease", "create", "--dseq", &dseq.to_string()],
     );
-    assert_eq!(live(), [cheap]);
+    assert_eq!(served_by(&stage), [cheap]);
 }
 
 #[test]
@@ -237,7 +244,13 @@ fn what_a_tenant_gets_wrong_is_told_with_its_place_and_its_mend_and_nothing_is_s
         &["tx", "deployment", "close", "--dseq=4"],
         &["/4 is not on the chain"],
     );
+}
 
+#[test]
+fn wrong_deposits_and_leases_are_told_with_their_mend_and_nothing_is_sent() {
+    let mut stage = Stage::new("unpaid", false);
+    stage.start_node(FAST);
+    good(&stage, &["tx", "deployment", "create", SDL, "--dseq=3"]);
     let deposit = ["tx", "escrow", "deposit", "deployment"];
     let of = |coin: &'static str, dseq: &'static str| [&deposit[..], &[coin, "--dseq", dseq]].concat();
     refused(&stage, &of("5uact", "4"), &["/4 is not on the chain"]);

@@ -1,5 +1,10 @@
 //! What several chapters look at.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a suite runs beside what it tests, in real time"
+)]
+
 use super::Setup;
 use crate::cluster::{Cluster, ClusterChange, Deployment, Health, Teardown};
 use crate::conformance::{Found, Rule};

@@ -66,47 +66,57 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
         Some(&two),
         "{rule}: a name declared for another lease was expected to move there"
     );
+    only_its_holder_takes_it_back(&hostnames, (&one, &two), (first, second), &rule).await;
+    for lease in [&one, &two] {
+        remove(cluster, setup, lease, &rule).await;
+    }
+}
+
+/// The first name is of the second lease, and the second name of the first.
+async fn only_its_holder_takes_it_back(
+    hostnames: &Arc<dyn Hostnames>,
+    (one, two): (&LeaseId, &LeaseId),
+    (first, second): (&str, &str),
+    rule: &Rule,
+) {
     rule.ok(
         "purge_declared_hostname",
-        hostnames.purge_declared_hostname(&one, first),
+        hostnames.purge_declared_hostname(one, first),
     )
     .await;
     rule.ok(
         "purge_declared_hostnames",
-        hostnames.purge_declared_hostnames(&one),
+        hostnames.purge_declared_hostnames(one),
     )
     .await;
     assert_eq!(
-        holder(&hostnames, second, &rule).await,
+        holder(hostnames, second, rule).await,
         None,
         "{rule}: `purge_declared_hostnames` was expected to take all of a lease back"
     );
-    let kept = holder(&hostnames, first, &rule).await;
+    let kept = holder(hostnames, first, rule).await;
     assert_eq!(
         kept.as_ref(),
-        Some(&two),
+        Some(two),
         "{rule}: only its holder was expected to take `{first}` back"
     );
     for _ in 0..2 {
         rule.ok(
             "purge_declared_hostname",
-            hostnames.purge_declared_hostname(&two, first),
+            hostnames.purge_declared_hostname(two, first),
         )
         .await;
     }
     rule.ok(
         "purge_declared_hostnames",
-        hostnames.purge_declared_hostnames(&two),
+        hostnames.purge_declared_hostnames(two),
     )
     .await;
     assert_eq!(
-        holder(&hostnames, first, &rule).await,
+        holder(hostnames, first, rule).await,
         None,
         "{rule}: what its holder took back was expected to be gone"
     );
-    for lease in [&one, &two] {
-        remove(cluster, setup, lease, &rule).await;
-    }
 }
 
 fn address(lease: &LeaseId, external_port: u16) -> IpDeclaration {

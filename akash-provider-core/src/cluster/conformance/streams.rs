@@ -1,5 +1,10 @@
 //! The chapters of logs and events.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a suite runs beside what it tests, in real time"
+)]
+
 use super::Setup;
 use super::checks::{remove, wait_for};
 use crate::cluster::{Cluster, EventOptions, Health, LogLine, LogOptions};

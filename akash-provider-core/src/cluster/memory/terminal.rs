@@ -46,11 +46,10 @@ pub(super) async fn serve(banner: &str, io: ExecIo) -> io::Result<i32> {
                     };
                     say(&mut out, &answer).await?;
                 }
-                byte if BACKSPACE.contains(&byte) => {
-                    if line.pop().is_some() {
-                        say(&mut out, "\u{8} \u{8}").await?;
-                    }
+                byte if BACKSPACE.contains(&byte) && line.pop().is_some() => {
+                    say(&mut out, "\u{8} \u{8}").await?;
                 }
+                byte if BACKSPACE.contains(&byte) => {}
                 byte if line.len() < LINE_BYTES_MAX => {
                     line.push(byte);
                     out.write_all(&[byte]).await?;

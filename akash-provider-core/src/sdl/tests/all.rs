@@ -4,7 +4,7 @@ use super::GOOD;
 use crate::sdl::{ErrorKind, MAX_ERRORS, SdlErrors, parse, parse_all};
 
 /// The errors of a text that is right but for these replacements.
-fn errors(slips: &[(&str, &str)]) -> SdlErrors {
+fn errors(slips: &[(&str, &str)]) -> Box<SdlErrors> {
     let text = slips.iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
         text.replacen(from, to, 1)
