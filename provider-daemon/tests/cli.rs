@@ -1,4 +1,6 @@
 //! The binary as its users call it.
+//!
+//! Length: each case is short, and all share what starts the binary and reads what it prints.
 
 #![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
 

@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// A reading of this height shows less than what was processed: facts of the block after
-    /// [`height`](Self::height) may have been told already.
+    /// the height that was followed to its end may have been told already.
     pub(in crate::engine) fn is_past(&self, height: Height) -> bool {
         self.cx(&self.config).is_past(height)
     }
