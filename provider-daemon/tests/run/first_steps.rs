@@ -57,7 +57,7 @@ fn the_first_steps_work_as_they_are_written() {
     for said in [
         "PASS",
         ".ingress.localhost",
-        "2/2",
+        "\"available\": 2",
         "lease won",
         "docs/first-steps.md",
     ] {

@@ -259,7 +259,7 @@ impl Order {
     }
 
     /// A bid of ours was told in the block of this height that was not sent here: it is read. One that is not there
-    /// from that height on was none.
+    /// from that height on holds nothing, and the order gets no other bid.
     pub fn told(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {

@@ -414,14 +414,20 @@ impl Order {
                     && height >= cx.height.max(self.shows_from)
                     && self.cannot_land(cx, ending.as_ref(), expires) =>
             {
-                let message = "the bid's transaction expired without landing".to_owned();
-                self.end(
-                    ending.unwrap_or_else(|| End::Declined(Box::new(Decline::Unknown { message }))),
-                    out,
-                )
+                let end = ending.unwrap_or_else(|| self.did_not_land());
+                self.end(end, out)
             }
             (None, ending) => self.check_again(cx, ending, expires),
         }
+    }
+
+    fn did_not_land(&self) -> End {
+        if self.shows_from > 0 {
+            // One node told of it and one has it not. It holds nothing any longer, and the order gets no other.
+            return End::BidClosed;
+        }
+        let message = "the bid's transaction expired without landing".to_owned();
+        End::Declined(Box::new(Decline::Unknown { message }))
     }
 
     fn cannot_land(&self, cx: &Cx<'_>, ending: Option<&End>, expires: BlockTime) -> bool {
