@@ -669,7 +669,12 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 async fn campaign(acts: Vec<Act>) {
-    let mut scene = Scene::new(settings()).await;
+    let mut scene = Scene::new(Settings {
+        // A busy machine may stand still for seconds, and that is no outage.
+        outage: Duration::from_secs(30),
+        ..settings()
+    })
+    .await;
     let mut dseq = 0;
     for act in acts {
         match act {
