@@ -102,23 +102,21 @@ impl Engine {
 
     /// A manifest may come before the lease's own event.
     pub(super) fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
-        let known = LeaseRecord {
+        if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
+            return;
+        }
+        let seen = LeaseRecord {
             lease: lease.clone(),
             payment: None,
         };
-        let is_new = self.workload(&lease.id).is_none_or(|w| w.price().is_none());
         let origin = self.order_won(&lease.id.order);
-        if is_new {
-            // A snapshot from before may still show it open.
-            self.market.spend(&lease.id.order);
-        }
-        self.lease_found(&known, Some(record), self.progress.block_time(), Some(origin));
-        if is_new {
-            // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
-            self.leases
-                .won
-                .push((lease.id.clone(), lease.created_at.max(self.progress.height() + 1)));
-        }
+        // A snapshot from before may still show it open.
+        self.market.spend(&lease.id.order);
+        self.lease_found(&seen, Some(record), self.progress.block_time(), Some(origin));
+        // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
+        self.leases
+            .won
+            .push((lease.id.clone(), lease.created_at.max(self.progress.height() + 1)));
     }
 
     fn lease_new(&mut self, new: &NewLease<'_>) {
