@@ -214,7 +214,7 @@ pub struct Order {
     /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
     landed: bool,
     /// Readings of a lower height say nothing of the bid.
-    shows_from: Height,
+    shows_from: Option<Height>,
     /// A transaction of this process brought the bid to the chain.
     committed: bool,
     /// An earlier transaction for the bid, of unknown outcome, may land until then.
@@ -268,7 +268,7 @@ impl Order {
             expires: BlockTime::default(),
         };
         Self {
-            shows_from: height,
+            shows_from: Some(height),
             ..Self::at(&id.order, phase)
         }
     }
@@ -299,7 +299,7 @@ impl Order {
             was_unfunded: false,
             attempts: 0,
             landed: false,
-            shows_from: 0,
+            shows_from: None,
             committed: false,
             may_land: None,
             clock_from: None,

@@ -333,29 +333,30 @@ impl Order {
         self.may_land.filter(|expires| *expires >= cx.now.block_time)
     }
 
-    /// The bid is on the chain since about now.
     fn won(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         let is_unanswered = matches!(
             self.phase,
             Phase::Bidding { .. } | Phase::Unsure { ending: None, .. }
         );
-        if let (true, Some(price)) = (is_unanswered, &self.price) {
+        if is_unanswered {
             // The lease was told before the transaction's own answer.
-            out.push(Action::Publish(Event::BidPlaced {
-                bid: self.bid_id(cx),
-                price: price.clone(),
-            }));
+            self.tell_placed(cx, out);
         }
         self.goto(Phase::Done(End::Won))
     }
 
-    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
+    fn tell_placed(&self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if let Some(price) = &self.price {
             out.push(Action::Publish(Event::BidPlaced {
                 bid: self.bid_id(cx),
                 price: price.clone(),
             }));
         }
+    }
+
+    /// The bid is on the chain since about now.
+    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
+        self.tell_placed(cx, out);
         self.attempts = 0;
         self.landed = true;
         self.clock_from = cx.config.bid_timeout.map(|_| height);
@@ -411,7 +412,7 @@ impl Order {
             // processed, and nothing can land any more: the transaction has expired, or the order is over.
             (None, ending)
                 if !self.landed
-                    && height >= cx.height.max(self.shows_from)
+                    && height >= cx.height.max(self.shows_from.unwrap_or(0))
                     && self.cannot_land(cx, ending.as_ref(), expires) =>
             {
                 let end = ending.unwrap_or_else(|| self.did_not_land());
@@ -422,7 +423,7 @@ impl Order {
     }
 
     fn did_not_land(&self) -> End {
-        if self.shows_from > 0 {
+        if self.shows_from.is_some() {
             // One node told of it and one has it not. It holds nothing any longer, and the order gets no other.
             return End::BidClosed;
         }
