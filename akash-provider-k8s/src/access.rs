@@ -30,6 +30,7 @@ pub struct Access {
     client: Client,
     state: Arc<State>,
     call_timeout: Duration,
+    command_start_timeout: Duration,
     tools: exec::Tools,
 }
 
@@ -47,6 +48,7 @@ impl Access {
             client,
             state,
             call_timeout: settings.call_timeout,
+            command_start_timeout: settings.command_start_timeout,
             tools: exec::Tools::default(),
         }
     }

@@ -41,6 +41,9 @@ pub struct Settings {
     pub leased_ip_pool: u32,
     /// Limit of one call to the API server.
     pub call_timeout: Duration,
+    /// Longest wait for a tenant's command to start. It waits for the container's runtime too, which takes its
+    /// time on a busy node, and holds up nobody but the tenant who asked.
+    pub command_start_timeout: Duration,
     /// Events of a lease are remembered so long.
     pub event_history: Duration,
 }
@@ -66,6 +69,7 @@ impl Settings {
             leased_ips: false,
             leased_ip_pool: 0,
             call_timeout: Duration::from_secs(4),
+            command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),
         }
     }

@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Api;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
 use tokio::time::timeout;
 
@@ -73,13 +74,13 @@ impl Access {
         let command = &request.command;
         let mut session = Session::begin(self, lease.namespace(), replica.clone(), command).await?;
         let begun = pods.exec(&replica.name, session.command(command), &params);
-        let process = match timeout(self.call_timeout, begun).await {
+        let process = match timeout(self.command_start_timeout, begun).await {
             Ok(Ok(process)) => process,
             Ok(Err(error)) => {
                 session.over();
                 return Err(not_begun(error));
             }
-            Err(_) => return Err(refused(ErrorKind::Timeout, "the command did not begin in time")),
+            Err(_) => return Err(too_slow(self.command_start_timeout)),
         };
         let status = converse(process, io, request.tty).await?;
         session.over();
@@ -116,6 +117,11 @@ fn not_begun(error: kube::Error) -> Error {
 
 fn is_not_there(message: &str) -> bool {
     NOT_THERE.iter().any(|text| message.contains(text))
+}
+
+fn too_slow(limit: Duration) -> Error {
+    let message = format!("the command did not begin within {limit:?}; try again");
+    refused(ErrorKind::Timeout, message)
 }
 
 fn no_such_command() -> Error {

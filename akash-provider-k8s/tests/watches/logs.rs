@@ -19,6 +19,7 @@ type Lines = BoxStream<'static, Result<LogLine, Error>>;
 async fn ready(server: &Server) -> Access {
     let mut settings = settings();
     settings.call_timeout = ms(1000);
+    settings.command_start_timeout = ms(1500);
     let state = Arc::new(State::start_with(&server.client(), &settings, pace()));
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     until("events are listed", || state.sees_events()).await;
@@ -303,6 +304,7 @@ async fn a_command_that_cannot_be_begun_has_no_exit_code() {
         (Reply::status(403, "Forbidden"), ErrorKind::Denied),
         (Reply::status(500, "InternalError"), ErrorKind::Unavailable),
         (Reply::Nothing, ErrorKind::Unavailable),
+        (Reply::Silence, ErrorKind::Timeout),
         (
             Reply::Text(200, Vec::new(), "no websocket"),
             ErrorKind::Unavailable,
@@ -317,8 +319,14 @@ async fn a_command_that_cannot_be_begun_has_no_exit_code() {
         })
         .await;
         let access = ready(&server).await;
+        let began = Instant::now();
         let error = exec(&access, 1, "web", 0).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{reply:?}: {error}");
+        if kind == ErrorKind::Timeout {
+            // A command has its own limit, which is longer than that of other calls.
+            assert!(began.elapsed() >= ms(1500), "{:?}", began.elapsed());
+            assert!(error.message().contains("did not begin within 1.5s"), "{error}");
+        }
     }
 }
 

@@ -41,6 +41,9 @@ impl Drop for Scratch {
     }
 }
 
+/// Lines of a log that are shown where a test fails.
+const LINES_SHOWN: usize = 60;
+
 /// The program; it ends with the test, however that ends.
 pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
@@ -176,7 +179,17 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What it logged says why its test failed.
+        if std::thread::panicking() {
+            eprintln!("the end of {}:\n{}", self.log.display(), last_lines(&self.log));
+        }
     }
+}
+
+fn last_lines(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Network {
         command
             .env("AKASH_NODE", self.way.url())
             .env("AKASH_GATEWAY_LISTEN_ADDRESS", self.gateway.to_string())
+            .env("AP_LOG_LEVEL", "info,provider_daemon::gateway=debug")
             .arg("--kubeconfig")
             .arg(stage.testbed.kubeconfig())
             .args(more);

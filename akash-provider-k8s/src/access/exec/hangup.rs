@@ -157,8 +157,8 @@ async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Resul
         return Ok(known);
     }
     let asked = ask(access, namespace, replica, &["sh", "-c", TOOLS]);
-    let slow = |_| super::refused(ErrorKind::Timeout, "the command did not begin in time");
-    let status = match timeout(access.call_timeout, asked).await.map_err(slow)? {
+    let limit = access.command_start_timeout;
+    let status = match timeout(limit, asked).await.map_err(|_| super::too_slow(limit))? {
         Ok(status) => status,
         Err(error) => {
             let error = super::not_begun(error);

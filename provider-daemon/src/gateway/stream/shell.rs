@@ -183,7 +183,7 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
 /// A command that did not run never looks as if it had succeeded.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
-        ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied => true,
+        ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,
         // Of a lease that is not there nothing is told.
         ErrorKind::NotFound => app.has_workload(lease).await,
         _ => false,

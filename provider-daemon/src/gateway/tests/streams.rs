@@ -183,6 +183,7 @@ async fn a_command_that_did_not_run_never_looks_as_if_it_had_succeeded() {
     for (kind, code) in [
         (ErrorKind::Invalid, 102),
         (ErrorKind::Unavailable, 102),
+        (ErrorKind::Timeout, 102),
         (ErrorKind::Internal, 103),
     ] {
         world.cluster.fail_next(Operation::Exec, 1, kind);
