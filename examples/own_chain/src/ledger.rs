@@ -1,16 +1,15 @@
 //! The file: what a ledger begins with, and then a block a line.
 
+use crate::lines::{LINE_MAX, Lines, Text};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BlockTime, Coin, Height, MarketParams, Msg};
 use akash_provider_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest line in bytes: a block with as many of the largest transactions as it takes, and its frame.
-pub(crate) const LINE_MAX: u64 = 8 << 20;
 /// Damages that are remembered one by one; a file with more is told by these.
 const DAMAGES_MAX: usize = 100;
 const MEND: &str =
@@ -230,109 +229,5 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
-/// A line of the file, as far as it is not too long.
-struct Text {
-    number: u64,
-    bytes: Vec<u8>,
-    is_long: bool,
-    is_ended: bool,
-}
-
-struct Lines {
-    reader: BufReader<File>,
-    number: u64,
-    end: u64,
-}
-
-impl Lines {
-    fn new(file: File) -> Self {
-        let reader = BufReader::new(file);
-        Self {
-            reader,
-            number: 0,
-            end: 0,
-        }
-    }
-
-    fn next(&mut self) -> io::Result<Option<Text>> {
-        let (mut bytes, mut parts) = (Vec::new(), 0u32);
-        loop {
-            bytes.clear();
-            let read = self
-                .reader
-                .by_ref()
-                .take(LINE_MAX)
-                .read_until(b'\n', &mut bytes)? as u64;
-            self.end += read;
-            parts += u32::from(read > 0);
-            let is_ended = bytes.last() == Some(&b'\n');
-            if parts == 0 {
-                return Ok(None);
-            }
-            if is_ended || read < LINE_MAX {
-                self.number += 1;
-                let (number, is_long) = (self.number, parts > 1);
-                return Ok(Some(Text {
-                    number,
-                    bytes,
-                    is_long,
-                    is_ended,
-                }));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::OwnChain;
-    use akash_provider_core::chain::{ChainEvents, ChainQuery, ChainTx};
-    use akash_provider_core::market::network_params;
-    use akash_provider_core::types::{Provider, TxOutcome};
-    use futures::StreamExt;
-    use std::time::Duration;
-
-    #[tokio::test]
-    async fn a_block_that_cannot_be_written_is_told_to_nobody_and_tried_again() {
-        let path = std::env::temp_dir().join(format!("ledger-unwritten-{}.jsonl", std::process::id()));
-        let genesis = Genesis {
-            chain_id: "own".to_owned(),
-            time: BlockTime(0),
-            params: network_params(),
-            money: Vec::new(),
-        };
-        let chain = OwnChain::open(&path, &genesis).unwrap();
-        let owner = Address::from_bytes(&[2; 20]).unwrap();
-        let mut events = chain.subscribe(&owner);
-        events.next().await.unwrap().unwrap();
-        let record = Provider {
-            owner: owner.clone(),
-            host_uri: "https://provider.example:8443".to_owned(),
-            info: Default::default(),
-            attributes: Vec::new(),
-        };
-        let mut sent = chain.broadcast_msgs(vec![Msg::CreateProvider(record)]);
-        assert!(futures::poll!(&mut sent).is_pending());
-
-        // A handle that can only read: as a disk that is full.
-        let readonly = File::open(&path).unwrap();
-        let good = std::mem::replace(&mut crate::lock(&chain.0.ledger).file, readonly);
-        let error = chain.block(Duration::from_secs(6)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(futures::poll!(&mut sent).is_pending());
-        assert!(futures::poll!(events.next()).is_pending());
-        assert_eq!(chain.provider(&owner).await.unwrap(), None);
-
-        // Half of the block is there, and the disk has room again.
-        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "{\"block\"").unwrap();
-        crate::lock(&chain.0.ledger).file = good;
-        chain.block(Duration::from_secs(6)).await.unwrap();
-        assert_eq!(sent.await.unwrap(), TxOutcome::Committed { height: 2 });
-        drop((events, chain));
-        let again = OwnChain::open(&path, &genesis).unwrap();
-        assert_eq!(again.damages(), []);
-        assert!(again.provider(&owner).await.unwrap().is_some());
-        std::fs::remove_file(&path).unwrap();
-    }
-}
+mod tests;

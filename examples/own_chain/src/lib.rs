@@ -17,6 +17,7 @@
 mod blocks;
 mod events;
 mod ledger;
+mod lines;
 mod query;
 
 use akash_provider_core::Error;
