@@ -219,6 +219,18 @@ fn a_ledger_of_another_is_left_alone() {
 }
 
 #[tokio::test]
+async fn what_others_bid_is_not_told() {
+    let folder = Folder::new("foreign");
+    let people = People::new(folder.open(), 1).await;
+    let order = people.create_deployment(1).await.remove(0);
+    let mut events = people.chain.subscribe(&people.provider());
+    people.rival_bid(&order).await;
+    events.next().await.unwrap().unwrap();
+    let event = events.next().await.unwrap().unwrap();
+    assert!(matches!(event, ChainEvent::Block { .. }), "{event:?}");
+}
+
+#[tokio::test]
 async fn who_reads_too_slowly_is_told_the_whole_present() {
     let folder = Folder::new("slow");
     let chain = folder.open();

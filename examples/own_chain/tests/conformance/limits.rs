@@ -4,6 +4,7 @@ use crate::world::{BLOCK, Folder, account, record};
 use akash_provider_core::ErrorKind;
 use akash_provider_core::chain::{ChainQuery, ChainTx};
 use akash_provider_core::types::{Msg, TxOutcome};
+use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ async fn a_transaction_has_a_largest_size_and_a_block_of_them_is_read_again() {
         landed.push((height, of_block));
     }
     assert_eq!(landed, [(2, 100), (3, 1)]);
-    let error = chain.broadcast_msgs(named(largest + 1)).await.unwrap_err();
+    let larger = chain.broadcast_msgs(named(largest + 1)).now_or_never();
+    let error = larger.expect("refused at once").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     drop(sent);
     drop(chain);
@@ -49,7 +51,8 @@ async fn a_thousand_transactions_wait_and_no_more_and_not_for_ever() {
     let chain = folder.open();
     let mut sent: FuturesUnordered<_> = (0..1000).map(|_| chain.broadcast_msgs(named(1))).collect();
     assert!(futures::poll!(sent.next()).is_pending());
-    let error = chain.broadcast_msgs(named(1)).await.unwrap_err();
+    let another = chain.broadcast_msgs(named(1)).now_or_never();
+    let error = another.expect("refused at once").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     // The next block is later than they live.
     chain.block(Duration::from_secs(61)).await.unwrap();
