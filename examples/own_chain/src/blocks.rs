@@ -118,8 +118,8 @@ impl OwnChain {
         closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
     }
 
-    /// Makes a block every so often, each `elapsed` after the one before it, until it is dropped. `failed` hears why one could not be
-    /// written; the next is tried all the same.
+    /// Makes a block every so often, each `elapsed` after the one before it, until it is dropped. `failed` hears why
+    /// one could not be written; the next is tried all the same.
     pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
         loop {
             tokio::time::sleep(every).await;
