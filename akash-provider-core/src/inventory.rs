@@ -278,6 +278,10 @@ pub struct InventoryUpdate {
 /// `watch` yields a first update as soon as capacity is known, at once where it is known already, and another after
 /// every change, to each of any number of watchers; of changes in quick succession the last is enough. An error item
 /// means "not known at the moment": the last update stays in force. The stream ends only at shutdown.
+///
+/// What cannot be read is an error and never an update without nodes, which says that all of them are gone. A node that is
+/// away is closed, not left out. Everything that runs counts, except the workloads of our own leases: those are
+/// subtracted by their reservations. How to write one: `docs/writing-an-inventory.md`.
 #[cfg(feature = "runtime")]
 pub trait InventorySource: fmt::Debug + Send + Sync + 'static {
     /// Starts watching.

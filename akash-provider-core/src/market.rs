@@ -87,7 +87,8 @@ pub fn network_params() -> MarketParams {
 }
 
 /// What a tenant or an auditor does.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "msg", rename_all = "snake_case")]
 pub enum TenantMsg {
     /// Ask for something.
     CreateDeployment {

@@ -239,6 +239,11 @@ impl Package {
             .map(|dep| dep.name.as_str())
     }
 
+    /// The names of what it depends on in any build, that of its tests and of its build script too.
+    pub(crate) fn all_dependencies(&self) -> impl Iterator<Item = &str> {
+        self.dependencies.iter().map(|dep| dep.name.as_str())
+    }
+
     /// True unless its manifest keeps it from being published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())

@@ -1,6 +1,6 @@
 //! The traits [`ChainQuery`], [`ChainTx`], [`ChainEvents`] and their sum [`ChainClient`].
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, DeploymentId,
     DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, LeaseState, MarketParams, Msg, Observed,
@@ -9,6 +9,7 @@ use crate::types::{
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::fmt;
+use std::str::FromStr;
 
 /// Which orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,6 +60,49 @@ pub struct Page<T> {
     pub next: Option<Vec<u8>>,
 }
 
+/// Records of a page when the question names no number, as the network's default.
+const PAGE_DEFAULT: usize = 100;
+/// Most records of a page.
+const PAGE_MAX: usize = 1000;
+
+impl<T> Page<T> {
+    /// One page of records that come in the order of their ids: 100 when the request names no number, 1000 at most.
+    /// The key is the id of the last one, so records that come or go between two pages neither repeat nor hide another.
+    ///
+    /// # Errors
+    /// `Invalid` when the key is none that a page before gave.
+    pub fn of<I>(
+        operation: &'static str,
+        records: impl Iterator<Item = T>,
+        id: impl Fn(&T) -> I,
+        request: &PageRequest,
+    ) -> Result<Self, Error>
+    where
+        I: Ord + fmt::Display + FromStr,
+    {
+        let after = match &request.key {
+            None => None,
+            Some(key) => {
+                let text = std::str::from_utf8(key).ok();
+                let id = text.and_then(|t| t.parse::<I>().ok());
+                let wrong = "the page key is not one that a page before gave";
+                Some(id.ok_or_else(|| Error::new(ErrorKind::Invalid, operation, wrong))?)
+            }
+        };
+        let limit = match usize::try_from(request.limit) {
+            Ok(0) => PAGE_DEFAULT,
+            Ok(limit) => limit.min(PAGE_MAX),
+            Err(_) => PAGE_MAX,
+        };
+        let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
+        let items: Vec<T> = rest.by_ref().take(limit).collect();
+        let more = rest.next().is_some();
+        let last = items.last().filter(|_| more);
+        let next = last.map(|r| id(r).to_string().into_bytes());
+        Ok(Self { items, next })
+    }
+}
+
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncInfo {
@@ -101,11 +145,14 @@ pub struct Account {
 /// Questions to the chain.
 ///
 /// # Contract
-/// "Not found" is `Ok(None)` (or an empty page), not an error. Answers come from a node with our chain id; a
+/// "Not found" is `Ok(None)` (or an empty page), not an error; "I do not know" is an error, never an empty answer. What is
+/// not known of a record is not guessed: a client that knows its own record to have gaps says
+/// [`Disputed`](crate::types::Agreement::Disputed), and no lease is ended on its word. Answers come from a node with our chain id; a
 /// node that is catching up is not asked. What a transaction changed is seen by every question asked after its outcome
 /// was told, and [`Observed`] is then of its height or later. A provider's record comes back as it was sent.
 ///
-/// Pages: at most `limit` records each, every record of the filter once, and an end.
+/// Pages: at most `limit` records each, every record of the filter once, and an end; [`Page::of`] makes them. A question
+/// takes `query_timeout` at most, then its future is dropped. How to write one: `docs/writing-a-chain.md`.
 ///
 /// # Errors
 /// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
@@ -155,7 +202,9 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 ///
 /// # Contract
 /// Each call is one transaction: all its messages land, or none. Bids come alone (the caller's duty).
-/// `Unknown` is never "absent": it may land until it expires. What the chain refuses is told as such with what was
+/// `Unknown` is never "absent": it may land until it expires, and not after. From when a message may have left, what
+/// goes wrong is `Unknown` and no error. What is told as committed is durable. A call may be dropped (`tx_timeout`), and
+/// what it sent may land all the same. What the chain refuses is told as such with what was
 /// wrong: a second bid on an order, also after the first was closed, is
 /// [`TxError::BidExists`](crate::types::TxError::BidExists), a bid that is no longer there
 /// [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
@@ -173,8 +222,12 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 /// # Contract
 /// `Resync` first and after every gap, then single facts in height order, each block closed by `Block` with the height
 /// and the time that [`ChainQuery::block_time`] knows it by. A `Resync` is not older than what was told before, and has
-/// all open orders and what [`ChainQuery::snapshot`] says. A consumer needs no other way to catch up. The stream ends only at shutdown; an error item is followed by a
-/// `Resync`, sooner or later.
+/// all open orders and what [`ChainQuery::snapshot`] says. A consumer needs no other way to catch up. The stream ends only at
+/// shutdown; an error item is followed by a `Resync`, sooner or later.
+///
+/// `Block` says that *all* of the block was told, and is told of blocks without facts too: rather late than early. A fact
+/// told twice changes nothing, so after a break rather tell a block again than leave one out. A listener that does not
+/// read costs a bounded amount; a `Resync` replaces what it missed.
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
     /// Starts listening for what concerns `provider`.
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;

@@ -500,7 +500,7 @@ pub enum Agreement {
     Single,
     /// A second endpoint says the same.
     Confirmed,
-    /// A second endpoint says something else.
+    /// A second endpoint says something else, or the client knows that its own record has gaps.
     Disputed,
     /// The second endpoint could not be asked.
     Unreachable,

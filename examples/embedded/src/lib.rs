@@ -12,7 +12,7 @@ mod play;
 mod tenant;
 
 #[cfg(feature = "runtime")]
-pub use play::{Play, Ports};
+pub use play::{Network, Play, Ports};
 pub use tenant::{BLOCK, CHAIN_ID, DENOM, PROVIDER, SDL, TENANT, Tenant, cluster, config, market, prices};
 
 /// Anything that can go wrong in an example ends it.

@@ -1,16 +1,19 @@
 //! The play, act by act, around a provider that runs.
 
 use crate::{BLOCK, Failed, Tenant, cluster, config, market, prices};
-use akash_provider_core::Error;
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
 use akash_provider_core::cluster::{Cluster, Health, MemoryCluster};
 use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::memory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
+use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::types::{Coin, DecCoin, LeaseId};
+use akash_provider_core::{Error, ErrorKind};
+use async_trait::async_trait;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -21,9 +24,42 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Blocks an act may take. The chain's own limits (five minutes for a bid or a manifest) are of this size.
 const PATIENCE: u32 = 1000;
 
+/// A chain with people on it: the provider has a client of it, and the tenant acts there.
+#[async_trait]
+pub trait Network: fmt::Debug + Send + Sync {
+    /// The provider's client.
+    fn client(&self) -> Arc<dyn ChainClient>;
+    /// The tenant acts; returns once that is accepted.
+    ///
+    /// # Errors
+    /// The network's refusal.
+    async fn tenant(&self, msg: TenantMsg) -> Result<(), Error>;
+    /// Completes a block; nothing where blocks come by themselves.
+    fn block(&self);
+}
+
+#[async_trait]
+impl Network for MemoryChain {
+    fn client(&self) -> Arc<dyn ChainClient> {
+        Arc::new(self.clone())
+    }
+
+    async fn tenant(&self, msg: TenantMsg) -> Result<(), Error> {
+        let done = Self::tenant(self, msg);
+        let refused = |e| Error::new(ErrorKind::Conflict, "act as the tenant", "refused").with_source(e);
+        done.map(drop).map_err(refused)
+    }
+
+    fn block(&self) {
+        self.advance(BLOCK);
+    }
+}
+
 /// The ports that an example may swap.
 #[derive(Debug, Clone)]
 pub struct Ports {
+    /// Where orders, bids and leases are.
+    pub network: Arc<dyn Network>,
     /// Where workloads run.
     pub cluster: Arc<dyn Cluster>,
     /// Where facts go.
@@ -47,6 +83,7 @@ impl Ports {
             leased_ips: None,
         });
         Ok(Self {
+            network: Arc::new(MemoryChain::with_market(market()?)),
             cluster: Arc::new(MemoryCluster::default()),
             bus: Arc::new(LocalBus::new()),
             pricing: Arc::new(prices()?),
@@ -58,7 +95,7 @@ impl Ports {
 /// A provider that runs, the chain it works on, and its one tenant.
 #[derive(Debug)]
 pub struct Play {
-    chain: MemoryChain,
+    network: Arc<dyn Network>,
     tenant: Tenant,
     handle: ProviderHandle,
     shutdown: CancellationToken,
@@ -66,17 +103,15 @@ pub struct Play {
 }
 
 impl Play {
-    /// Starts a provider with these ports on a new chain, for a tenant who wants this SDL.
+    /// Starts a provider with these ports, for a tenant who wants this SDL.
     ///
     /// # Errors
     /// What keeps the provider from starting, or is wrong with the SDL.
     pub async fn start(ports: Ports, sdl: &str) -> Result<Self, Failed> {
         let tenant = Tenant::new(sdl)?;
-        let chain = MemoryChain::with_market(market()?);
-        let client: Arc<dyn ChainClient> = Arc::new(chain.clone());
         let (provider, handle) = Provider::builder()
             .config(config()?)
-            .chain(client)
+            .chain(ports.network.client())
             .cluster(ports.cluster)
             .bus(ports.bus)
             .pricing(ports.pricing)
@@ -87,7 +122,7 @@ impl Play {
         handle.wait_ready().await?;
         println!("the provider is ready");
         Ok(Self {
-            chain,
+            network: ports.network,
             tenant,
             handle,
             shutdown,
@@ -114,12 +149,12 @@ impl Play {
     /// # Errors
     /// When no bid comes, with the reason why the provider declined.
     pub async fn order(&self) -> Result<DecCoin, Failed> {
-        self.chain.tenant(self.tenant.create())?;
+        self.network.tenant(self.tenant.create()).await?;
         let id = self.lease()?;
+        let chain = self.network.client();
+        // Who could not ask asks again with the next block.
         let bid = self
-            .until("a bid", async |_| {
-                self.chain.market(|market| market.bid(&id).cloned())
-            })
+            .until("a bid", async |_| chain.bid(&id).await.ok()?.value)
             .await?;
         println!("the provider bids {}", bid.price);
         Ok(bid.price)
@@ -131,7 +166,7 @@ impl Play {
     /// When the chain refuses the lease, the provider the manifest, or the workload does not get healthy.
     pub async fn run(&self) -> Result<(), Failed> {
         let lease = self.lease()?;
-        self.chain.tenant(Tenant::accept(lease.clone()))?;
+        self.network.tenant(Tenant::accept(lease.clone())).await?;
         self.until("the lease", async |status| {
             status.leases.iter().any(|l| l.lease == lease).then_some(())
         })
@@ -155,11 +190,11 @@ impl Play {
     /// # Errors
     /// When something is left.
     pub async fn close(&self) -> Result<Coin, Failed> {
-        self.chain.tenant(self.tenant.close())?;
+        self.network.tenant(self.tenant.close()).await?;
         self.until("an end", async |status| is_empty(&status).then_some(()))
             .await?;
         let lease = self.lease()?;
-        let record = self.chain.market(|market| market.lease(&lease));
+        let record = self.network.client().lease(&lease).await?.value;
         let payment = record.and_then(|r| r.payment).ok_or("the lease has no payment")?;
         println!(
             "the tenant closes: everything is released, {} earned",
@@ -182,7 +217,7 @@ impl Play {
     /// Lets blocks pass until the status, or what the closure looks at, shows what is waited for.
     async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..PATIENCE {
-            self.chain.advance(BLOCK);
+            self.network.block();
             tokio::time::sleep(PAUSE).await;
             let status = self.handle.status().await;
             if let Some(decline) = status.recent_declines.last() {

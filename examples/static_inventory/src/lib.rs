@@ -72,3 +72,8 @@ fn update(text: &str) -> Result<InventoryUpdate, Error> {
 fn unknown(why: String) -> Error {
     Error::new(ErrorKind::Unavailable, "read the list of nodes", why)
 }
+
+/// The guide is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-an-inventory.md")]
+pub struct Guide;

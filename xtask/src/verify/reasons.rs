@@ -1,59 +1,110 @@
-//! Every direct dependency of the core has its reason in docs/dependencies.md, and no reason outlives its crate.
+//! Every direct dependency of the workspace has its row in docs/dependencies.md, and no row outlives its crate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
 const PAGE: &str = "docs/dependencies.md";
+/// Crate, for what, why this one, licence, weight.
+const COLUMNS: usize = 5;
 
-/// Compares the page with the manifest of the core.
+/// Compares the page with the manifests of all members.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
-    let core = workspace
-        .members()
-        .filter(|member| member.name == "akash-provider-core");
-    let wanted: BTreeSet<&str> = core.flat_map(|core| core.dependencies()).collect();
-    Error::from_findings(PAGE, &differences(&wanted, &rows(&page)))
+    Error::from_findings(PAGE, &findings(&wanted(workspace), &page))
 }
 
-/// The crates named in the first column of the page's tables.
-fn rows(page: &str) -> BTreeSet<&str> {
+/// What others wrote and a member names, with one of those who do.
+fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
+    let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
+    let mut wanted = BTreeMap::new();
+    for member in workspace.members() {
+        let strangers = member.all_dependencies().filter(|name| !ours.contains(name));
+        strangers.for_each(|name| {
+            wanted.entry(name).or_insert(member.name.as_str());
+        });
+    }
+    wanted
+}
+
+/// The rows of the page's tables: the crate of the first column, and all columns.
+fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
-        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0))
+        .filter_map(|line| {
+            let name = line.strip_prefix("| `")?.split_once('`')?.0;
+            let columns = line.trim().trim_matches('|').split('|').map(str::trim);
+            Some((name, columns.collect()))
+        })
         .collect()
 }
 
-fn differences(wanted: &BTreeSet<&str>, given: &BTreeSet<&str>) -> Vec<String> {
-    let lacking = wanted
-        .difference(given)
-        .map(|name| format!("`{name}` has no reason"));
-    let idle = given
-        .difference(wanted)
-        .map(|name| format!("`{name}` is no dependency of the core"));
-    lacking.chain(idle).collect()
+fn findings(wanted: &BTreeMap<&str, &str>, page: &str) -> Vec<String> {
+    let mut given = BTreeSet::new();
+    let mut found = Vec::new();
+    for (name, columns) in rows(page) {
+        if !given.insert(name) {
+            found.push(format!("`{name}` is there twice"));
+        }
+        if !wanted.contains_key(name) {
+            found.push(format!("`{name}` is no dependency of the workspace"));
+        }
+        if columns.len() != COLUMNS || columns.iter().any(|column| column.is_empty()) {
+            found.push(format!(
+                "the row of `{name}` does not say all of: for what, why this one, licence, weight"
+            ));
+        }
+    }
+    let lacking = wanted.iter().filter(|(name, _)| !given.contains(*name));
+    found.extend(lacking.map(|(name, by)| format!("`{name}` of `{by}` has no row; say why it is there")));
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::tests::described;
 
     #[test]
-    fn rows_are_the_first_column() {
-        let page =
-            "# `title`\n| crate | for |\n|---|---|\n| `serde` | `json` |\n| `sha2` | hashes |\n`uuid`\n";
-        assert_eq!(rows(page), BTreeSet::from(["serde", "sha2"]));
+    fn rows_are_those_of_tables() {
+        let page = "# `title`\n| crate | for |\n|---|---|\n| `serde` | `json` | why | MIT | 0 |\n`uuid`\n";
+        assert_eq!(
+            rows(page),
+            [("serde", vec!["`serde`", "`json`", "why", "MIT", "0"])]
+        );
     }
 
     #[test]
-    fn both_directions_are_told() {
-        let found = differences(
-            &BTreeSet::from(["serde", "sha2"]),
-            &BTreeSet::from(["serde", "uuid"]),
-        );
+    fn what_is_missing_idle_twice_or_empty_is_told() {
+        let wanted = BTreeMap::from([("serde", "core"), ("sha2", "chain"), ("toml", "xtask")]);
+        let page = "| `serde` | a | b | c | 0 |\n| `serde` | a | b | c | 0 |\n| `uuid` | a | b | c | 0 |\n\
+                    | `toml` | a | | c | 0 |\n";
         assert_eq!(
-            found,
-            ["`sha2` has no reason", "`uuid` is no dependency of the core"]
+            findings(&wanted, page),
+            [
+                "`serde` is there twice",
+                "`uuid` is no dependency of the workspace",
+                "the row of `toml` does not say all of: for what, why this one, licence, weight",
+                "`sha2` of `chain` has no row; say why it is there",
+            ]
         );
+    }
+
+    #[test]
+    fn every_member_counts_and_none_is_a_dependency() {
+        let workspace = described(
+            &[
+                ("core", "core", &["serde"]),
+                ("examples/a", "a", &["core", "toml"]),
+            ],
+            &[],
+        );
+        let names: Vec<_> = wanted(&workspace).into_iter().collect();
+        assert_eq!(names, [("serde", "core"), ("toml", "a")]);
+    }
+
+    #[test]
+    fn this_workspace_has_its_reasons() {
+        run(&Workspace::load().unwrap()).unwrap();
     }
 }

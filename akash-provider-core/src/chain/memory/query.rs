@@ -12,13 +12,6 @@ use crate::types::{
     Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, Provider, Snapshot,
 };
 use async_trait::async_trait;
-use std::fmt::Display;
-use std::str::FromStr;
-
-/// Records of a page when the question names no number, as the network's default.
-const PAGE_DEFAULT: usize = 100;
-/// Most records of a page.
-const PAGE_MAX: usize = 1000;
 
 impl State {
     fn answering(&mut self, operation: &'static str) -> Result<&Market, Error> {
@@ -59,38 +52,6 @@ impl MemoryChain {
     }
 }
 
-/// One page of records that come in the order of their ids. The key is the id of the last one.
-fn page<T, I>(
-    operation: &'static str,
-    records: impl Iterator<Item = T>,
-    id: impl Fn(&T) -> I,
-    request: &PageRequest,
-) -> Result<Page<T>, Error>
-where
-    I: Ord + Display + FromStr,
-{
-    let after = match &request.key {
-        None => None,
-        Some(key) => {
-            let text = std::str::from_utf8(key).ok();
-            let id = text.and_then(|t| t.parse::<I>().ok());
-            let wrong = "the page key is not one that a page before gave";
-            Some(id.ok_or_else(|| Error::new(ErrorKind::Invalid, operation, wrong))?)
-        }
-    };
-    let limit = match usize::try_from(request.limit) {
-        Ok(0) => PAGE_DEFAULT,
-        Ok(limit) => limit.min(PAGE_MAX),
-        Err(_) => PAGE_MAX,
-    };
-    let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
-    let items: Vec<T> = rest.by_ref().take(limit).collect();
-    let more = rest.next().is_some();
-    let last = items.last().filter(|_| more);
-    let next = last.map(|r| id(r).to_string().into_bytes());
-    Ok(Page { items, next })
-}
-
 fn is_wanted<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
     filter.is_none_or(|wanted| wanted == value)
 }
@@ -108,7 +69,7 @@ impl ChainQuery for MemoryChain {
                     && is_wanted(filter.deployment.as_ref(), o.id.deployment())
             };
             let records = m.orders().filter(wanted).cloned();
-            page("orders", records, |o| o.id.clone(), &request)
+            Page::of("orders", records, |o| o.id.clone(), &request)
         })?
     }
 
@@ -130,7 +91,7 @@ impl ChainQuery for MemoryChain {
             let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
             let all = m.bids().filter(|_| filter.order.is_none());
             let records = of_order.chain(all).filter(wanted).cloned();
-            page("bids", records, |b| b.id.clone(), &request)
+            Page::of("bids", records, |b| b.id.clone(), &request)
         })?
     }
 
@@ -154,7 +115,7 @@ impl ChainQuery for MemoryChain {
                     && is_wanted(filter.deployment.as_ref(), r.lease.id.deployment())
             };
             let records = m.leases().filter(wanted);
-            page("leases", records, |r| r.lease.id.clone(), &request)
+            Page::of("leases", records, |r| r.lease.id.clone(), &request)
         })?
     }
 

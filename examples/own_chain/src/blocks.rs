@@ -1,0 +1,182 @@
+//! Transactions wait in a pool; a block takes them, is written, and is told.
+
+use crate::ledger::{Block, Tx};
+use crate::{Inner, OwnChain, State, lock};
+use akash_provider_core::chain::ChainTx;
+use akash_provider_core::market::{Rejection, TenantMsg};
+use akash_provider_core::types::{BlockTime, Height, Msg, TxError, TxOutcome};
+use akash_provider_core::{Error, ErrorKind};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Largest transaction in bytes of its line. With the next number it keeps a line within what is read again.
+const TX_MAX: usize = 64 << 10;
+/// Transactions of a block; the rest waits for the next.
+const BLOCK_MAX: usize = 100;
+/// Transactions that wait.
+const POOL_MAX: usize = 1000;
+/// Lifetime of a transaction in block time.
+const LIFETIME: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    tx: Tx,
+    /// It gets into no block later than this.
+    expires: BlockTime,
+    reply: oneshot::Sender<TxOutcome>,
+}
+
+impl State {
+    /// What a block changes: the facts, and what came of each transaction. Reading the file does the same again.
+    pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
+        let height = block.height;
+        self.market.begin_block(block.time);
+        let (mut facts, mut outcomes) = (Vec::new(), Vec::new());
+        for tx in &block.txs {
+            let done = match tx {
+                Tx::Provider(msgs) => self.market.transaction(msgs),
+                Tx::Tenant(msg) => self.market.tenant(msg.clone()),
+            };
+            outcomes.push(match done {
+                Ok(more) => {
+                    facts.extend(more);
+                    TxOutcome::Committed { height }
+                }
+                Err(Rejection { error, code, log }) => TxOutcome::Rejected { error, code, log },
+            });
+        }
+        let elapsed = block.time.since(self.market.time());
+        facts.push(self.market.end_block(elapsed));
+        // An error says that nobody listens.
+        let _ = self.told.send(facts.into());
+        outcomes
+    }
+
+    /// The next block, with what waits for it; what has expired is told so.
+    fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
+        let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
+        let mut taken = Vec::new();
+        while taken.len() < BLOCK_MAX
+            && let Some(pending) = self.pool.pop_front()
+        {
+            if pending.expires < time {
+                pending.answer(expired());
+            } else {
+                taken.push(pending);
+            }
+        }
+        let txs = taken.iter().map(|pending| pending.tx.clone()).collect();
+        (Block { height, time, txs }, taken)
+    }
+}
+
+impl Pending {
+    fn answer(self, outcome: TxOutcome) {
+        // Who asked may have gone; the transaction is in its block all the same.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+fn expired() -> TxOutcome {
+    TxOutcome::Rejected {
+        error: TxError::Other,
+        code: "ledger/1".to_owned(),
+        log: "it waited longer than it may; send it again".to_owned(),
+    }
+}
+
+impl Inner {
+    fn close_block(&self, elapsed: Duration) -> Result<Height, Error> {
+        let mut ledger = lock(&self.ledger);
+        let (block, taken) = lock(&self.state).propose(elapsed);
+        if let Err(error) = ledger.write(&block) {
+            // The next block writes over what may be there of this one, so they may wait for it.
+            let mut state = lock(&self.state);
+            taken.into_iter().rev().for_each(|p| state.pool.push_front(p));
+            let what = "the ledger cannot be written; make room on its disk";
+            return Err(Error::new(ErrorKind::Unavailable, "make a block", what).with_source(error));
+        }
+        let mut state = lock(&self.state);
+        let outcomes = state.execute(&block);
+        let answers = taken.into_iter().zip(outcomes);
+        answers.for_each(|(pending, outcome)| pending.answer(outcome));
+        Ok(block.height)
+    }
+}
+
+impl OwnChain {
+    /// Completes a block `elapsed` after the one before it, with what waits for it; its height. A block that is begun
+    /// is completed, also when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// `Unavailable` when it could not be written. What was to be in it waits for the next.
+    pub async fn block(&self, elapsed: Duration) -> Result<Height, Error> {
+        let inner = Arc::clone(&self.0);
+        let closed = tokio::task::spawn_blocking(move || inner.close_block(elapsed)).await;
+        closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
+    }
+
+    /// Makes a block every so often, each `elapsed` after the one before it, until it is dropped. `failed` hears why
+    /// one could not be written; the next is tried all the same.
+    pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
+        loop {
+            tokio::time::sleep(every).await;
+            if let Err(error) = self.block(elapsed).await {
+                failed(&error);
+            }
+        }
+    }
+
+    /// The tenant acts; the height of the block that has it.
+    ///
+    /// # Errors
+    /// `Conflict` when the network refuses it, and what [`ChainTx::broadcast_msgs`] fails with.
+    pub async fn tenant(&self, msg: TenantMsg) -> Result<Height, Error> {
+        match self.send(Tx::Tenant(msg)).await? {
+            TxOutcome::Committed { height } => Ok(height),
+            TxOutcome::Rejected { code, log, .. } => {
+                let text = format!("refused: {code}: {log}");
+                Err(Error::new(ErrorKind::Conflict, "act as the tenant", text))
+            }
+            TxOutcome::Unknown { .. } => {
+                let text = "whether it was done is not known; look";
+                Err(Error::new(ErrorKind::Timeout, "act as the tenant", text))
+            }
+        }
+    }
+
+    async fn send(&self, tx: Tx) -> Result<TxOutcome, Error> {
+        const OPERATION: &str = "broadcast";
+        let size = serde_json::to_vec(&tx).map_or(usize::MAX, |text| text.len());
+        if size > TX_MAX {
+            let text = format!("{size} bytes are more than the {TX_MAX} of a transaction; send less at once");
+            return Err(Error::new(ErrorKind::Invalid, OPERATION, text));
+        }
+        let (reply, outcome) = oneshot::channel();
+        let expires = {
+            let mut state = lock(&self.0.state);
+            if state.pool.len() >= POOL_MAX {
+                let text = format!("{POOL_MAX} transactions wait already; nothing was sent");
+                return Err(Error::new(ErrorKind::Unavailable, OPERATION, text));
+            }
+            let expires = state.market.time().plus(LIFETIME);
+            state.pool.push_back(Pending { tx, expires, reply });
+            expires
+        };
+        // Nobody answers when the block failed on the way: it may be in the file.
+        Ok(outcome.await.unwrap_or(TxOutcome::Unknown { expires }))
+    }
+}
+
+#[async_trait]
+impl ChainTx for OwnChain {
+    async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
+        if msgs.is_empty() {
+            let text = "a transaction needs at least one message";
+            return Err(Error::new(ErrorKind::Invalid, "broadcast", text));
+        }
+        self.send(Tx::Provider(msgs)).await
+    }
+}

@@ -1,0 +1,68 @@
+//! What the chain says by itself: the whole present first, then block by block.
+
+use crate::{Inner, OwnChain, lock};
+use akash_provider_core::Error;
+use akash_provider_core::chain::ChainEvents;
+use akash_provider_core::types::{Address, ChainEvent};
+use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// Blocks that wait for a listener before the whole present replaces them.
+pub(crate) const WAITING_MAX: usize = 256;
+
+/// The facts of a block, in their order.
+pub(crate) type Facts = Arc<[ChainEvent]>;
+
+struct Listener {
+    /// Weak, so that a stream somebody forgot does not keep the file open.
+    chain: Weak<Inner>,
+    provider: Address,
+    blocks: broadcast::Receiver<Facts>,
+    ready: VecDeque<ChainEvent>,
+}
+
+impl Inner {
+    /// The present and what comes after it. A block is told under the same lock, so none falls between the two.
+    fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
+        let state = lock(&self.state);
+        let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));
+        (present, state.told.subscribe())
+    }
+}
+
+impl Listener {
+    async fn next(mut self) -> Option<(Result<ChainEvent, Error>, Self)> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some((Ok(event), self));
+            }
+            match self.blocks.recv().await {
+                Ok(facts) => {
+                    let ours = facts.iter().filter(|fact| fact.concerns(&self.provider));
+                    self.ready.extend(ours.cloned());
+                }
+                Err(RecvError::Lagged(_)) => {
+                    let (present, blocks) = self.chain.upgrade()?.listen(&self.provider);
+                    self.blocks = blocks;
+                    self.ready.push_back(present);
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl ChainEvents for OwnChain {
+    fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
+        let (present, blocks) = self.0.listen(provider);
+        let listener = Listener {
+            chain: Arc::downgrade(&self.0),
+            provider: provider.clone(),
+            blocks,
+            ready: VecDeque::from([present]),
+        };
+        stream::unfold(listener, Listener::next).boxed()
+    }
+}

@@ -1,0 +1,62 @@
+//! Lines of a file that others may have damaged.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Longest line in bytes: a block with as many of the largest transactions as it takes, and its frame.
+pub(crate) const LINE_MAX: u64 = 8 << 20;
+
+/// A line of the file, as far as it is not too long.
+pub(crate) struct Text {
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_long: bool,
+    pub(crate) is_ended: bool,
+}
+
+/// Reads a file line by line, none of them further than it may be long.
+pub(crate) struct Lines {
+    reader: BufReader<File>,
+    number: u64,
+    /// Bytes read, and so where the line ends that was read last.
+    pub(crate) end: u64,
+}
+
+impl Lines {
+    pub(crate) fn new(file: File) -> Self {
+        let reader = BufReader::new(file);
+        Self {
+            reader,
+            number: 0,
+            end: 0,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> io::Result<Option<Text>> {
+        let (mut bytes, mut parts) = (Vec::new(), 0u32);
+        loop {
+            bytes.clear();
+            let read = self
+                .reader
+                .by_ref()
+                .take(LINE_MAX)
+                .read_until(b'\n', &mut bytes)? as u64;
+            self.end += read;
+            parts += u32::from(read > 0);
+            let is_ended = bytes.last() == Some(&b'\n');
+            if parts == 0 {
+                return Ok(None);
+            }
+            if is_ended || read < LINE_MAX {
+                self.number += 1;
+                let (number, is_long) = (self.number, parts > 1);
+                return Ok(Some(Text {
+                    number,
+                    bytes,
+                    is_long,
+                    is_ended,
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Questions: every answer is read from the market that the file makes.
+
+use crate::{OwnChain, State, lock};
+use akash_provider_core::Error;
+use akash_provider_core::chain::{
+    Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
+};
+use akash_provider_core::market::Market;
+use akash_provider_core::types::{
+    Address, Agreement, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord,
+    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, Provider, Snapshot,
+};
+use async_trait::async_trait;
+
+impl OwnChain {
+    fn ask<R>(&self, answer: impl FnOnce(&Market) -> R) -> R {
+        answer(&lock(&self.0.state).market)
+    }
+
+    /// A record and what the answer is worth: with a gap in the file, nothing may be ended on its word.
+    fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
+        let state: &State = &lock(&self.0.state);
+        Observed {
+            value: answer(&state.market),
+            height: state.market.height(),
+            agreement: if state.has_gap {
+                Agreement::Disputed
+            } else {
+                Agreement::Single
+            },
+        }
+    }
+}
+
+fn wants<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
+    filter.is_none_or(|wanted| wanted == value)
+}
+
+#[async_trait]
+impl ChainQuery for OwnChain {
+    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+        Ok(self.ask(|m| m.provider(owner).cloned()))
+    }
+
+    async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error> {
+        let wanted = |o: &&Order| {
+            wants(filter.state.as_ref(), &o.state) && wants(filter.deployment.as_ref(), o.id.deployment())
+        };
+        self.ask(|m| {
+            let records = m.orders().filter(wanted).cloned();
+            Page::of("orders", records, |o| o.id.clone(), &page)
+        })
+    }
+
+    async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
+        Ok(self.ask(|m| m.order(id).cloned()))
+    }
+
+    async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
+        Ok(self.observe(|m| m.bid(id).cloned()))
+    }
+
+    async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error> {
+        let wanted = |b: &&Bid| {
+            wants(filter.order.as_ref(), &b.id.order)
+                && wants(filter.provider.as_ref(), &b.id.provider)
+                && wants(filter.state.as_ref(), &b.state)
+        };
+        self.ask(|m| {
+            let records = m.bids().filter(wanted).cloned();
+            Page::of("bids", records, |b| b.id.clone(), &page)
+        })
+    }
+
+    async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error> {
+        Ok(self.ask(|m| m.group(id).cloned()))
+    }
+
+    async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error> {
+        Ok(self.ask(|m| m.deployment(id)))
+    }
+
+    async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error> {
+        Ok(self.observe(|m| m.lease(id)))
+    }
+
+    async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error> {
+        let wanted = |r: &LeaseRecord| {
+            wants(filter.provider.as_ref(), &r.lease.id.provider)
+                && wants(filter.deployment.as_ref(), r.lease.id.deployment())
+                && wants(filter.state.as_ref(), &r.lease.state)
+        };
+        self.ask(|m| Page::of("leases", m.leases().filter(wanted), |r| r.lease.id.clone(), &page))
+    }
+
+    async fn auditor_attributes(
+        &self,
+        auditor: &str,
+        owner: &Address,
+    ) -> Result<Option<AuditedAttributes>, Error> {
+        Ok(self.ask(|m| m.auditor_attributes(auditor, owner)))
+    }
+
+    async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error> {
+        let published = self.ask(|m| m.certificates(owner).to_vec()).into_iter();
+        let wanted = published.filter(|c| serial.is_none_or(|wanted| wanted == c.serial));
+        let certificates = wanted.map(|c| Certificate {
+            serial: c.serial,
+            valid: c.valid,
+            cert: c.cert,
+            pubkey: c.pubkey,
+        });
+        Ok(certificates.collect())
+    }
+
+    async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {
+        let account = self.ask(|m| m.account(address).cloned());
+        Ok(account.map(|account| Account {
+            address: address.clone(),
+            pubkey: account.pubkey,
+            number: account.number,
+            sequence: account.sequence,
+        }))
+    }
+
+    async fn params(&self) -> Result<MarketParams, Error> {
+        Ok(self.ask(|m| m.params().clone()))
+    }
+
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
+        Ok(self.ask(|m| m.balance(address, denom)))
+    }
+
+    async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error> {
+        let state = lock(&self.0.state);
+        // The market needs a time for each block; of a lost one nobody knows it.
+        let known = (!state.lost.contains(&height)).then_some(height);
+        Ok(known.and_then(|height| state.market.block_time(height)))
+    }
+
+    async fn sync_info(&self) -> Result<SyncInfo, Error> {
+        Ok(self.ask(|m| SyncInfo {
+            chain_id: m.chain_id().to_owned(),
+            height: m.height(),
+            time: m.time(),
+            catching_up: false,
+        }))
+    }
+
+    async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
+        Ok(self.ask(|m| m.snapshot(provider)))
+    }
+}

@@ -1,0 +1,197 @@
+//! A ledger in a folder of its own, and who acts on it: a tenant and two providers.
+
+use akash_provider_core::chain::ChainTx;
+use akash_provider_core::chain::conformance::Driver;
+use akash_provider_core::market::{TenantMsg, network_params};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
+    PlacementRequirements, Provider, ResourceUnit, Resources, TxOutcome,
+};
+use async_trait::async_trait;
+use example_own_chain::{Genesis, OwnChain};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(crate) const BLOCK: Duration = Duration::from_secs(6);
+
+/// A folder that goes with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("ledger-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.0.join("ledger.jsonl")
+    }
+
+    pub(crate) fn open(&self) -> OwnChain {
+        OwnChain::open(&self.ledger(), &genesis()).unwrap()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.ledger()).unwrap()
+    }
+
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(self.ledger(), text).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).unwrap()
+}
+
+fn uact(amount: u128) -> Coin {
+    let denom = "uact".into();
+    Coin { denom, amount }
+}
+
+pub(crate) fn genesis() -> Genesis {
+    Genesis {
+        chain_id: "own".to_owned(),
+        time: BlockTime(1_700_000_000_000),
+        params: network_params(),
+        money: (1..4).map(|n| (account(n), uact(1_000_000_000))).collect(),
+    }
+}
+
+pub(crate) fn record(owner: Address) -> Provider {
+    Provider {
+        owner,
+        host_uri: "https://provider.example:8443".to_owned(),
+        info: Default::default(),
+        attributes: Vec::new(),
+    }
+}
+
+/// Acts on the chain and makes its blocks.
+pub(crate) struct People {
+    pub(crate) chain: OwnChain,
+    dseq: AtomicU64,
+}
+
+impl People {
+    /// Where nobody is registered yet, both providers register. Deployments are numbered from `dseq`.
+    pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
+        let dseq = AtomicU64::new(dseq);
+        let people = Self { chain, dseq };
+        for owner in [people.provider(), people.rival()] {
+            people.send(Msg::CreateProvider(record(owner))).await;
+        }
+        people
+    }
+
+    pub(crate) async fn send(&self, msg: Msg) -> TxOutcome {
+        let (outcome, block) = tokio::join!(self.chain.broadcast_msgs(vec![msg]), self.chain.block(BLOCK));
+        block.unwrap();
+        outcome.unwrap()
+    }
+
+    async fn tenant(&self, msg: TenantMsg) {
+        let (height, block) = tokio::join!(self.chain.tenant(msg), self.chain.block(BLOCK));
+        assert!(block.unwrap() >= height.unwrap());
+    }
+
+    pub(crate) async fn bid(&self, order: &OrderId, provider: Address) -> (BidId, TxOutcome) {
+        let id = BidId {
+            order: order.clone(),
+            provider,
+        };
+        let bid = Msg::CreateBid {
+            id: id.clone(),
+            price: self.price(),
+            deposit: uact(500_000),
+            resources_offer: Vec::new(),
+            reclamation_window: None,
+        };
+        (id, self.send(bid).await)
+    }
+}
+
+#[async_trait]
+impl Driver for People {
+    fn provider(&self) -> Address {
+        account(2)
+    }
+
+    fn rival(&self) -> Address {
+        account(3)
+    }
+
+    fn price(&self) -> DecCoin {
+        DecCoin::new(&"uact".into(), Dec::from_int(40))
+    }
+
+    fn no_order(&self) -> OrderId {
+        order(u64::MAX, 1)
+    }
+
+    async fn create_deployment(&self, groups: u32) -> Vec<OrderId> {
+        let dseq = self.dseq.fetch_add(1, Ordering::Relaxed);
+        let id = order(dseq, 1).deployment().clone();
+        let resources = Resources {
+            id: 1,
+            ..Resources::default()
+        };
+        let unit = ResourceUnit {
+            resources,
+            count: 1,
+            price: self.price(),
+        };
+        let group = |n| GroupSpec {
+            name: format!("group-{n}"),
+            requirements: PlacementRequirements::default(),
+            resources: vec![unit.clone()],
+        };
+        self.tenant(TenantMsg::CreateDeployment {
+            id,
+            groups: (0..groups).map(group).collect(),
+            hash: [1; 32],
+            deposit: uact(5_000_000),
+            reclamation_min_window: None,
+        })
+        .await;
+        (1..=groups).map(|gseq| order(dseq, gseq)).collect()
+    }
+
+    async fn close_deployment(&self, id: &DeploymentId) {
+        self.tenant(TenantMsg::CloseDeployment { id: id.clone() }).await;
+    }
+
+    async fn rival_bid(&self, order: &OrderId) {
+        let (_, outcome) = self.bid(order, self.rival()).await;
+        assert!(matches!(outcome, TxOutcome::Committed { .. }), "{outcome:?}");
+    }
+
+    async fn create_lease(&self, bid: &BidId) {
+        self.tenant(TenantMsg::CreateLease { bid: bid.clone() }).await;
+    }
+
+    async fn close_lease(&self, id: &BidId) {
+        self.tenant(TenantMsg::CloseLease { id: id.clone() }).await;
+    }
+
+    async fn next_block(&self) {
+        self.chain.block(BLOCK).await.unwrap();
+    }
+}
+
+fn order(dseq: u64, gseq: u32) -> OrderId {
+    let deployment = DeploymentId {
+        owner: account(1),
+        dseq,
+    };
+    let group = GroupId { deployment, gseq };
+    OrderId { group, oseq: 1 }
+}
