@@ -167,6 +167,10 @@ pub struct DevArgs {
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Run services as processes of this machine instead of in memory: a service's command and args, with its env.
+    /// Images are not run, and nothing is isolated: for programs you trust.
+    #[arg(long, conflicts_with_all = ["kubeconfig", "orders"])]
+    pub processes: bool,
     /// Between provider and market stands a development network: the provider asks, hears and signs over the wire.
     #[arg(long)]
     pub wire: bool,

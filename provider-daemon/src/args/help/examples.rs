@@ -13,6 +13,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "dev",
             "dev --once my-app.yaml",
+            "dev --processes my-app.yaml",
             "dev --orders 100 --rate 20 --node-gpus nvidia/a100=4",
         ],
     ),
