@@ -11,7 +11,11 @@ const SDL: &str = include_str!("../../samples/processes.yaml");
 
 fn refused(words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-    let output = command.args(["dev", "--processes"]).args(words).output().unwrap();
+    let output = command
+        .args(["dev", "--processes", "--once"])
+        .args(words)
+        .output()
+        .unwrap();
     assert!(!output.status.success(), "{words:?}");
     String::from_utf8(output.stderr).unwrap()
 }
