@@ -88,3 +88,33 @@ fn what_cannot_run_as_processes_is_refused_with_the_mend() {
         assert!(said.contains("cannot be used with"), "{said}");
     }
 }
+
+#[test]
+fn what_processes_have_not_is_declined_with_the_mend() {
+    let place = tempfile::tempdir().unwrap();
+    let played = |sdl: String| {
+        let file = place.path().join("own.yaml");
+        write(&file, sdl).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args(["dev", "--processes", "--once", "--block-time=50ms"])
+            .arg(&file)
+            .env("XDG_CACHE_HOME", place.path())
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_served, said) = played(SDL.to_owned());
+    assert!(is_served && said.contains("1 of 1 served, 0 left over"), "{said}");
+    let (is_served, said) = played(SDL.replace("port: 8080", "port: 80"));
+    assert!(!is_served && said.contains("declined (no_hostnames)"), "{said}");
+    assert!(
+        said.contains("to serve it: processes have ports and no hostnames"),
+        "{said}"
+    );
+    let leased = SDL.replace("global: true", "global: true, ip: own");
+    let (is_served, said) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
+    assert!(
+        !is_served && said.contains("processes have no addresses of their own"),
+        "{said}"
+    );
+}
