@@ -52,10 +52,5 @@ impl Provider {
     }
 }
 
-/// The guide is compiled with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/embedding.md")]
-pub struct EmbeddingGuide;
-
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,7 @@ fn functions() -> BTreeSet<String> {
         "akash-provider-chain",
         "akash-provider-core",
         "akash-provider-k8s",
+        "akash-provider-process",
         "provider-daemon",
     ];
     for member in members {

@@ -20,3 +20,8 @@ mod pages;
 mod rights;
 pub mod settings;
 pub mod state;
+
+/// The guide to embedding a provider is compiled with the tests: here, because it has a part of this crate too.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+pub struct EmbeddingGuide;

@@ -26,7 +26,7 @@ pub use run::RunArgs;
 pub use tenant::TenantCommand;
 pub use tx::TxArgs;
 
-use akash_provider_core::types::OrderId;
+use akash_provider_core::types::{Address, OrderId};
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ pub enum Command {
     /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
     Sdl(SdlArgs),
     /// Say whether an SDL or an order would get a bid, at what price, and node by node why not: of a provider that flags
-    /// make, or with --from of a real one.
+    /// make, with --from of a real one, or with --provider of one that runs, in its own words.
     Explain(Box<ExplainArgs>),
     /// Make, show, import and export the keys that sign transactions.
     Keys(Box<KeysArgs>),
@@ -123,8 +123,10 @@ impl Cli {
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {
-        word.to_str()
-            .is_some_and(|w| w == "--from" || w.starts_with("--from="))
+        let flag = word
+            .to_str()
+            .map(|w| w.split_once('=').map_or(w, |(flag, _)| flag));
+        matches!(flag, Some("--from" | "--provider"))
     })
 }
 
@@ -167,6 +169,10 @@ pub struct DevArgs {
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Run services as processes of this machine instead of in memory: a service's command and args, with its env.
+    /// Images are not run, and nothing is isolated: for programs you trust.
+    #[arg(long, conflicts_with_all = ["kubeconfig", "orders"])]
+    pub processes: bool,
     /// Between provider and market stands a development network: the provider asks, hears and signs over the wire.
     #[arg(long)]
     pub wire: bool,
@@ -236,10 +242,16 @@ pub struct ExplainArgs {
     #[arg(required_unless_present = "order")]
     pub file: Option<PathBuf>,
     /// An open order of the chain instead of an SDL: OWNER/DSEQ/GSEQ/OSEQ.
-    #[arg(long, conflicts_with = "file", requires = "from")]
+    #[arg(long, conflicts_with = "file")]
     pub order: Option<OrderId>,
+    /// Account of a provider that runs: its gateway is asked what it would do, and --from is not looked at.
+    #[arg(long, value_name = "ADDRESS")]
+    pub provider: Option<Address>,
+    /// Where its gateway is, as https://host:port; without it where it is registered.
+    #[arg(long, value_name = "URL", requires = "provider")]
+    pub provider_url: Option<String>,
     /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, conflicts_with_all = ["from", "provider"])]
     pub accept_any: bool,
     /// The provider. With --from it is a real one: its record, leases and bids are read from the chain, and its capacity
     /// from the cluster of --kubeconfig.

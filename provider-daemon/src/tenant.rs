@@ -26,6 +26,7 @@ mod output;
 mod overview;
 mod places;
 mod resume;
+mod screening;
 mod sdl_to_manifest;
 mod send_manifest;
 mod service_status;
@@ -35,6 +36,8 @@ mod stream;
 mod trouble;
 mod trust;
 mod wait;
+
+pub(crate) use screening::{Screened, Screener};
 
 use crate::args::TenantCommand;
 use std::future::Future;

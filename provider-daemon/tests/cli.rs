@@ -491,11 +491,15 @@ fn explain_says_the_price_or_why_not_node_by_node() {
     );
     let nobody = run(&["explain", &sample("gpu.yaml"), "--from="]);
     assert!(text(&nobody.stderr).contains("--from names no provider"));
+    let order = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1";
+    let whose = run(&["explain", "--order", order]);
+    assert!(text(&whose.stderr).contains("name the provider"));
     let help = text(&run(&["explain", "--help"]).stdout);
     for flag in [
         "--from",
         "--kubeconfig",
         "--order",
+        "--provider-url",
         "--bid-price-script-path",
         "Examples:",
     ] {

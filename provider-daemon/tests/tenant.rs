@@ -20,6 +20,8 @@ mod follow;
 mod manifest;
 #[path = "tenant/other.rs"]
 mod other;
+#[path = "tenant/processes.rs"]
+mod processes;
 #[path = "common/pty.rs"]
 mod pty;
 #[path = "tenant/replay.rs"]

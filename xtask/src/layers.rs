@@ -1,10 +1,10 @@
 //! `cargo xtask layers`: which crate may depend on which.
 //!
 //! ```text
-//!     examples/*        provider-daemon
-//!         │            ╱      │       ╲
-//!         │   akash-provider-k8s   akash-provider-chain
-//!         │            ╲      │       ╱
+//!     examples/*          provider-daemon
+//!         │             ╱        │        ╲
+//!         │   akash-provider-{k8s, process, chain}
+//!         │             ╲        │        ╱
 //!         └────────► akash-provider-core
 //! ```
 //! The examples share the tenant and the market of `example-embedded`. `testbed` and `fault-proxy`, which stands
@@ -17,7 +17,11 @@ use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
 const CORE: &str = "akash-provider-core";
-const BACKENDS: [&str; 2] = ["akash-provider-k8s", "akash-provider-chain"];
+const BACKENDS: [&str; 3] = [
+    "akash-provider-k8s",
+    "akash-provider-process",
+    "akash-provider-chain",
+];
 /// The example that the others are, but for one part: they take its tenant and its market.
 const CANONICAL: &str = "example-embedded";
 

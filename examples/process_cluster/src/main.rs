@@ -2,8 +2,8 @@
 
 use akash_provider_core::cluster::{Cluster, LogOptions};
 use akash_provider_core::types::LeaseId;
+use akash_provider_process::{Images, ProcessCluster};
 use example_embedded::{Failed, Play, Ports, SDL};
-use example_process_cluster::{Images, ProcessCluster};
 use futures::StreamExt;
 use std::path::Path;
 use std::process::Command;

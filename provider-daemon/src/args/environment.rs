@@ -30,6 +30,9 @@ pub(crate) const COMMANDS: [&str; 16] = [
     "show-cluster-ns",
 ];
 
+/// Flags of `explain` that are typed: they say who is asked, and what is set for tenants' commands must not.
+const TYPED: [&str; 2] = ["provider", "provider-url"];
+
 /// Lets the flags of a command line be set by an environment; `look` says what is set. `is_real` is when what is explained
 /// is a real provider.
 #[must_use]
@@ -37,8 +40,13 @@ pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<Strin
     let root = root.mut_args(|arg| settable(arg, &look));
     root.mut_subcommands(|command| {
         let name = command.get_name();
-        if COMMANDS.contains(&name) || (is_real && name == "explain") {
+        if COMMANDS.contains(&name) {
             all(command, &look)
+        } else if is_real && name == "explain" {
+            command.mut_args(|arg| match arg.get_long() {
+                Some(typed) if TYPED.contains(&typed) => arg,
+                _ => settable(arg, &look),
+            })
         } else if name == "devnet" {
             // Serving one is a trial; what stands below it acts on one.
             command.mut_subcommands(|below| all(below, &look))
@@ -123,6 +131,8 @@ mod tests {
         assert_eq!(env_in(&real, "dev", "kubeconfig"), None);
         let explained = env_in(&real, "explain", "kubeconfig");
         assert_eq!(explained.as_deref(), Some("AP_KUBECONFIG"));
+        // Who is asked is typed: a tenant's provider is none of an operator's business.
+        assert_eq!(env_in(&real, "explain", "provider"), None);
     }
 
     #[test]

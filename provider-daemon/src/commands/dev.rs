@@ -5,7 +5,7 @@ use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::{self, Orders};
 use crate::dev::mend::mend;
-use crate::dev::{DevGateway, Outcome, Printer, Tenant, Totals, Turns, World, names};
+use crate::dev::{DevGateway, Outcome, Printer, Tenant, Totals, Turns, World, names, processes};
 use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
@@ -28,6 +28,9 @@ const SETTLE: Duration = Duration::from_secs(20);
 /// An SDL or a setting is wrong, or the provider failed.
 pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
     let sdls = sdls(args)?;
+    if args.processes {
+        processes::check(args, &sdls)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(live(args, sdls));
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -36,7 +39,11 @@ pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
 
 fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
     if args.sdl.is_empty() && args.orders == 0 {
-        let sample = sdl::parse(names::SAMPLE).context("the built-in SDL")?;
+        let sample = if args.processes {
+            processes::sample()?
+        } else {
+            sdl::parse(names::SAMPLE).context("the built-in SDL")?
+        };
         return Ok(vec![("sample".to_owned(), sample)]);
     }
     args.sdl
@@ -80,8 +87,8 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         ));
         printer.note("Ctrl-C stops it: once drains, twice aborts.");
     }
-    if let Some(notice) = world.notice() {
-        tell_simulated(&printer, notice);
+    if let Some((are, notice)) = world.notice() {
+        tell_workloads(&printer, are, notice);
     }
     let gateway = DevGateway::start(args, &world, &printer, shutdown.clone()).await?;
     let played = play(args, &sdls, &world, &printer, &shutdown).await?;
@@ -110,11 +117,11 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
 }
 
 /// A word at the start, and for programs a fact of its own.
-fn tell_simulated(printer: &Printer, notice: &str) {
+fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));
     }
-    printer.object(json!({ "event": "workloads", "are": "simulated", "text": notice }));
+    printer.object(json!({ "event": "workloads", "are": are, "text": notice }));
 }
 
 /// Plays all tenants side by side; ends early on shutdown.

@@ -3,8 +3,10 @@
 //! ```text
 //!  flags ────────────────► trial ──┐
 //!  chain, cluster, flags ► real ───┴─► bidding::screen
+//!  its gateway ──────────► asked        the provider itself judges
 //! ```
 
+mod asked;
 mod real;
 mod trial;
 
@@ -57,6 +59,9 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
         bail!("--from names no provider: write its address, or the name of its key");
     }
     let sdl = args.file.as_deref().map(read_sdl).transpose()?;
+    if let Some(provider) = &args.provider {
+        return block_on(asked::explain(args, provider, sdl.as_ref()));
+    }
     if args.is_of_a_real_provider() {
         let home = home()?;
         return block_on(real::explain(args, sdl.as_ref(), &home));
@@ -67,7 +72,9 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
              the chain with --node and --chain-id"
         );
     }
-    let sdl = sdl.context("there is nothing to explain: name an SDL file")?;
+    let sdl = sdl.context(
+        "whose bid on the order? name the provider: with --provider its gateway is asked, with --from chain and cluster",
+    )?;
     block_on(trial::explain(args, &sdl))
 }
 
@@ -113,12 +120,17 @@ impl Desk {
             message: decline.map(|decline| decline.to_string()),
             explanation: screened.explanation,
         };
-        match self.output {
-            Output::Json => say(&(serde_json::to_string(&verdict)? + "\n")),
-            Output::Text => say(&text(&verdict)),
-        }
+        print(&verdict, self.output)?;
         Ok(verdict.would_bid)
     }
+}
+
+fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
+    match output {
+        Output::Json => say(&(serde_json::to_string(verdict)? + "\n")),
+        Output::Text => say(&text(verdict)),
+    }
+    Ok(())
 }
 
 /// The orders that an SDL would make: an order for each of its groups.

@@ -1,6 +1,6 @@
 //! Where the provider of the embedded market runs its leases.
 
-use super::Kubernetes;
+use super::{Kubernetes, Processes, processes};
 use crate::args::ClusterArgs;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
 use akash_provider_core::inventory::memory::MemoryInventorySource;
@@ -15,6 +15,8 @@ const BANNER: &str = "this workload is simulated: nothing of it runs";
 pub enum Backend {
     /// Nothing really runs.
     Memory(InMemory),
+    /// Processes of this machine run.
+    Processes(Box<Processes>),
     /// Pods run.
     Kubernetes(Box<Kubernetes>),
 }
@@ -54,7 +56,7 @@ impl Backend {
     pub fn at_public_host(self, host: &str) -> Self {
         match &self {
             Self::Memory(memory) if !host.is_empty() => memory.cluster.set_public_host(host),
-            Self::Memory(_) | Self::Kubernetes(_) => {}
+            Self::Memory(_) | Self::Processes(_) | Self::Kubernetes(_) => {}
         }
         self
     }
@@ -64,18 +66,21 @@ impl Backend {
     pub fn cluster(&self) -> Arc<dyn Cluster> {
         match self {
             Self::Memory(memory) => Arc::new(memory.cluster.clone()),
+            Self::Processes(processes) => Arc::new(processes.cluster.clone()),
             Self::Kubernetes(kubernetes) => kubernetes.cluster.clone(),
         }
     }
 
-    /// What people would take for more than it is.
+    /// What workloads are, in a word, and what people would take for more than it is.
     #[must_use]
-    pub const fn notice(&self) -> Option<&'static str> {
+    pub const fn notice(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Memory(_) => Some(
-                "workloads are simulated: they are scheduled and shown as running, and nothing of them runs; --kubeconfig \
-                 FILE runs them as pods",
-            ),
+            Self::Memory(_) => Some((
+                "simulated",
+                "workloads are simulated: they are scheduled and shown as running, and nothing of them runs; --processes \
+                 runs their commands here, --kubeconfig FILE runs them as pods",
+            )),
+            Self::Processes(_) => Some(("processes", processes::NOTICE)),
             Self::Kubernetes(_) => None,
         }
     }
@@ -85,6 +90,7 @@ impl Backend {
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
         match self {
             Self::Memory(memory) => memory.source.clone(),
+            Self::Processes(processes) => processes.inventory.clone(),
             Self::Kubernetes(kubernetes) => kubernetes.inventory.clone(),
         }
     }
@@ -97,7 +103,7 @@ impl Backend {
                 memory.tell_capacity().await;
             }
             // The real thing has a clock of its own.
-            Self::Kubernetes(_) => {}
+            Self::Processes(_) | Self::Kubernetes(_) => {}
         }
     }
 
@@ -108,7 +114,19 @@ impl Backend {
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Memory(memory) => Ok(memory.leftovers()),
+            Self::Processes(processes) => processes.leftovers().await,
             Self::Kubernetes(kubernetes) => kubernetes.leftovers().await,
+        }
+    }
+
+    /// Ends what ends with this program; pods go on.
+    ///
+    /// # Errors
+    /// What it kept for itself cannot be removed.
+    pub async fn close(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Processes(processes) => processes.close().await,
+            Self::Memory(_) | Self::Kubernetes(_) => Ok(()),
         }
     }
 }

@@ -11,6 +11,13 @@ pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: &str) -> String {
             return "lower the prices, as with --bid-price-cpu-scale 0.0001, or let the SDL pay more"
                 .to_owned();
         }
+        "no_hostnames" => {
+            return "processes have ports and no hostnames: expose another port than 80, as with `as: 8080`"
+                .to_owned();
+        }
+        "no_leased_ips" if args.processes => {
+            return "processes have no addresses of their own: leave `ip:` out".to_owned();
+        }
         "price_denom" => return "price the SDL in uact".to_owned(),
         "external_ports_exhausted" => vec![format!(
             "--cluster-node-port-quantity {}",

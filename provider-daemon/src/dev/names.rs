@@ -10,6 +10,8 @@ pub const CHAIN_ID: &str = "dev";
 pub const AUDITOR: &str = "dev-auditor";
 /// The SDL that is played when none is given.
 pub const SAMPLE: &str = include_str!("../../samples/web.yaml");
+/// The same, where services run as processes.
+pub const PROCESS_SAMPLE: &str = include_str!("../../samples/processes.yaml");
 
 /// The provider's account.
 ///

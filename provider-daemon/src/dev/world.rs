@@ -1,7 +1,7 @@
 //! The embedded market with the provider in it.
 
 use super::output::print_facts;
-use super::{Backend, Kubernetes, Link, Printer, StateFile, link, names};
+use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
 use crate::breaker::{self, Shut};
 use crate::gateway::Screening;
@@ -189,9 +189,9 @@ impl World {
         left
     }
 
-    /// What people would take for more than it is.
+    /// What workloads are, in a word, and what people would take for more than it is.
     #[must_use]
-    pub fn notice(&self) -> Option<&'static str> {
+    pub fn notice(&self) -> Option<(&'static str, &'static str)> {
         self.backend.notice()
     }
 
@@ -211,7 +211,8 @@ impl World {
         for helper in self.helpers {
             helper.await.context("a part of the embedded market")?;
         }
-        self.link.close().await?;
+        let (link, backend) = (self.link.close().await, self.backend.close().await);
+        link.and(backend)?;
         Ok(result.context("the provider")??)
     }
 }
@@ -220,8 +221,9 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     let mut config = Config::new(link::account(args)?, names::CHAIN_ID);
     config.external_ports = args.cluster.cluster_node_port_quantity;
     let kubernetes = &args.kubernetes;
-    // Addresses are handed out by the operators of a real cluster, and none runs here.
-    config.leased_ips = args.cluster.leased_ips > 0 && kubernetes.kubeconfig.is_none();
+    // Addresses are handed out by the operators of a real cluster, and none runs here; processes have none.
+    let has_addresses = kubernetes.kubeconfig.is_none() && !args.processes;
+    config.leased_ips = args.cluster.leased_ips > 0 && has_addresses;
     config.overcommit_cpu_percent = kubernetes.overcommit_pct_cpu;
     config.overcommit_memory_percent = kubernetes.overcommit_pct_mem;
     config.overcommit_storage_percent = kubernetes.overcommit_pct_storage;
@@ -248,6 +250,10 @@ pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) 
 }
 
 async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> anyhow::Result<Backend> {
+    if args.processes {
+        let processes = Processes::open(hardware, args.state.as_deref()).await?;
+        return Ok(Backend::Processes(Box::new(processes)));
+    }
     let Some(kubeconfig) = &args.kubernetes.kubeconfig else {
         return Ok(Backend::in_memory(hardware).await);
     };

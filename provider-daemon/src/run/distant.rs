@@ -48,8 +48,8 @@ impl Distant {
         const HARDEN: &str = "harden";
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.harden(lease).await,
-            Some(Backend::Memory(_)) => {
-                let message = "leases run in memory here: there is nothing to harden";
+            Some(Backend::Memory(_) | Backend::Processes(_)) => {
+                let message = "leases run on no Kubernetes here: there is nothing to harden";
                 Err(Error::new(ErrorKind::Invalid, HARDEN, message))
             }
             None => Err(away(HARDEN)),

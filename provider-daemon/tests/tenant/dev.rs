@@ -2,17 +2,23 @@
 
 use crate::shell::{Pty, ended};
 use crate::stage::until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-struct Dev {
+pub(crate) struct Dev {
     child: Mutex<Child>,
     said: Arc<Mutex<String>>,
 }
 
 impl Dev {
     fn start(words: &[&str]) -> Self {
+        Self::of(Self::command(words))
+    }
+
+    pub(crate) fn command(words: &[&str]) -> Command {
         let address = [
             "dev",
             "--gateway-listen-address",
@@ -22,10 +28,10 @@ impl Dev {
         ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         command.args(address).args(words);
-        Self::of(command)
+        command
     }
 
-    fn of(mut command: Command) -> Self {
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(String::new()));
@@ -43,10 +49,40 @@ impl Dev {
         self.child.lock().unwrap().try_wait().unwrap().is_none()
     }
 
-    fn line(&self, begin: &str) -> Option<String> {
+    pub(crate) fn line(&self, begin: &str) -> Option<String> {
         let said = self.said.lock().unwrap();
         let mut lines = said.lines().map(str::trim);
         lines.find(|line| line.starts_with(begin)).map(str::to_owned)
+    }
+
+    /// What it prints for a tenant to set.
+    fn environment(&self) -> Vec<(String, String)> {
+        let line = self.line("export ").unwrap();
+        let pairs = line.trim_start_matches("export ").split(' ');
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap());
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.trim_matches('\'').to_owned()))
+            .collect()
+    }
+
+    /// A command of its tenant: whether it went well, its output and its errors.
+    pub(crate) fn ran(&self, words: &[&str]) -> (bool, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        let output = command
+            .args(words)
+            .envs(self.environment())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Told to stop, it stops by itself.
+    pub(crate) fn stops(&self) {
+        let mut child = self.child.lock().unwrap();
+        kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        assert!(child.wait().unwrap().success());
     }
 }
 
@@ -61,24 +97,10 @@ impl Drop for Dev {
 fn the_printed_commands_work(words: &[&str]) {
     let dev = Dev::start(words);
     until("the commands", || dev.line("curl").is_some());
-    let mut environment = Vec::new();
-    let line = dev.line("export ").unwrap();
-    for pair in line.trim_start_matches("export ").split(' ') {
-        let (name, value) = pair.split_once('=').unwrap();
-        environment.push((name.to_owned(), value.trim_matches('\'').to_owned()));
-    }
     let ran = |line: &str| {
-        let mut words = line.split(' ');
-        assert_eq!(words.next(), Some("provider-daemon"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
-        let output = command
-            .args(words)
-            .envs(environment.clone())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.success(), text(output.stdout), text(output.stderr))
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], "provider-daemon");
+        dev.ran(&words[1..])
     };
     let lease_status = dev.line("provider-daemon lease-status").unwrap();
     let mut last = String::new();
@@ -98,7 +120,7 @@ fn the_printed_commands_work(words: &[&str]) {
         let mut shell = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         shell
             .args(["lease-shell", "web", "sh", "--tty"])
-            .envs(environment.clone());
+            .envs(dev.environment());
         let mut child = pty.spawns(shell);
         until("every key is the command's", || !pty.is_as_before());
         pty.types(keys);

@@ -13,6 +13,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "dev",
             "dev --once my-app.yaml",
+            "dev --processes my-app.yaml",
             "dev --orders 100 --rate 20 --node-gpus nvidia/a100=4",
         ],
     ),
@@ -49,6 +50,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "explain my-app.yaml --node-gpus nvidia/a100=1",
             "explain my-app.yaml --from main --chain-id akashnet-2 --node https://rpc.example:443 --kubeconfig cluster.yaml",
+            "explain my-app.yaml --provider akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --node https://rpc.example:443",
             "explain --order akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1 --from main --kubeconfig cluster.yaml",
         ],
     ),

@@ -175,7 +175,7 @@ async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Re
     Ok(audited)
 }
 
-async fn open_order(chain: &AkashClient, id: &OrderId) -> anyhow::Result<Order> {
+pub(super) async fn open_order(chain: &impl ChainQuery, id: &OrderId) -> anyhow::Result<Order> {
     let order = chain
         .order(id)
         .await
@@ -204,7 +204,11 @@ async fn explain_order(
 }
 
 /// Bids of others that count, and whether there is one of ours.
-async fn bids(chain: &AkashClient, us: &Address, order: &OrderId) -> anyhow::Result<(u32, bool)> {
+pub(super) async fn bids(
+    chain: &impl ChainQuery,
+    us: &Address,
+    order: &OrderId,
+) -> anyhow::Result<(u32, bool)> {
     let filter = BidFilter {
         order: Some(order.clone()),
         ..BidFilter::default()

@@ -2,13 +2,32 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
 
-use akash_provider_core::ErrorKind;
-use akash_provider_core::cluster::{Cluster, ClusterChange, Deployment, Health, LogOptions, conformance};
-use example_embedded::{SDL, Tenant};
-use example_process_cluster::{Images, ProcessCluster};
+use akash_provider_core::cluster::{
+    Cluster, ClusterChange, Deployment, ExecIo, ExecRequest, Health, LogOptions, conformance,
+};
+use akash_provider_core::sdl;
+use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::{Error, ErrorKind};
+use akash_provider_process::{Images, ProcessCluster};
 use futures::{FutureExt, StreamExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+const SDL: &str = r#"
+version: "2.0"
+services:
+  web:
+    image: IMAGE
+    env: [GREETING=hello]
+    expose: [{port: 8080, to: [{global: true}]}]
+profiles:
+  compute: {small: {resources: {cpu: {units: 0.5}, memory: {size: 256Mi}, storage: {size: 512Mi}}}}
+  placement: {anywhere: {pricing: {small: {denom: uact, amount: 50}}}}
+deployment: {web: {anywhere: {profile: small, count: 1}}}
+"#;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -43,8 +62,7 @@ fn images() -> Images {
 }
 
 fn setup(image: &str) -> conformance::Setup {
-    let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-    let mut setup = conformance::Setup::new(provider.parse().unwrap());
+    let mut setup = conformance::Setup::new(PROVIDER.parse().unwrap());
     setup.image = image.to_owned();
     setup.patience = std::time::Duration::from_secs(20);
     // It takes half a second to count a replica as good again.
@@ -98,10 +116,16 @@ async fn a_record_that_cannot_be_read_is_told_and_mended_by_its_manifest() {
 
 /// The tenant's lease with one replica of an image.
 fn deployment(image: &str) -> Deployment {
-    let tenant = Tenant::new(&SDL.replace("web-server:1", image)).unwrap();
+    let sdl = sdl::parse(&SDL.replace("IMAGE", image)).unwrap();
+    let owner = Address::from_bytes(&[7; 20]).unwrap();
+    let deployment = DeploymentId { owner, dseq: 1 };
+    let group = GroupId { deployment, gseq: 1 };
     Deployment {
-        lease: tenant.lease().unwrap(),
-        group: Arc::new(tenant.manifest().groups[0].clone()),
+        lease: LeaseId {
+            order: OrderId { group, oseq: 1 },
+            provider: PROVIDER.parse().unwrap(),
+        },
+        group: Arc::new(sdl.manifest.groups[0].clone()),
         params: Arc::default(),
         hostnames: Vec::new(),
         ips: Vec::new(),
@@ -153,14 +177,7 @@ async fn a_teardown_ends_the_whole_group_also_when_it_does_not_want_to() {
     let processes = first_lines(&cluster, 2).await;
     assert!(processes.iter().all(|p| is_alive(p)));
     cluster.teardown_lease(&deployment.lease).await.unwrap();
-    // The child's parent is gone; whoever inherits it takes a moment to collect it.
-    for _ in 0..100 {
-        if !processes.iter().any(|p| is_alive(p)) {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("{processes:?} still run");
+    assert!(gone(&processes).await, "{processes:?} still run");
 }
 
 #[tokio::test]
@@ -206,4 +223,90 @@ async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
         ErrorKind::Conflict
     );
     cluster.teardown_lease(&deployment.lease).await.unwrap();
+}
+
+/// Runs a command beside the first replica; its code, and what it said.
+async fn exec(
+    cluster: &ProcessCluster,
+    words: &[&str],
+    input: Option<&'static str>,
+) -> Result<(i32, String), Error> {
+    let (mut heard, out) = tokio::io::duplex(4096);
+    let io = ExecIo {
+        stdin: input.map(|text| Box::new(text.as_bytes()) as Box<dyn AsyncRead + Send + Unpin>),
+        stdout: Box::new(out),
+        stderr: Box::new(tokio::io::sink()),
+        resize: futures::stream::empty().boxed(),
+    };
+    let request = ExecRequest {
+        service: "web".to_owned(),
+        replica: 0,
+        command: words.iter().map(|w| (*w).to_owned()).collect(),
+        tty: false,
+    };
+    let (lease, mut said) = (deployment("any").lease, String::new());
+    let shell = cluster.shell().unwrap();
+    let (code, read) = tokio::join!(shell.exec(&lease, request, io), heard.read_to_string(&mut said));
+    read.unwrap();
+    Ok((code?, said))
+}
+
+#[tokio::test]
+async fn a_command_runs_beside_its_replica_with_its_variables_and_ends_with_the_lease() {
+    let folder = Folder::new("shell");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("sleeper");
+    cluster.deploy(&deployment).await.unwrap();
+    let ports = cluster.forwarded_port_status(&deployment.lease).await.unwrap();
+    let port = ports["web"][0].external_port;
+    let asked = [
+        "sh",
+        "-c",
+        "echo $GREETING $PORT_8080 $(basename $PWD); cat; exit 7",
+    ];
+    let (code, said) = exec(&cluster, &asked, Some("given")).await.unwrap();
+    assert_eq!((code, said), (7, format!("hello {port} web-0\ngiven")));
+    // Who is given no input waits for none; what was started goes with who started it.
+    let asked = ["sh", "-c", "cat; sleep 1000 & echo $!"];
+    let (code, child) = exec(&cluster, &asked, None).await.unwrap();
+    assert_eq!(code, 0);
+    assert!(gone(&[child.trim().to_owned()]).await);
+    assert_eq!(
+        exec(&cluster, &["sh", "-c", "kill -9 $$"], None).await.unwrap().0,
+        137
+    );
+    assert_eq!(exec(&cluster, &["no-such-program"], None).await.unwrap().0, 127);
+    // One that would never end is ended with its lease.
+    let endless = exec(&cluster, &["sleep", "1000"], None);
+    let torn = async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        cluster.teardown_lease(&deployment.lease).await.unwrap();
+    };
+    let (endless, ()) = tokio::join!(endless, torn);
+    assert_eq!(endless.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// Whoever inherits what lost its parent takes a moment to collect it.
+async fn gone(processes: &[String]) -> bool {
+    for _ in 0..100 {
+        if !processes.iter().any(|p| is_alive(p)) {
+            return true;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn what_is_closed_runs_no_longer_and_runs_again_when_it_is_opened() {
+    let folder = Folder::new("closed");
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    let deployment = deployment("stubborn");
+    cluster.deploy(&deployment).await.unwrap();
+    let processes = first_lines(&cluster, 2).await;
+    cluster.close().await;
+    assert!(gone(&processes).await, "{processes:?} still run");
+    let reopened = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    assert!(first_lines(&reopened, 2).await.iter().all(|p| is_alive(p)));
+    reopened.teardown_lease(&deployment.lease).await.unwrap();
 }

@@ -1,12 +1,14 @@
-//! One replica: a process group that is kept running until it is told to stop.
+//! One replica: a process group that is kept running until it is told to stop. And a command beside it.
 
 use crate::records;
+use akash_provider_core::cluster::ExecIo;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +24,12 @@ const GONE: Duration = Duration::from_secs(2);
 const LINE: u64 = 16 * 1024;
 /// The signal that asks a process to end.
 const SIGTERM: i32 = 15;
+/// What shells add to the number of a signal that ended something.
+const BY_SIGNAL: i32 = 128;
+/// What shells say of a command that is not there.
+const NOT_THERE: i32 = 127;
+/// What shells say of a command that is there and cannot be run.
+const NOT_RUN: i32 = 126;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -51,7 +59,7 @@ pub(crate) async fn keep_running(
     stop: CancellationToken,
 ) {
     while !stop.is_cancelled() {
-        match Group::start(&program) {
+        match Group::start(&program, Stdio::null()) {
             Ok(mut group) => {
                 let why = group.live(&tell, &stop).await;
                 group.end().await;
@@ -73,6 +81,74 @@ pub(crate) async fn keep_running(
     }
 }
 
+/// Runs a program once, with the streams of whoever asked for it; its exit code, or `None` when it was to stop
+/// before its end. What it has started ends with it.
+pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
+    let input = if io.stdin.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    };
+    let mut group = match Group::start(program, input) {
+        Ok(group) => group,
+        Err(error) => {
+            let told = format!("`{}` does not start: {error}\n", program.program);
+            // Nobody may read it any more: the code says it too.
+            let _ = io.stderr.write_all(told.as_bytes()).await;
+            let _ = io.stderr.flush().await;
+            return Some(match error.kind() {
+                io::ErrorKind::NotFound => NOT_THERE,
+                _ => NOT_RUN,
+            });
+        }
+    };
+    let child = &mut group.child;
+    let (to, out, err) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
+    let fed = async {
+        if let (Some(mut from), Some(mut to)) = (io.stdin, to) {
+            // It may end without reading all of it.
+            let _ = copy(&mut from, &mut to).await;
+        }
+        std::future::pending::<()>().await
+    };
+    let killed = CancellationToken::new();
+    let life = async {
+        let code = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            status = group.child.wait() => Some(status.map_or(NOT_RUN, code_of)),
+        };
+        let _ = group.child.start_kill();
+        killed.cancel();
+        code
+    };
+    let told = async {
+        tokio::select! {
+            _ = async { tokio::join!(hand_on(out, io.stdout), hand_on(err, io.stderr)) } => {}
+            () = async { killed.cancelled().await; sleep(GONE).await } => {}
+        }
+    };
+    let code = tokio::select! {
+        (code, ()) = async { tokio::join!(life, told) } => code,
+        () = fed => None,
+    };
+    group.end().await;
+    code
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    let by_signal = || status.signal().map_or(NOT_RUN, |signal| BY_SIGNAL + signal);
+    status.code().unwrap_or_else(by_signal)
+}
+
+async fn hand_on(pipe: Option<impl AsyncRead + Unpin>, mut to: impl AsyncWrite + Unpin) {
+    if let Some(mut pipe) = pipe {
+        // Who reads no more loses the rest; the command is told by its pipe.
+        let _ = copy(&mut pipe, &mut to).await;
+        let _ = to.flush().await;
+    }
+}
+
 /// A process group; killed when it is dropped.
 #[derive(Debug)]
 struct Group {
@@ -81,7 +157,7 @@ struct Group {
 }
 
 impl Group {
-    fn start(program: &Program) -> io::Result<Self> {
+    fn start(program: &Program, input: Stdio) -> io::Result<Self> {
         records::make(&program.folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut command = CommandWrap::with_new(&program.program, |command| {
@@ -91,7 +167,7 @@ impl Group {
                 .env("PATH", path)
                 .envs(program.env.iter().cloned())
                 .current_dir(&program.folder)
-                .stdin(Stdio::null())
+                .stdin(input)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
         });
@@ -152,7 +228,7 @@ impl Drop for Group {
     }
 }
 
-fn how(status: io::Result<std::process::ExitStatus>) -> String {
+fn how(status: io::Result<ExitStatus>) -> String {
     status.map_or_else(|error| error.to_string(), |status| format!("ended with {status}"))
 }
 

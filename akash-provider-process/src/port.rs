@@ -55,7 +55,12 @@ impl ProcessCluster {
     }
 
     /// What a replica runs: the manifest's command, or the one its image stands for, and its arguments.
-    fn program(&self, running: &Running, service: &Service, replica: u32) -> Result<Program, Error> {
+    pub(crate) fn program(
+        &self,
+        running: &Running,
+        service: &Service,
+        replica: u32,
+    ) -> Result<Program, Error> {
         let command = service.command.as_ref().filter(|c| !c.is_empty());
         let command = command.or_else(|| self.images.get(&service.image));
         let Some((program, args)) = command.and_then(|c| c.split_first()) else {
@@ -268,7 +273,7 @@ impl Cluster for ProcessCluster {
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
-        None
+        Some(Arc::new(self.clone()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A cluster of one's own: services are processes of this machine.
+//! Processes of the own machine as the compute backend of an Akash provider, for trials.
 //!
 //! ```text
 //!   folder/<namespace>.json     what is recorded and what is deployed of a lease, durable
@@ -6,16 +6,20 @@
 //! ```
 //! A service runs the command of its manifest; its image is a name for a command where the manifest has none.
 //! Every replica is a process group: what it starts ends with it. It counts as healthy once it has lived for a
-//! moment, and is started again when it ends by itself.
+//! moment, and is started again when it ends by itself. Of its environment it has `PATH`, the variables of its
+//! manifest, and for a port that its service exposes to all, 8080 say, `PORT_8080`: the free port of this machine
+//! that was found for it, at which it is to listen. Replicas of a service share that one.
 //!
 //! What it does not do: it isolates nothing and limits nothing, so it is for programs one trusts. It has no
-//! hostnames, leased IPs or shell. Processes end with the program that holds the cluster, and what was deployed
-//! is started again when it is opened the next time; a program that is killed outright leaves them behind.
+//! hostnames and leased IPs, and its shell runs commands beside a replica, in its folder and with its variables,
+//! and without a terminal. Processes end with the program that holds the cluster, and what was deployed is started
+//! again when it is opened the next time; a program that is killed outright leaves them behind.
 
 mod journal;
 mod port;
 mod process;
 mod records;
+mod shell;
 mod workload;
 
 use akash_provider_core::types::LeaseId;
@@ -62,6 +66,24 @@ impl ProcessCluster {
         Ok(cluster)
     }
 
+    /// Ends everything that runs, and waits until it has. What is kept stays: the next [`ProcessCluster::open`]
+    /// of the folder starts it again.
+    pub async fn close(&self) {
+        let running: Vec<_> = {
+            let state = self.state();
+            let running = state.all().filter_map(|w| w.running.as_ref());
+            running
+                .map(|running| {
+                    running.stop.cancel();
+                    running.replicas.clone()
+                })
+                .collect()
+        };
+        for replicas in running {
+            replicas.wait().await;
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -82,7 +104,7 @@ fn no_lease(operation: &'static str, lease: &LeaseId) -> Error {
 
 /// The guide is compiled with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/writing-a-cluster.md")]
+#[doc = include_str!("../../docs/writing-a-cluster.md")]
 pub struct Guide;
 
 fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error {

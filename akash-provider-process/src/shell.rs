@@ -1,0 +1,54 @@
+//! Commands beside a replica: in its folder, with its variables.
+
+use crate::process::{self, Program};
+use crate::{ProcessCluster, no_lease, no_service};
+use akash_provider_core::cluster::{ExecIo, ExecRequest, Shell};
+use akash_provider_core::types::LeaseId;
+use akash_provider_core::{Error, ErrorKind};
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+const EXEC: &str = "exec";
+
+#[async_trait]
+impl Shell for ProcessCluster {
+    async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
+        let (program, stop, replicas) = self.beside(lease, &request)?;
+        // Whoever ends the lease waits for this too.
+        let running = replicas.track_future(process::run(&program, io, &stop));
+        running.await.ok_or_else(|| no_lease(EXEC, lease))
+    }
+}
+
+impl ProcessCluster {
+    /// What to run, and what it ends with.
+    fn beside(
+        &self,
+        lease: &LeaseId,
+        request: &ExecRequest,
+    ) -> Result<(Program, CancellationToken, TaskTracker), Error> {
+        let invalid = |message| Error::new(ErrorKind::Invalid, EXEC, message);
+        if request.tty {
+            return Err(invalid("there are no terminals here: leave --tty out"));
+        }
+        let Some((name, args)) = request.command.split_first() else {
+            return Err(invalid("there is no command to run"));
+        };
+        let state = self.state();
+        let running = state.get(lease).and_then(|w| w.running.as_ref());
+        let running = running.ok_or_else(|| no_lease(EXEC, lease))?;
+        let mut services = running.deployment.group.services.iter();
+        let service = services.find(|s| s.name == request.service && request.replica < s.count);
+        let service = service.ok_or_else(|| {
+            let replica = format!("{}-{}", request.service, request.replica);
+            no_service(EXEC, lease, &replica)
+        })?;
+        let program = Program {
+            program: name.clone(),
+            args: args.to_vec(),
+            ..self.program(running, service, request.replica)?
+        };
+        Ok((program, running.stop.clone(), running.replicas.clone()))
+    }
+}
