@@ -42,11 +42,12 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// The cluster of this folder, which is made when it is missing; starts what was deployed in it. To be
-    /// called within a tokio runtime.
+    /// The cluster of this folder, which is made when it is missing; starts what was deployed in it. A lease that
+    /// cannot start any more, for its image stands for no command now, counts as recorded and not deployed: whoever
+    /// deploys it again is told why it cannot be. To be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the folder cannot be read or written, or what was deployed cannot be started.
+    /// When the folder cannot be read or written.
     pub async fn open(folder: impl Into<PathBuf>, images: Images) -> Result<Self, Error> {
         let records = Records::new(folder.into());
         let (found, unreadable) = records.all().await?;
@@ -56,8 +57,10 @@ impl ProcessCluster {
             state: Arc::default(),
         };
         cluster.state().unreadable = unreadable;
-        for kept in found {
-            let deployed = kept.deployed.clone();
+        for mut kept in found {
+            // One that cannot start keeps no other from it.
+            let deployed = kept.deployed.take().filter(|d| cluster.check(d).is_ok());
+            kept.deployed.clone_from(&deployed);
             cluster.state().keep(kept);
             if let Some(deployment) = deployed {
                 cluster.start(&deployment)?;

@@ -48,7 +48,7 @@ impl ProcessCluster {
     }
 
     /// Fails for what can never run.
-    fn check(&self, deployment: &Deployment) -> Result<(), Error> {
+    pub(crate) fn check(&self, deployment: &Deployment) -> Result<(), Error> {
         let plan = Running::new(deployment.clone(), BTreeMap::new());
         let mut services = deployment.group.services.iter();
         services.try_for_each(|service| self.program(&plan, service, 0).map(drop))

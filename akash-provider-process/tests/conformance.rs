@@ -225,6 +225,35 @@ async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
     cluster.teardown_lease(&deployment.lease).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_lease_that_cannot_start_any_more_keeps_no_other_from_it() {
+    let folder = Folder::new("removed-image");
+    let (gone, stays) = (deployment("sleeper"), second(deployment("talker")));
+    let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
+    for deployment in [&gone, &stays] {
+        cluster.deploy(deployment).await.unwrap();
+    }
+    cluster.close().await;
+    let mut fewer = images();
+    fewer.remove("sleeper");
+    let reopened = ProcessCluster::open(&folder.0, fewer).await.unwrap();
+    let listing = reopened.deployments().await.unwrap();
+    // The engine repairs what is incomplete, and is told then why this one cannot be.
+    assert_eq!(listing.deployments.len(), 2);
+    assert_eq!(listing.incomplete, std::slice::from_ref(&gone.lease));
+    let refused = reopened.deploy(&gone).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    for deployment in [&gone, &stays] {
+        reopened.teardown_lease(&deployment.lease).await.unwrap();
+    }
+}
+
+/// The same for the tenant's next deployment.
+fn second(mut deployment: Deployment) -> Deployment {
+    deployment.lease.order.group.deployment.dseq = 2;
+    deployment
+}
+
 /// Runs a command beside the first replica; its code, and what it said.
 async fn exec(
     cluster: &ProcessCluster,
