@@ -1,9 +1,9 @@
 //! `run` between a development network and a real API server.
 
-use crate::stage::{Stage, until};
+use crate::stage::{ADDRESS, PRICES, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Cluster, Component, Tier};
 
@@ -49,6 +49,23 @@ impl Drop for Node<'_> {
     }
 }
 
+/// What `explain` says of the order, by the nodes of this cluster.
+fn explained(stage: &Stage, kubeconfig: &str) -> Value {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let prices = PRICES.iter().copied();
+    let words = [
+        "explain",
+        "--from",
+        ADDRESS,
+        "--output=json",
+        "--kubeconfig",
+        kubeconfig,
+        sample,
+    ];
+    let (code, out, err) = stage.ran(&words.into_iter().chain(prices).collect::<Vec<_>>());
+    serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}{err}"))
+}
+
 #[test]
 fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
@@ -65,6 +82,13 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     cluster.start(Component::ApiServer).unwrap();
     let node = Node::new(&cluster, "run-on-a-chain");
     let bid = stage.bid(&id, &provider);
+    // The node has room for another one like it.
+    let alike = explained(&stage, &kubeconfig);
+    assert_eq!(
+        alike["price"],
+        serde_json::to_value(&bid.price).unwrap(),
+        "{alike}"
+    );
     provider.says("bid placed");
     let lease = bid.id.to_string();
     stage
@@ -84,6 +108,12 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
         "{said}{problem}"
     );
     drop(node);
+    let without = || explained(&stage, &kubeconfig);
+    until(
+        "no room",
+        || without().to_string(),
+        || without()["reason"] == "insufficient_capacity",
+    );
     // Its leases stay where they are, with and without it.
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());

@@ -1,7 +1,7 @@
 //! `explain` of a provider that is on a chain: it says what the provider that runs does.
 
 use crate::served::Served;
-use crate::stage::{ADDRESS, Running, Stage, TENANT, until};
+use crate::stage::{ADDRESS, PRICES, Running, Stage, TENANT, until};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -9,12 +9,6 @@ const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
 const GPU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/gpu.yaml");
 /// A machine for one order of the sample.
 const SMALL: [&str; 2] = ["--nodes=1", "--node-cpu=1200m"];
-const PRICES: [&str; 4] = [
-    "--bid-price-cpu-scale=0.001",
-    "--bid-price-memory-scale=0.0002",
-    "--bid-price-storage-scale=0.00001",
-    "--bid-price-endpoint-scale=0.01",
-];
 
 fn explained(stage: &Stage, more: &[&str]) -> (i32, Value) {
     let words = ["explain", "--from", ADDRESS, "--output=json"];

@@ -27,6 +27,13 @@ pub(crate) const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 pub(crate) const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+/// What every provider here asks for.
+pub(crate) const PRICES: [&str; 4] = [
+    "--bid-price-cpu-scale=0.001",
+    "--bid-price-memory-scale=0.0002",
+    "--bid-price-storage-scale=0.00001",
+    "--bid-price-endpoint-scale=0.01",
+];
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -218,19 +225,12 @@ impl Stage {
 
     /// Starts the provider.
     pub(crate) fn provider(&self, name: &str, more: &[&str]) -> Running {
-        let prices = [
-            "run",
-            "--bid-price-cpu-scale=0.001",
-            "--bid-price-memory-scale=0.0002",
-            "--bid-price-storage-scale=0.00001",
-            "--bid-price-endpoint-scale=0.01",
-        ];
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
         let child = self
-            .command(&[&prices[..], more].concat())
+            .command(&[&["run"], &PRICES[..], more].concat())
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()
