@@ -1,10 +1,9 @@
 //! `cargo xtask bench`: speed and size, in release. Figures inform; no check fails because a machine was busy.
 
+mod build;
 mod chain;
 mod gateway;
 mod k8s;
-
-use std::time::Instant;
 
 use clap::{Args as Arguments, ValueEnum};
 
@@ -36,6 +35,8 @@ enum What {
     K8s,
     /// The gateway, on backends in memory.
     Gateway,
+    /// Builds from nothing, of the daemon and of the tests: half an hour on two cores.
+    Build,
 }
 
 /// What a figure is held against.
@@ -111,6 +112,15 @@ const GATEWAY: [(&str, Aim); 14] = [
     ("storm_p99_ms", Aim::AtMost(50.0)),
 ];
 
+/// The same of builds from nothing.
+const BUILD: [(&str, Aim); 5] = [
+    ("build_release_cold_cpu_s", Aim::AtMost(741.0)),
+    ("build_release_cold_s", Aim::Known),
+    ("build_test_cold_cpu_s", Aim::Known),
+    ("build_test_cold_s", Aim::Known),
+    ("binary_mib", Aim::AtMost(40.0)),
+];
+
 /// Seeds enough for a steady rate.
 const SIM_SEEDS: u64 = 5_000;
 
@@ -121,6 +131,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         What::Chain => (chain::figures(workspace)?, &CHAIN[..]),
         What::K8s => (k8s::figures(workspace)?, &K8S[..]),
         What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
+        What::Build => (build::figures(workspace)?, &BUILD[..]),
     };
     for figure in &found {
         println!(
@@ -137,7 +148,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 
 fn core(workspace: &Workspace) -> Result<Vec<Figure>> {
     let mut found = benches(workspace)?;
-    found.push(cold_build(workspace)?);
+    found.push(build::core(workspace)?);
     found.extend(sim::seeds(
         workspace,
         &sim::Args {
@@ -164,27 +175,6 @@ fn benches(workspace: &Workspace) -> Result<Vec<Figure>> {
     Ok(figures::find(lines.iter().map(String::as_str)))
 }
 
-/// What an embedder waits for: the core and all it needs, from nothing.
-fn cold_build(workspace: &Workspace) -> Result<Figure> {
-    let folder = workspace.scratch("cold-build")?;
-    let clear = || {
-        std::fs::remove_dir_all(&folder).map_err(|error| Error::new(format!("{}: {error}", folder.display())))
-    };
-    clear()?;
-    // Fetched first: the network is not what is measured.
-    workspace.cargo(&["fetch", "--locked", "--quiet"]).run()?;
-    let begun = Instant::now();
-    let build = workspace.cargo(&["build", "--locked", "--quiet", "-p", "akash-provider-core"]);
-    build.env("CARGO_TARGET_DIR", &folder).run()?;
-    let value = begun.elapsed().as_secs_f64();
-    clear()?;
-    Ok(Figure {
-        name: "core_cold_build_s".to_owned(),
-        value,
-        unit: "s".to_owned(),
-    })
-}
-
 fn missing(found: &[Figure], wanted: &[(&str, Aim)]) -> Vec<String> {
     let absent = |name: &str| !found.iter().any(|figure| figure.name == name);
     wanted
@@ -200,6 +190,7 @@ fn row(figure: &Figure) -> String {
         .chain(&CHAIN)
         .chain(&K8S)
         .chain(&GATEWAY)
+        .chain(&BUILD)
         .find(|(name, _)| *name == figure.name)
         .map_or(Aim::Known, |(_, aim)| *aim);
     let verdict = match aim {
