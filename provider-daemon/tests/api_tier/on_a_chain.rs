@@ -63,7 +63,9 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
         sample,
     ];
     let (code, out, err) = stage.ran(&words.into_iter().chain(prices).collect::<Vec<_>>());
-    serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}{err}"))
+    let verdict = serde_json::from_str(&out);
+    assert!(verdict.is_ok(), "{code}: {out}{err}");
+    verdict.unwrap()
 }
 
 #[test]
