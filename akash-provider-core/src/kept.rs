@@ -64,6 +64,12 @@ impl Kept {
         }
     }
 
+    /// True where nothing has to be kept: the circuit breaker has tripped for nobody.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Takes note of an event; true when it has changed and is to be written.
     pub fn note(&mut self, event: &Event) -> bool {
         let before = self.clone();

@@ -3,66 +3,22 @@
 //! The bus tells each change at once, but a reader that is too slow loses some of what it tells. So what the bus has
 //! lost is asked of the provider itself, and so is how it was in the end.
 
-use akash_provider_core::Config;
+use akash_provider_core::Kept;
 use akash_provider_core::bus::{Delivery, EventStream};
-use akash_provider_core::engine::status::BreakerStatus;
-use akash_provider_core::types::{Address, Event};
 use futures::StreamExt;
-use std::collections::BTreeSet;
 use std::future::Future;
 use tokio_util::sync::CancellationToken;
-
-/// For whom it is shut until it is released.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Shut {
-    /// For all.
-    pub(crate) for_all: bool,
-    /// For each of these owners of leases alone.
-    pub(crate) owners: BTreeSet<Address>,
-}
-
-impl Shut {
-    pub(crate) fn of(status: &BreakerStatus) -> Self {
-        Self {
-            for_all: status.tripped,
-            owners: status.held_owners.iter().cloned().collect(),
-        }
-    }
-
-    /// For nobody.
-    pub(crate) fn is_open(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// The provider starts with it so.
-    pub(crate) fn give(&self, config: &mut Config) {
-        config.breaker_tripped = self.for_all;
-        config.breaker_held_owners = self.owners.clone();
-    }
-
-    /// Takes note of an event; false when it is about something else.
-    fn take(&mut self, event: &Event) -> bool {
-        match event {
-            Event::BreakerTripped { .. } => self.for_all = true,
-            Event::BreakerTrippedFor { owner, .. } => drop(self.owners.insert(owner.clone())),
-            Event::BreakerReleased => *self = Self::default(),
-            Event::BreakerReleasedFor { owner } => drop(self.owners.remove(owner)),
-            _ => return false,
-        }
-        true
-    }
-}
 
 /// Follows the facts until the end, from what is kept (`shut`). `now` asks the provider how its breaker is; `None`
 /// where that is not known, and then what is kept stays as it is.
 pub(crate) async fn follow<F>(
     mut facts: EventStream,
-    mut shut: Shut,
+    mut shut: Kept,
     now: impl Fn() -> F,
-    keep: impl Fn(&Shut),
+    keep: impl Fn(&Kept),
     until: CancellationToken,
 ) where
-    F: Future<Output = Option<Shut>>,
+    F: Future<Output = Option<Kept>>,
 {
     loop {
         let delivery = tokio::select! {
@@ -71,7 +27,7 @@ pub(crate) async fn follow<F>(
             () = until.cancelled() => None,
         };
         let changed = match delivery {
-            Some(Delivery::Event { event, .. }) => shut.take(&event),
+            Some(Delivery::Event { event, .. }) => shut.note(&event),
             Some(Delivery::Lagged(_)) => now().await.map(|now| shut = now).is_some(),
             None => break,
         };
@@ -88,25 +44,26 @@ pub(crate) async fn follow<F>(
 mod tests {
     use super::*;
     use akash_provider_core::bus::{Bus, LocalBus};
-    use akash_provider_core::types::Topic;
+    use akash_provider_core::types::{Address, Event, Topic};
+    use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     /// What is kept after these events, of which the oldest are lost; `ends` says so at the end as well.
-    async fn kept(events: &[Event], status: Option<Shut>, ends: bool) -> Vec<Shut> {
+    async fn kept(events: &[Event], status: Option<Kept>, ends: bool) -> Vec<Kept> {
         let bus = LocalBus::with_limit(4);
         let facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
         for event in events {
             bus.publish(Topic::Facts, Arc::new(event.clone())).await.unwrap();
         }
-        let kept: Arc<Mutex<Vec<Shut>>> = Arc::default();
+        let kept: Arc<Mutex<Vec<Kept>>> = Arc::default();
         let (keeping, until) = (Arc::clone(&kept), CancellationToken::new());
-        let keep = move |shut: &Shut| keeping.lock().unwrap().push(shut.clone());
+        let keep = move |shut: &Kept| keeping.lock().unwrap().push(shut.clone());
         let now = move || {
             let status = status.clone();
             async move { status }
         };
-        let following = tokio::spawn(follow(facts, Shut::default(), now, keep, until.clone()));
+        let following = tokio::spawn(follow(facts, Kept::default(), now, keep, until.clone()));
         if ends {
             until.cancel();
             following.await.unwrap();
@@ -122,19 +79,22 @@ mod tests {
         Event::DriftFound { findings: Vec::new() }
     }
 
-    fn all(for_all: bool) -> Shut {
+    fn all(for_all: bool) -> Kept {
         let owners = BTreeSet::new();
-        Shut { for_all, owners }
+        Kept {
+            breaker_tripped: for_all,
+            breaker_held_owners: owners,
+        }
     }
 
     fn owner(number: u8) -> Address {
         Address::from_bytes(&[number; 20]).unwrap()
     }
 
-    fn alone(owners: &[u8]) -> Shut {
-        Shut {
-            for_all: false,
-            owners: owners.iter().map(|n| owner(*n)).collect(),
+    fn alone(owners: &[u8]) -> Kept {
+        Kept {
+            breaker_tripped: false,
+            breaker_held_owners: owners.iter().map(|n| owner(*n)).collect(),
         }
     }
 
@@ -156,7 +116,7 @@ mod tests {
             Event::BreakerReleased,
         ];
         let kept_last = kept(&told, None, false).await.pop();
-        assert_eq!(kept_last, Some(Shut::default()), "it is for each of them too");
+        assert_eq!(kept_last, Some(Kept::default()), "it is for each of them too");
         let lost: Vec<Event> = (0..20).map(|_| other()).chain([trip(3)]).collect();
         let known = Some(alone(&[1]));
         assert_eq!(kept(&lost, known, false).await, [alone(&[1]), alone(&[1, 3])]);
@@ -185,10 +145,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_is_what_the_provider_says_then() {
+        let tripped = [Event::BreakerTripped { wanted: 4 }];
         assert_eq!(
-            kept(&[Event::BreakerReleased], Some(all(true)), true).await,
-            [false, true].map(all)
+            kept(&tripped, Some(all(false)), true).await,
+            [true, false].map(all)
         );
-        assert_eq!(kept(&[Event::BreakerReleased], None, true).await, [all(false)]);
+        assert_eq!(kept(&tripped, None, true).await, [all(true)]);
     }
 }

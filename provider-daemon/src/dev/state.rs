@@ -1,6 +1,6 @@
 //! What the embedded market keeps over a restart, in one file.
 
-use crate::breaker::Shut;
+use akash_provider_core::Kept;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::Address;
@@ -66,19 +66,19 @@ impl StateFile {
     }
 
     /// For whom the circuit breaker had tripped.
-    pub(crate) fn breaker(&self) -> Shut {
+    pub(crate) fn breaker(&self) -> Kept {
         let contents = self.lock();
-        Shut {
-            for_all: contents.breaker_tripped,
-            owners: contents.breaker_owners.clone(),
+        Kept {
+            breaker_tripped: contents.breaker_tripped,
+            breaker_held_owners: contents.breaker_owners.clone(),
         }
     }
 
     /// The circuit breaker tripped or was released.
-    pub(crate) fn set_breaker(&self, shut: &Shut) {
+    pub(crate) fn set_breaker(&self, shut: &Kept) {
         self.keep(|contents| {
-            contents.breaker_tripped = shut.for_all;
-            contents.breaker_owners = shut.owners.clone();
+            contents.breaker_tripped = shut.breaker_tripped;
+            contents.breaker_owners = shut.breaker_held_owners.clone();
         });
     }
 
@@ -126,14 +126,14 @@ mod tests {
     fn a_market_goes_on_where_it_was() {
         let path = place("goes-on");
         let file = StateFile::open(&path).unwrap();
-        assert!(file.market().is_none() && file.breaker().is_open());
+        assert!(file.market().is_none() && file.breaker().is_empty());
         let chain = MemoryChain::new(MarketConfig::new("here", BlockTime(7)));
         file.follow(&chain);
         chain.advance(Duration::from_secs(1));
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let shut = Shut {
-            for_all: true,
-            owners: [owner].into(),
+        let shut = Kept {
+            breaker_tripped: true,
+            breaker_held_owners: [owner].into(),
         };
         file.set_breaker(&shut);
         let again = StateFile::open(&path).unwrap();

@@ -3,8 +3,9 @@
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
-use crate::breaker::{self, Shut};
+use crate::breaker;
 use crate::gateway::Screening;
+use akash_provider_core::Kept;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::chain::MemoryChain;
@@ -356,7 +357,7 @@ async fn keep_breaker(
     let facts = bus.subscribe(&[Topic::Facts]).await?;
     let (handle, until) = (handle.clone(), background.clone());
     Ok(Some(tokio::spawn(async move {
-        let now = || async { Some(Shut::of(&handle.known_status().await?.breaker)) };
+        let now = || async { Some(Kept::of(handle.known_status().await?.as_ref())) };
         breaker::follow(facts, state.breaker(), now, |shut| state.set_breaker(shut), until).await;
     })))
 }

@@ -3,10 +3,10 @@
 use super::breaker::Breaker;
 use super::summary;
 use crate::args::{PricingArgs, RunArgs};
-use crate::breaker::Shut;
 use crate::dev::Printer;
 use crate::plain;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
+use akash_provider_core::Kept;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_k8s::cluster::Leading;
@@ -115,8 +115,8 @@ impl Watch {
                 return;
             }
             self.leading.set(status.leader);
-            let shut = Shut::of(&status.breaker);
-            if !shut.is_open() {
+            let shut = Kept::of(&status);
+            if !shut.is_empty() {
                 self.breaker.renew(&shut, handle).await;
             }
             let gateway = self.gateway.awaits();

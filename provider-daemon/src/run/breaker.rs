@@ -9,12 +9,12 @@
 //! ```
 //! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
 
-use crate::breaker::{self, Shut};
+use crate::breaker;
 use crate::plain;
-use akash_provider_core::Config;
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, Topic};
+use akash_provider_core::{Config, Kept};
 use anyhow::Context;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -62,19 +62,19 @@ impl Breaker {
         &self,
         bus: &LocalBus,
         handle: ProviderHandle,
-        shut: Shut,
+        shut: Kept,
         until: CancellationToken,
     ) -> anyhow::Result<JoinHandle<()>> {
         let facts = bus.subscribe(&[Topic::Facts]).await?;
         let file = self.clone();
         Ok(tokio::spawn(async move {
-            let now = || async { Some(Shut::of(&handle.known_status().await?.breaker)) };
+            let now = || async { Some(Kept::of(handle.known_status().await?.as_ref())) };
             breaker::follow(facts, shut, now, |shut| file.keep(shut), until).await;
         }))
     }
 
     /// Writes the file again when it is gone although the breaker of this provider is `shut`.
-    pub(super) async fn renew(&self, shut: &Shut, handle: &ProviderHandle) {
+    pub(super) async fn renew(&self, shut: &Kept, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
                 file = %self.path.display(),
@@ -83,33 +83,27 @@ impl Breaker {
             self.keep(shut);
             // It may have been released just before, and its file rightly removed.
             let now = handle.known_status().await;
-            if let Some(now) = now
-                .map(|status| Shut::of(&status.breaker))
-                .filter(|now| now != shut)
-            {
+            if let Some(now) = now.map(|status| Kept::of(&status)).filter(|now| now != shut) {
                 self.keep(&now);
             }
         }
     }
 
     /// What was kept, given to the provider that starts.
-    pub(super) fn remind(&self, config: &mut Config) -> Shut {
+    pub(super) fn remind(&self, config: &mut Config) -> Kept {
         let shut = self.kept();
         shut.give(config);
         shut
     }
 
-    fn kept(&self) -> Shut {
+    fn kept(&self) -> Kept {
         let mut bytes = Vec::new();
         let read = File::open(&self.path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
         let (shut, problem) = match read {
             Ok(_) => parsed(&bytes),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Shut::default(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Kept::default(),
             Err(error) => {
-                let for_all = Shut {
-                    for_all: true,
-                    ..Shut::default()
-                };
+                let for_all = Kept::doubtful();
                 (for_all, Some(format!("it cannot be read: {error}")))
             }
         };
@@ -124,15 +118,15 @@ impl Breaker {
     }
 
     /// Keeps what the engine says; the engine goes on where that fails.
-    fn keep(&self, shut: &Shut) {
+    fn keep(&self, shut: &Kept) {
         if let Err(error) = self.set(shut) {
             tracing::error!("the state of the circuit breaker was not kept: {error:#}");
         }
     }
 
-    fn set(&self, shut: &Shut) -> anyhow::Result<()> {
+    fn set(&self, shut: &Kept) -> anyhow::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if shut.is_open() {
+        if shut.is_empty() {
             return match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     Err(error).with_context(|| format!("removing {}", self.path.display()))
@@ -156,26 +150,29 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn text(shut: &Shut) -> String {
+fn text(shut: &Kept) -> String {
     let mut text = String::new();
-    if shut.for_all {
+    if shut.breaker_tripped {
         text.push_str(FOR_ALL);
     }
-    if !shut.owners.is_empty() {
+    if !shut.breaker_held_owners.is_empty() {
         text.push_str(FOR_OWNERS);
     }
     text.push_str(MEND);
-    if shut.for_all {
+    if shut.breaker_tripped {
         text.push_str("all\n");
     }
-    let owners = shut.owners.iter().map(|owner| format!("owner {owner}\n"));
+    let owners = shut
+        .breaker_held_owners
+        .iter()
+        .map(|owner| format!("owner {owner}\n"));
     text.extend(owners);
     text
 }
 
 /// What a file says, and what is wrong with it.
-fn parsed(bytes: &[u8]) -> (Shut, Option<String>) {
-    let mut shut = Shut::default();
+fn parsed(bytes: &[u8]) -> (Kept, Option<String>) {
+    let mut shut = Kept::default();
     let mut problem = None;
     for (number, line) in (1..).zip(String::from_utf8_lossy(bytes).lines()) {
         let line = line.trim();
@@ -184,8 +181,8 @@ fn parsed(bytes: &[u8]) -> (Shut, Option<String>) {
         }
         let owner = line.strip_prefix("owner ").map(|owner| owner.trim().parse());
         match owner {
-            Some(Ok(owner)) => drop(shut.owners.insert(owner)),
-            None if line == "all" => shut.for_all = true,
+            Some(Ok(owner)) => drop(shut.breaker_held_owners.insert(owner)),
+            None if line == "all" => shut.breaker_tripped = true,
             _ => {
                 let line = plain::line(line);
                 problem.get_or_insert_with(|| {
@@ -197,10 +194,10 @@ fn parsed(bytes: &[u8]) -> (Shut, Option<String>) {
     if bytes.len() as u64 > BYTES_MAX {
         problem = Some(format!("it is longer than {BYTES_MAX} bytes"));
     }
-    if shut.is_open() && problem.is_none() {
+    if shut.is_empty() && problem.is_none() {
         problem = Some("it does not say for whom".to_owned());
     }
-    shut.for_all |= problem.is_some();
+    shut.breaker_tripped |= problem.is_some();
     (shut, problem)
 }
 
@@ -210,9 +207,12 @@ mod tests {
 
     const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-    fn shut(for_all: bool, owners: &[&str]) -> Shut {
+    fn shut(for_all: bool, owners: &[&str]) -> Kept {
         let owners = owners.iter().map(|owner| owner.parse().unwrap()).collect();
-        Shut { for_all, owners }
+        Kept {
+            breaker_tripped: for_all,
+            breaker_held_owners: owners,
+        }
     }
 
     #[test]
@@ -220,21 +220,24 @@ mod tests {
         let home = std::env::temp_dir().join(format!("breaker-{}", std::process::id()));
         let account: Address = OWNER.parse().unwrap();
         let breaker = Breaker::of(&home, "../odd chain", &account);
-        assert!(breaker.path.starts_with(&home) && breaker.kept().is_open());
-        breaker.set(&Shut::default()).unwrap();
+        assert!(breaker.path.starts_with(&home) && breaker.kept().is_empty());
+        breaker.set(&Kept::default()).unwrap();
         for kept in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
             breaker.set(&kept).unwrap();
             let again = Breaker::of(&home, "../odd chain", &account);
             let mut config = Config::new(account.clone(), "here");
             assert_eq!(again.remind(&mut config), kept);
-            assert_eq!(config.breaker_tripped, kept.for_all);
-            assert_eq!(config.breaker_held_owners, kept.owners);
+            assert_eq!(config.breaker_tripped, kept.breaker_tripped);
+            assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
         }
-        assert!(Breaker::of(&home, "another", &account).kept().is_open());
-        breaker.set(&Shut::default()).unwrap();
-        assert!(breaker.kept().is_open());
+        assert!(Breaker::of(&home, "another", &account).kept().is_empty());
+        breaker.set(&Kept::default()).unwrap();
+        assert!(breaker.kept().is_empty());
         fs::create_dir(&breaker.path).unwrap();
-        assert!(breaker.kept().for_all, "what cannot be read is no release");
+        assert!(
+            breaker.kept().breaker_tripped,
+            "what cannot be read is no release"
+        );
         fs::remove_dir(&breaker.path).unwrap();
         let left: Vec<_> = fs::read_dir(&home).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -260,7 +263,7 @@ mod tests {
             b"\xff\xfe",
         ] {
             let (shut, problem) = parsed(text);
-            assert!(shut.for_all && problem.is_some(), "{text:?}");
+            assert!(shut.breaker_tripped && problem.is_some(), "{text:?}");
         }
         let line = format!("owner {OWNER}\n");
         let full = usize::try_from(BYTES_MAX).unwrap() / line.len();
@@ -268,6 +271,6 @@ mod tests {
         long.push_str(&"\n".repeat(usize::try_from(BYTES_MAX).unwrap() - long.len()));
         assert_eq!(parsed(long.as_bytes()), (shut(false, &[OWNER]), None));
         long.push('\n');
-        assert!(parsed(long.as_bytes()).0.for_all);
+        assert!(parsed(long.as_bytes()).0.breaker_tripped);
     }
 }
