@@ -153,6 +153,7 @@ pub enum Health {
 /// A change the backend saw.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ClusterChange {
     /// The health of every workload; first, and again after every gap. A lease that is missing is not running.
     Snapshot {

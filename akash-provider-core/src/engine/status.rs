@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// A plain snapshot of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct Status {
     /// `init`, `running`, `shutdown` or `done`.
     pub lifecycle: String,
@@ -55,6 +56,7 @@ pub struct Status {
 
 /// What of a [`Status`] changes with every block and every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Pulse {
     /// Height up to which the chain is processed.
     pub height: Height,
@@ -95,6 +97,7 @@ impl Status {
 
 /// An order in hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct OrderStatus {
     /// Which.
     pub order: OrderId,
@@ -106,6 +109,7 @@ pub struct OrderStatus {
 
 /// A declined order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DeclineStatus {
     /// Which.
     pub order: OrderId,
@@ -117,6 +121,7 @@ pub struct DeclineStatus {
 
 /// A lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LeaseInfo {
     /// Which.
     pub lease: LeaseId,
@@ -142,6 +147,7 @@ pub struct LeaseInfo {
 
 /// A deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DeploymentStatus {
     /// Which.
     pub deployment: DeploymentId,
@@ -155,6 +161,7 @@ pub struct DeploymentStatus {
 
 /// Capacity and reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct InventoryStatus {
     /// Reservations of leases.
     pub active: Vec<ReservationStatus>,
@@ -170,6 +177,7 @@ pub struct InventoryStatus {
 
 /// The pool of leased IPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct LeasedIpStatus {
     /// Pool size.
     pub total: u32,
@@ -198,6 +206,7 @@ pub struct ReservationStatus {
 
 /// The circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct BreakerStatus {
     /// Own closes and scan-found teardowns wait for a release.
     pub tripped: bool,

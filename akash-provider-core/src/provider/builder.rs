@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Why a provider cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// Something that has no default was not given.
     #[error("{what} is missing: call `.{method}(…)` on the builder before `.build()`")]

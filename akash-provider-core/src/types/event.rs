@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// A bus topic. Status topics retain their last value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
@@ -73,6 +74,7 @@ impl Topic {
 /// Everything the bus carries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Event {
     /// An order was seen and is being looked at.
     OrderSeen {

@@ -104,6 +104,8 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         | Event::BreakerReleasedFor { .. }
         | Event::DriftFound { .. }
         | Event::Status { .. } => return None,
+        // An event that has no words here yet is still in the log.
+        _ => return None,
     };
     Some(Line {
         deployment: deployment.clone(),
