@@ -4,6 +4,7 @@ use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -148,6 +149,24 @@ pub enum Health {
     Good,
     /// The backend knows that a service lacks replicas.
     Bad,
+}
+
+impl Health {
+    /// One short word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Good => "good",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A change the backend saw.

@@ -25,6 +25,7 @@ mod backoff;
 mod leases;
 mod market;
 mod outbox;
+mod phase;
 mod progress;
 mod reconcile;
 mod report;
@@ -39,6 +40,7 @@ pub use input::{
 };
 pub use leases::{breaker, deployment, escrow, hostnames, workload};
 pub use market::order;
+pub use phase::{LeasePhase, Lifecycle, OrderPhase};
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};

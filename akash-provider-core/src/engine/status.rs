@@ -1,17 +1,18 @@
 //! What the engine says of itself: plain data, cheap to make, for status pages, metrics and people.
 
+use super::phase::{LeasePhase, Lifecycle, OrderPhase};
 use crate::cluster::Health;
 use crate::inventory::Metrics;
 use crate::types::{Address, BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// A plain snapshot of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// `init`, `running`, `shutdown` or `done`.
-    pub lifecycle: String,
+    /// Where the provider is in its life.
+    pub lifecycle: Lifecycle,
     /// True when we may write.
     pub leader: bool,
     /// Why no bid is sent, where bids are held back.
@@ -101,8 +102,8 @@ impl Status {
 pub struct OrderStatus {
     /// Which.
     pub order: OrderId,
-    /// Phase of its machine.
-    pub phase: String,
+    /// Where it stands.
+    pub phase: OrderPhase,
     /// Price bid, once there is one.
     pub price: Option<DecCoin>,
 }
@@ -127,14 +128,15 @@ pub struct LeaseInfo {
     pub lease: LeaseId,
     /// Price per block.
     pub price: DecCoin,
-    /// Phase of its workload.
-    pub phase: String,
+    /// Where its workload stands.
+    pub phase: LeasePhase,
     /// Known health.
     pub health: Health,
     /// Known unhealthy time so far, in milliseconds.
     pub known_unhealthy_ms: u64,
-    /// Version deployed last; 0 for none.
-    pub generation: u64,
+    /// Version deployed last, from 1; `None` while none is, which is written as 0.
+    #[serde(serialize_with = "or_zero")]
+    pub generation: Option<u64>,
     /// Last error of the backend for it.
     pub last_error: Option<String>,
     /// We are ending it, for this reason.
@@ -143,6 +145,11 @@ pub struct LeaseInfo {
     pub waiting_for: Option<String>,
     /// What is wrong with its record in the cluster; while it is, nothing ends it for want of a manifest.
     pub record_problem: Option<String>,
+}
+
+/// A version as it is written.
+fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(generation.unwrap_or(0))
 }
 
 /// A deployment.

@@ -121,7 +121,7 @@ impl ProviderBuilder {
         let last_status = Arc::new(OnceLock::new());
         let limit = config.manifest_request_timeout;
         let first = Status {
-            lifecycle: Lifecycle::Init.name().to_owned(),
+            lifecycle: Lifecycle::Init,
             ..brain.status(Now::default())
         };
         let handle = ProviderHandle::new(asks, progress, Arc::new(first), Arc::clone(&last_status), limit);

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
-use akash_provider_core::engine::{Completion, Input, Leadership, Request, Status, Workloads};
+use akash_provider_core::engine::{Completion, Input, Leadership, LeasePhase, Request, Status, Workloads};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
 use std::collections::BTreeMap;
@@ -77,7 +77,13 @@ fn a_lease_whose_record_is_lost_or_spoiled_is_never_ended_for_it() {
         world.wait(2 * MINUTE);
         assert_eq!(problem_of(&world.status(), &leases[0]), None);
         assert_eq!(world.told(|e| matches!(e, Event::RecordUsable { .. })), 1);
-        assert!(world.status().leases.iter().all(|l| l.phase == "running"));
+        assert!(
+            world
+                .status()
+                .leases
+                .iter()
+                .all(|l| l.phase == LeasePhase::Running)
+        );
     }
 }
 
@@ -131,7 +137,13 @@ fn a_start_that_finds_no_record_at_all_ends_nothing_until_one_is_found() {
     world.wait(2 * MINUTE);
     assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
     assert_eq!(world.status().breaker.shut_because, None);
-    assert!(world.status().leases.iter().all(|l| l.phase == "running"));
+    assert!(
+        world
+            .status()
+            .leases
+            .iter()
+            .all(|l| l.phase == LeasePhase::Running)
+    );
 }
 
 #[test]
