@@ -254,14 +254,6 @@ fn nothing_is_ended_in_the_first_minutes_after_a_start() {
 }
 
 #[test]
-fn a_tenth_of_a_thousand_leases_is_no_small_number() {
-    use akash_provider_core::engine::breaker::Breaker;
-    let config = settings();
-    let allowed = [1, 30, 50, 100, 1_000, usize::MAX].map(|n| Breaker::allowed(&config, n));
-    assert_eq!(allowed, [3, 3, 5, 10, 10, 10]);
-}
-
-#[test]
 fn a_manifest_that_could_not_be_kept_gives_every_group_its_time_again() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
     let mut world = World::new();

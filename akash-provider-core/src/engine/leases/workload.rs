@@ -14,7 +14,7 @@
 pub mod chain;
 mod desired;
 pub mod evidence;
-pub mod health;
+mod health;
 
 pub use chain::ChainLane;
 pub use evidence::{Heard, HeardBy};
