@@ -32,6 +32,9 @@ pub enum BuildError {
 }
 
 /// Takes the settings and the five ports of a provider.
+///
+/// A port is given as it is, or as an `Arc` or `Box` of it, also of a `dyn` one: those are ports themselves. Keep a clone
+/// of the `Arc` to go on using it.
 #[derive(Debug, Default)]
 pub struct ProviderBuilder {
     config: Option<Config>,
@@ -54,36 +57,36 @@ impl ProviderBuilder {
 
     /// Where workloads run.
     #[must_use]
-    pub fn cluster(mut self, cluster: Arc<dyn Cluster>) -> Self {
-        self.cluster = Some(cluster);
+    pub fn cluster(mut self, cluster: impl Cluster) -> Self {
+        self.cluster = Some(Arc::new(cluster));
         self
     }
 
     /// The chain.
     #[must_use]
-    pub fn chain(mut self, chain: Arc<dyn ChainClient>) -> Self {
-        self.chain = Some(chain);
+    pub fn chain(mut self, chain: impl ChainClient) -> Self {
+        self.chain = Some(Arc::new(chain));
         self
     }
 
     /// Where facts and statuses go.
     #[must_use]
-    pub fn bus(mut self, bus: Arc<dyn Bus>) -> Self {
-        self.bus = Some(bus);
+    pub fn bus(mut self, bus: impl Bus) -> Self {
+        self.bus = Some(Arc::new(bus));
         self
     }
 
     /// What a lease costs.
     #[must_use]
-    pub fn pricing(mut self, pricing: Arc<dyn PricingStrategy>) -> Self {
-        self.pricing = Some(pricing);
+    pub fn pricing(mut self, pricing: impl PricingStrategy) -> Self {
+        self.pricing = Some(Arc::new(pricing));
         self
     }
 
     /// What is free.
     #[must_use]
-    pub fn inventory(mut self, inventory: Arc<dyn InventorySource>) -> Self {
-        self.inventory = Some(inventory);
+    pub fn inventory(mut self, inventory: impl InventorySource) -> Self {
+        self.inventory = Some(Arc::new(inventory));
         self
     }
 
