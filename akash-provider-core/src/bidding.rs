@@ -34,6 +34,7 @@ use std::time::Duration;
 /// Why we do not bid. `code` is for counting, `Display` for people.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Decline {
     /// The order asks for attributes we do not declare.
     #[error("the order asks for {key}={value}, which this provider does not declare")]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use local::{LocalBus, QUEUE_LIMIT};
 
-/// What a subscriber gets.
+/// What a subscriber gets: an event, or word of those it lost. A reader answers both, so neither may hide behind a `_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// An event of a topic.

@@ -4,6 +4,7 @@ use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -150,9 +151,28 @@ pub enum Health {
     Bad,
 }
 
+impl Health {
+    /// One short word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Good => "good",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A change the backend saw.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ClusterChange {
     /// The health of every workload; first, and again after every gap. A lease that is missing is not running.
     Snapshot {

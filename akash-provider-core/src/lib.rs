@@ -12,17 +12,9 @@
 //! ```
 //! # #[cfg(feature = "runtime")]
 //! # mod page {
-//! use akash_provider_core::bus::{Bus, Delivery, LocalBus};
-//! use akash_provider_core::chain::{Inclusion, MemoryChain};
-//! use akash_provider_core::cluster::MemoryCluster;
-//! use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
-//! use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
-//! use akash_provider_core::market::{MarketConfig, TenantMsg};
-//! use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
-//! use akash_provider_core::types::{BlockTime, Event, Msg, Provider as Record, Topic};
-//! use akash_provider_core::{Config, provider::Provider, sdl};
+//! use akash_provider_core::prelude::*;
 //! # use futures::StreamExt;
-//! # use std::{sync::Arc, time::Duration};
+//! # use std::time::Duration;
 //! # use tokio_util::sync::CancellationToken;
 //! # type Failed = Box<dyn std::error::Error>;
 //!
@@ -30,13 +22,13 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # pub async fn run() -> Result<(), Failed> {
 //! // The world: a chain on which we are registered, eight cores, prices, a bus.
-//! let account: akash_provider_core::types::Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
+//! let account: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
 //! let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
 //! # let tenant = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse()?;
 //! # let coins = "1000000uact".parse()?;
 //! # chain.market(|market| { market.fund(&account, &coins); market.fund(&tenant, &coins) });
 //! chain.set_inclusion(Inclusion::Immediate { block_time: Duration::from_secs(6) });
-//! let record = Record { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![], info: Default::default() };
+//! let record = ProviderRecord { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![], info: Default::default() };
 //! chain.market(|market| market.execute(&Msg::CreateProvider(record)))?;
 //! let nodes = ClusterSpec::of_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
 //! let storage = parse_storage_scales("0.01")?;
@@ -46,11 +38,11 @@
 //!
 //! let (provider, handle) = Provider::builder()
 //!     .config(Config::new(account, "local"))
-//!     .chain(Arc::new(chain.clone()))
-//!     .cluster(Arc::new(MemoryCluster::default()))
-//!     .inventory(Arc::new(StaticInventorySource::new(NodeInventory::new(&nodes))))
-//!     .pricing(Arc::new(Scale::new(prices)?))
-//!     .bus(Arc::new(bus))
+//!     .chain(chain.clone())
+//!     .cluster(MemoryCluster::default())
+//!     .inventory(StaticInventorySource::new(NodeInventory::new(&nodes)))
+//!     .pricing(Scale::new(prices)?)
+//!     .bus(bus)
 //!     .build()?;
 //! let stop = CancellationToken::new();
 //! let running = tokio::spawn(provider.run(stop.clone()));
@@ -99,6 +91,7 @@
 //! | `chain`, [`cluster`], `bus` | the async ports, each with its backend in memory |
 //! | `runtime` (private) | the loop that feeds the engine and carries out its effects |
 //! | [`error`] | one error for every port, and the same as data |
+//! | `prelude` | what a program that runs a provider names, in one `use` |
 //!
 //! # Features
 //!
@@ -131,6 +124,8 @@ pub mod manifest;
 pub mod market;
 #[cfg(feature = "mock")]
 pub mod mock;
+#[cfg(feature = "runtime")]
+pub mod prelude;
 pub mod pricing;
 #[cfg(feature = "runtime")]
 pub mod provider;

@@ -5,7 +5,7 @@
 mod builder;
 mod handle;
 
-pub use crate::runtime::lifecycle::Lifecycle;
+pub use crate::engine::Lifecycle;
 pub use builder::{BuildError, ProviderBuilder};
 pub use handle::ProviderHandle;
 

@@ -26,7 +26,7 @@ mod streams;
 
 use crate::bus::Bus;
 use crate::config::Config;
-use crate::engine::{Effect, Input, Leadership, Status};
+use crate::engine::{Effect, Input, Leadership, Lifecycle, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::InventorySource;
 use crate::types::{BlockTime, ChainEvent, Mono, Now, Snapshot};
@@ -35,7 +35,7 @@ use brain::Brain;
 use execute::Executor;
 pub(crate) use execute::Ports;
 use ignored::Ignored;
-use lifecycle::{Lifecycle, Stage};
+use lifecycle::Stage;
 use observe::Observer;
 use shown::Shown;
 use std::sync::{Arc, OnceLock};
@@ -376,7 +376,7 @@ impl<B: Brain> Shell<B> {
             }
         }
         let mut status = (*self.status()).clone();
-        status.lifecycle = Lifecycle::Done.name().into();
+        status.lifecycle = Lifecycle::Done;
         let now = self.mono();
         self.observer.statuses(&status, now, now);
         // Before the desk closes: whoever is turned away there takes this one.
@@ -391,7 +391,7 @@ impl<B: Brain> Shell<B> {
     }
 
     fn status(&mut self) -> Arc<Status> {
-        let (now, lifecycle) = (self.now(), self.stage.lifecycle().name());
+        let (now, lifecycle) = (self.now(), self.stage.lifecycle());
         self.shown.status(&self.brain, now, lifecycle)
     }
 

@@ -16,7 +16,7 @@ pub use chain::{
     EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Msg, Observed, Order,
     OrderState, Payment, Provider, ProviderInfo, Reclamation, Snapshot, TxError, TxOutcome,
 };
-pub use event::{Event, Topic};
+pub use event::{BidOutcome, Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
 pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 pub use price::{Coin, Dec, DecCoin, Denom};

@@ -15,7 +15,7 @@ mod world;
 
 use akash_provider_core::ErrorKind;
 use akash_provider_core::cluster::{Health, Operation};
-use akash_provider_core::engine::RefusalKind;
+use akash_provider_core::engine::{OrderPhase, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, Event};
 use world::{World, with_greeting};
@@ -44,7 +44,7 @@ async fn an_order_from_bid_to_release() {
     // A tenant asks for a web server; the provider keeps room for it and bids.
     world.act(tenant.create());
     let status = provider
-        .until("a bid", |s| s.orders.iter().any(|o| o.phase == "open"))
+        .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
         .await;
     assert_eq!(status.inventory.pending.len(), 1);
     assert_eq!(world.bid(&lease).state, BidState::Open);
@@ -62,7 +62,7 @@ async fn an_order_from_bid_to_release() {
     tenant.submit(&provider).await.unwrap();
     assert!(world.cluster.contents().recorded.contains_key(&lease));
     let status = provider
-        .until("the deployment", |s| s.leases[0].generation == 1)
+        .until("the deployment", |s| s.leases[0].generation == Some(1))
         .await;
     assert_eq!(status.leases[0].health, Health::Bad);
     world.cluster.tick();
@@ -80,7 +80,7 @@ async fn an_order_from_bid_to_release() {
     provider.pass(1).await;
     tenant.submit(&provider).await.unwrap();
     provider
-        .until("the update", |s| s.leases[0].generation == 2)
+        .until("the update", |s| s.leases[0].generation == Some(2))
         .await;
     let env = world.cluster.contents().running[&lease].group.services[0]
         .env
@@ -111,7 +111,7 @@ async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
     let provider = world.start().await;
     world.act(tenant.create());
     provider
-        .until("a bid", |s| s.orders.iter().any(|o| o.phase == "open"))
+        .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
         .await;
     provider.stop().await;
     assert_eq!(world.bid(&lease).state, BidState::Open);
@@ -119,7 +119,9 @@ async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
     let facts = world.facts().await;
     let provider = world.start().await;
     let status = provider
-        .until("the bid again", |s| s.orders.iter().any(|o| o.phase == "open"))
+        .until("the bid again", |s| {
+            s.orders.iter().any(|o| o.phase == OrderPhase::Open)
+        })
         .await;
     assert_eq!(status.inventory.pending.len(), 1, "its room is kept again");
     world.act(TenantMsg::CreateLease { bid: lease.clone() });
@@ -176,7 +178,7 @@ async fn a_cluster_that_is_away_keeps_nothing_by_halves() {
     assert_eq!(status.deployments[0].manifest, None);
     assert!(status.hostnames.is_empty(), "the name is free for others");
     assert!(world.cluster.contents().is_empty());
-    assert_eq!(status.leases[0].generation, 0);
+    assert_eq!(status.leases[0].generation, None);
 
     world.cluster.restore(Operation::Record);
     tenant.submit(&provider).await.unwrap();

@@ -5,7 +5,7 @@ use crate::process::News;
 use crate::records::Kept;
 use akash_provider_core::cluster::{
     ClusterChange, Deployment, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus,
-    Unusable,
+    Severity, Unusable,
 };
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{BlockTime, LeaseId};
@@ -98,12 +98,12 @@ impl Running {
 }
 
 impl Workload {
-    pub(crate) fn event(&mut self, severity: &str, service: &str, reason: &str, message: String) {
+    pub(crate) fn event(&mut self, severity: Severity, service: &str, reason: &str, message: String) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = LeaseEvent {
             time: BlockTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX)),
             service: service.to_owned(),
-            severity: severity.to_owned(),
+            severity,
             reason: reason.to_owned(),
             message,
             ..LeaseEvent::default()
@@ -179,7 +179,7 @@ impl State {
         let health = running.health();
         if let Some(workload) = self.workloads.get_mut(&lease) {
             workload.running = Some(running);
-            workload.event("Normal", "", "Deployed", String::new());
+            workload.event(Severity::Normal, "", "Deployed", String::new());
             self.tell(ClusterChange::Health { lease, health });
         }
     }
@@ -201,11 +201,11 @@ impl State {
         let is_up = match news {
             News::Line(message) => return workload.logs.push(service, LogLine { name, message }),
             News::Up => {
-                workload.event("Normal", service, "Started", name);
+                workload.event(Severity::Normal, service, "Started", name);
                 true
             }
             News::Down(why) => {
-                workload.event("Warning", service, "Ended", format!("{name}: {why}"));
+                workload.event(Severity::Warning, service, "Ended", format!("{name}: {why}"));
                 false
             }
         };

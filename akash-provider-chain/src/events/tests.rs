@@ -44,6 +44,7 @@ fn name(event: &ChainEvent) -> &'static str {
         ChainEvent::LeaseReclaimStarted { .. } => "LeaseReclaimStarted",
         ChainEvent::ProviderUpdated { .. } => "ProviderUpdated",
         ChainEvent::AuditChanged { .. } => "AuditChanged",
+        unknown => panic!("which event says {unknown:?}?"),
     }
 }
 

@@ -102,6 +102,7 @@ fn event(fact: &ChainEvent) -> Value {
             vec![("auditor", quoted(auditor)), ("owner", quoted(owner))],
         ),
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => unreachable!("no event of a transaction"),
+        unknown => unreachable!("no event of this node says {unknown:?}"),
     };
     let attributes: Vec<Value> = attributes
         .into_iter()

@@ -71,6 +71,7 @@ pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
 
 /// What is wrong with an attribute key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidKey {
     /// Not of the accepted form.
     #[error(

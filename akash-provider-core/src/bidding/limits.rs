@@ -30,6 +30,7 @@ pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 
 /// A limit of the network that a group breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidGroup {
     /// No name.
     #[error("the group has no name")]

@@ -14,7 +14,8 @@ mod terminal;
 mod tests;
 
 use super::{
-    ClusterChange, Deployment, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Teardown,
+    ClusterChange, Deployment, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Severity,
+    Teardown,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -323,7 +324,7 @@ impl MemoryCluster {
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
             return false;
         };
-        workload.add_event("Normal", service, reason, message);
+        workload.add_event(Severity::Normal, service, reason, message);
         true
     }
 }
@@ -376,8 +377,8 @@ impl Workload {
     fn set_health(&mut self, health: Health) {
         self.health = health;
         let (severity, reason) = match health {
-            Health::Good => ("Normal", "Healthy"),
-            Health::Bad => ("Warning", "Unhealthy"),
+            Health::Good => (Severity::Normal, "Healthy"),
+            Health::Bad => (Severity::Warning, "Unhealthy"),
             Health::Unknown => return,
         };
         self.add_event(severity, "", reason, "");
@@ -401,11 +402,11 @@ impl Workload {
         }
     }
 
-    fn add_event(&mut self, severity: &str, service: &str, reason: &str, message: &str) {
+    fn add_event(&mut self, severity: Severity, service: &str, reason: &str, message: &str) {
         let event = LeaseEvent {
             time: BlockTime(0),
             service: service.to_owned(),
-            severity: severity.to_owned(),
+            severity,
             reason: reason.to_owned(),
             message: message.to_owned(),
             ..LeaseEvent::default()
@@ -510,7 +511,7 @@ impl State {
             workload.add_start_lines(deployment, &[banner]);
         }
         workload.assign_ports(taken);
-        workload.add_event("Normal", "", "Deployed", "");
+        workload.add_event(Severity::Normal, "", "Deployed", "");
         workload.add_start_lines(deployment, &lines);
         let can_run = deployment.group.services.iter().all(has_image);
         workload.starting = if can_run { ticks } else { 0 };

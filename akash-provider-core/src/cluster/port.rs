@@ -256,6 +256,52 @@ pub struct EventOptions {
     pub follow: bool,
 }
 
+/// How much an event matters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// It goes as it should.
+    Normal,
+    /// It wants a look.
+    Warning,
+    /// A word of the backend's own; empty where it says none.
+    Other(String),
+}
+
+impl Severity {
+    /// The word tenants are shown.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl Default for Severity {
+    fn default() -> Self {
+        Self::Other(String::new())
+    }
+}
+
+impl From<String> for Severity {
+    fn from(word: String) -> Self {
+        match word.as_str() {
+            "Normal" => Self::Normal,
+            "Warning" => Self::Warning,
+            _ => Self::Other(word),
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// An event of the backend about a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseEvent {
@@ -263,8 +309,8 @@ pub struct LeaseEvent {
     pub time: BlockTime,
     /// Service it is about; empty for the lease.
     pub service: String,
-    /// `Normal` or `Warning`.
-    pub severity: String,
+    /// How much it matters.
+    pub severity: Severity,
     /// Short word.
     pub reason: String,
     /// For people.
@@ -286,4 +332,18 @@ pub struct EventObject {
     pub namespace: String,
     /// Name.
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_severity_keeps_the_word_of_the_backend() {
+        for word in ["Normal", "Warning", "Odd", ""] {
+            assert_eq!(Severity::from(word.to_owned()).as_str(), word);
+        }
+        assert_eq!(Severity::from("Warning".to_owned()), Severity::Warning);
+        assert_eq!(LeaseEvent::default().severity.as_str(), "");
+    }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EffectId(pub u64);
 
-/// One effect of [`Engine::step`](super::Engine::step).
+/// One effect of [`Engine::step`](super::Engine::step). Whoever drives the engine carries out every one of them, and
+/// one that hid behind a `_` would be waited for without end: a new one is a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Make a call; answer with exactly one [`Completion`](super::Completion).
@@ -22,7 +23,7 @@ pub enum Effect {
     Reply(RequestId, Response),
 }
 
-/// A call to a port.
+/// A call to a port. Each is answered, so a new one is a breaking change, as with [`Effect`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Chain: one order.

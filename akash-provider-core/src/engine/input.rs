@@ -18,6 +18,7 @@ pub struct RequestId(pub u64);
 
 /// One input of [`Engine::step`](super::Engine::step).
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Input {
     /// The chain said something.
     Chain(ChainEvent),
@@ -51,6 +52,7 @@ pub enum Leadership {
 
 /// How a call ended. Each call has exactly one kind of completion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Completion {
     /// Of `FetchOrder`.
     Order(Result<Option<Order>, Failure>),
@@ -97,6 +99,7 @@ pub struct Workloads {
 
 /// A request of the handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Request {
     /// A tenant's manifest, already checked in itself (`manifest::validate`).
     SubmitManifest {
@@ -140,6 +143,7 @@ pub type Response = Result<Reply, Refusal>;
 
 /// A request was granted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Reply {
     /// Done (for a manifest: durable).
     Done,
@@ -160,6 +164,7 @@ pub struct Refusal {
 /// Kinds of refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RefusalKind {
     /// We hold no lease of that deployment.
     NoLease,

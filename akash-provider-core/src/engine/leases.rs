@@ -1,7 +1,7 @@
 //! Leases: their workloads, deployments and money, the hostnames they claim, and the circuit breaker on their ends.
 
 mod arrivals;
-pub mod breaker;
+pub(crate) mod breaker;
 pub mod deployment;
 mod deployments;
 pub mod escrow;

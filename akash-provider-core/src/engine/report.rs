@@ -1,7 +1,6 @@
 //! The engine's status: read from the machines, kept nowhere.
 
 use super::input::Input;
-use super::role::Lifecycle;
 use super::status::{DeclineStatus, OrderStatus, Pulse, Status};
 use super::{Engine, Target};
 use crate::types::{ChainEvent, Now};
@@ -45,12 +44,7 @@ impl Engine {
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
         Status {
-            lifecycle: match self.role.lifecycle() {
-                Lifecycle::Init => "init",
-                Lifecycle::Running => "running",
-                Lifecycle::Shutdown => "shutdown",
-            }
-            .to_owned(),
+            lifecycle: self.role.lifecycle(),
             leader: !self.role.is_standby(),
             bids_held: self.role.bids_held().map(str::to_owned),
             height: self.progress.height(),
@@ -81,7 +75,7 @@ impl Engine {
     fn order_statuses(&self) -> Vec<OrderStatus> {
         let status = |(id, machine): (&crate::types::OrderId, &super::order::Order)| OrderStatus {
             order: id.clone(),
-            phase: machine.phase_name().to_owned(),
+            phase: machine.shown_phase(),
             price: machine.price().cloned(),
         };
         self.market.orders().into_iter().map(status).collect()

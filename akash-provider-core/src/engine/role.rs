@@ -1,17 +1,10 @@
 //! What this instance may do: whether it leads, since when it may close, whether it stops, whether bids are held back.
 
 use super::input::Leadership;
+use super::phase::Lifecycle;
 use crate::types::Mono;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Phase of the engine's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lifecycle {
-    Init,
-    Running,
-    Shutdown,
-}
 
 /// What this instance may do.
 #[derive(Debug)]

@@ -1,16 +1,18 @@
 //! What the engine says of itself: plain data, cheap to make, for status pages, metrics and people.
 
+use super::phase::{LeasePhase, Lifecycle, OrderPhase};
 use crate::cluster::Health;
 use crate::inventory::Metrics;
 use crate::types::{Address, BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// A plain snapshot of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct Status {
-    /// `init`, `running`, `shutdown` or `done`.
-    pub lifecycle: String,
+    /// Where the provider is in its life.
+    pub lifecycle: Lifecycle,
     /// True when we may write.
     pub leader: bool,
     /// Why no bid is sent, where bids are held back.
@@ -55,6 +57,7 @@ pub struct Status {
 
 /// What of a [`Status`] changes with every block and every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Pulse {
     /// Height up to which the chain is processed.
     pub height: Height,
@@ -95,17 +98,19 @@ impl Status {
 
 /// An order in hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct OrderStatus {
     /// Which.
     pub order: OrderId,
-    /// Phase of its machine.
-    pub phase: String,
+    /// Where it stands.
+    pub phase: OrderPhase,
     /// Price bid, once there is one.
     pub price: Option<DecCoin>,
 }
 
 /// A declined order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DeclineStatus {
     /// Which.
     pub order: OrderId,
@@ -117,19 +122,21 @@ pub struct DeclineStatus {
 
 /// A lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LeaseInfo {
     /// Which.
     pub lease: LeaseId,
     /// Price per block.
     pub price: DecCoin,
-    /// Phase of its workload.
-    pub phase: String,
+    /// Where its workload stands.
+    pub phase: LeasePhase,
     /// Known health.
     pub health: Health,
     /// Known unhealthy time so far, in milliseconds.
     pub known_unhealthy_ms: u64,
-    /// Version deployed last; 0 for none.
-    pub generation: u64,
+    /// Version deployed last, from 1; `None` while none is, which is written as 0.
+    #[serde(serialize_with = "or_zero")]
+    pub generation: Option<u64>,
     /// Last error of the backend for it.
     pub last_error: Option<String>,
     /// We are ending it, for this reason.
@@ -140,8 +147,14 @@ pub struct LeaseInfo {
     pub record_problem: Option<String>,
 }
 
+/// A version as it is written.
+fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(generation.unwrap_or(0))
+}
+
 /// A deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DeploymentStatus {
     /// Which.
     pub deployment: DeploymentId,
@@ -155,6 +168,7 @@ pub struct DeploymentStatus {
 
 /// Capacity and reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct InventoryStatus {
     /// Reservations of leases.
     pub active: Vec<ReservationStatus>,
@@ -170,6 +184,7 @@ pub struct InventoryStatus {
 
 /// The pool of leased IPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct LeasedIpStatus {
     /// Pool size.
     pub total: u32,
@@ -198,6 +213,7 @@ pub struct ReservationStatus {
 
 /// The circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct BreakerStatus {
     /// Own closes and scan-found teardowns wait for a release.
     pub tripped: bool,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The texts begin as the network's tools expect: `invalid manifest` or `manifest cross-validation error`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ManifestError {
     /// More bytes than a manifest may have.
     #[error("invalid manifest: {bytes} bytes are more than the {limit} a manifest may have; shorten it")]
@@ -69,6 +70,7 @@ impl ManifestError {
 /// What is wrong with a manifest by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "fault", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StructureFault {
     /// No groups.
     #[error("there are no groups; add one for each placement")]
@@ -161,6 +163,7 @@ pub enum StructureFault {
 /// How a manifest differs from the groups on the chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "fault", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CrossFault {
     /// Another number of groups.
     #[error(
@@ -234,6 +237,7 @@ pub enum CrossFault {
 /// A quantity a service and its unit must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Quantity {
     /// Processor.
     Cpu,
@@ -259,6 +263,7 @@ impl std::fmt::Display for Quantity {
 /// An endpoint an expose needs of its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EndpointNeed {
     /// Shared HTTP ingress.
     Http,

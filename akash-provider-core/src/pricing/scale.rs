@@ -50,6 +50,7 @@ pub struct ScaleConfig {
 
 /// What is wrong with prices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScaleError {
     /// Nothing costs anything.
     #[error("at least one bid price must be a non-zero number")]

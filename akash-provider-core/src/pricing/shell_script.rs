@@ -54,6 +54,7 @@ impl ShellScriptConfig {
 
 /// What is wrong with the settings of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidScript {
     /// No path.
     #[error("the path of the price script must not be empty")]

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Why a provider cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// Something that has no default was not given.
     #[error("{what} is missing: call `.{method}(…)` on the builder before `.build()`")]
@@ -31,6 +32,9 @@ pub enum BuildError {
 }
 
 /// Takes the settings and the five ports of a provider.
+///
+/// A port is given as it is, or as an `Arc` or `Box` of it, also of a `dyn` one: those are ports themselves. Keep a clone
+/// of the `Arc` to go on using it.
 #[derive(Debug, Default)]
 pub struct ProviderBuilder {
     config: Option<Config>,
@@ -53,36 +57,36 @@ impl ProviderBuilder {
 
     /// Where workloads run.
     #[must_use]
-    pub fn cluster(mut self, cluster: Arc<dyn Cluster>) -> Self {
-        self.cluster = Some(cluster);
+    pub fn cluster(mut self, cluster: impl Cluster) -> Self {
+        self.cluster = Some(Arc::new(cluster));
         self
     }
 
     /// The chain.
     #[must_use]
-    pub fn chain(mut self, chain: Arc<dyn ChainClient>) -> Self {
-        self.chain = Some(chain);
+    pub fn chain(mut self, chain: impl ChainClient) -> Self {
+        self.chain = Some(Arc::new(chain));
         self
     }
 
     /// Where facts and statuses go.
     #[must_use]
-    pub fn bus(mut self, bus: Arc<dyn Bus>) -> Self {
-        self.bus = Some(bus);
+    pub fn bus(mut self, bus: impl Bus) -> Self {
+        self.bus = Some(Arc::new(bus));
         self
     }
 
     /// What a lease costs.
     #[must_use]
-    pub fn pricing(mut self, pricing: Arc<dyn PricingStrategy>) -> Self {
-        self.pricing = Some(pricing);
+    pub fn pricing(mut self, pricing: impl PricingStrategy) -> Self {
+        self.pricing = Some(Arc::new(pricing));
         self
     }
 
     /// What is free.
     #[must_use]
-    pub fn inventory(mut self, inventory: Arc<dyn InventorySource>) -> Self {
-        self.inventory = Some(inventory);
+    pub fn inventory(mut self, inventory: impl InventorySource) -> Self {
+        self.inventory = Some(Arc::new(inventory));
         self
     }
 
@@ -120,7 +124,7 @@ impl ProviderBuilder {
         let last_status = Arc::new(OnceLock::new());
         let limit = config.manifest_request_timeout;
         let first = Status {
-            lifecycle: Lifecycle::Init.name().to_owned(),
+            lifecycle: Lifecycle::Init,
             ..brain.status(Now::default())
         };
         let handle = ProviderHandle::new(asks, progress, Arc::new(first), Arc::clone(&last_status), limit);

@@ -141,7 +141,7 @@ impl ProviderHandle {
     /// leases that are unhealthy it says for how long to within a second.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
-            lifecycle: self.lifecycle().name().into(),
+            lifecycle: self.lifecycle(),
             ..Status::default()
         };
         self.known_status().await.unwrap_or_else(|| Arc::new(unknown()))

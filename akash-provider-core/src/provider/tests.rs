@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::Leadership;
+use crate::engine::{Leadership, Lifecycle};
 use crate::error::chain_text;
 use crate::runtime::fakes::{self, FakeBus, FakeChain, FakeCluster, FakeInventory, FakePricing};
 use crate::types::ChainEvent;
@@ -106,7 +106,7 @@ async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
     let shutdown = CancellationToken::new();
     let asking = async {
         handle.wait_ready().await.unwrap();
-        assert_eq!(handle.status().await.lifecycle, "running");
+        assert_eq!(handle.status().await.lifecycle, Lifecycle::Running);
         shutdown.cancel();
     };
     let (ended, ()) = tokio::join!(provider.run(shutdown.clone()), asking);
@@ -125,9 +125,9 @@ async fn a_status_is_answered_at_once_before_it_runs() {
     let status = at_once
         .await
         .expect("nobody waits for a provider that does not run");
-    assert_eq!(status.lifecycle, "init");
+    assert_eq!(status.lifecycle, Lifecycle::Init);
     assert!(status.breaker.tripped, "as it was built");
     assert!(handle.known_status().await.is_some());
     drop(provider);
-    assert_eq!(handle.status().await.lifecycle, "done");
+    assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
 }

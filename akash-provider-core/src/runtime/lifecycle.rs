@@ -5,43 +5,8 @@
 //!   └──────────first signal, or the cluster is not ready in time───▲          second signal ─────────▲
 //! ```
 
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use crate::engine::Lifecycle;
 use tokio::sync::watch;
-
-/// Where a provider is in its life; it only ever moves forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lifecycle {
-    /// Waits for the cluster and for capacity.
-    #[default]
-    Init,
-    /// Works.
-    Running,
-    /// Finishes what is owed, starts nothing new.
-    Shutdown,
-    /// Over.
-    Done,
-}
-
-impl Lifecycle {
-    /// The name in a status.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Init => "init",
-            Self::Running => "running",
-            Self::Shutdown => "shutdown",
-            Self::Done => "done",
-        }
-    }
-}
-
-impl fmt::Display for Lifecycle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// What handles watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

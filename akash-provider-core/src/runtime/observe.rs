@@ -252,7 +252,7 @@ fn log(event: &Event) {
         }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
-        Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome, "bid ended"),
+        Event::BidEnded { bid, outcome } => tracing::info!(%bid, outcome = outcome.name(), "bid ended"),
         Event::LeaseAdopted { lease, price } => tracing::info!(%lease, %price, "lease adopted"),
         Event::LeaseWon { lease, price } => tracing::info!(%lease, %price, "lease won"),
         Event::ManifestReceived { deployment, hash } => {
@@ -263,7 +263,9 @@ fn log(event: &Event) {
         }
         Event::Deployed { lease, generation } => tracing::info!(%lease, generation, "deployed"),
         Event::DeployFailed { lease, message } => tracing::warn!(%lease, "deploy failed: {message}"),
-        Event::HealthChanged { lease, health } => tracing::info!(%lease, health, "health changed"),
+        Event::HealthChanged { lease, health } => {
+            tracing::info!(%lease, health = health.name(), "health changed")
+        }
         Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "lease ending"),
         Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
         Event::BalanceChecked {

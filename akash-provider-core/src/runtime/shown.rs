@@ -4,7 +4,7 @@
 //! everybody is given the same, and what changes all the time is written over in it.
 
 use super::brain::Brain;
-use crate::engine::Status;
+use crate::engine::{Lifecycle, Status};
 use crate::types::{Mono, Now};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Last {
 
 impl Shown {
     /// The status as it is.
-    pub(super) fn status(&mut self, brain: &impl Brain, now: Now, lifecycle: &str) -> Arc<Status> {
+    pub(super) fn status(&mut self, brain: &impl Brain, now: Now, lifecycle: Lifecycle) -> Arc<Status> {
         let changes = brain.changes();
         let is_fresh = |last: &Last| {
             let is_old = last.ages && now.mono.since(last.at) >= AGE_MAX;
@@ -43,7 +43,7 @@ impl Shown {
             return Arc::clone(&last.status);
         }
         let mut status = brain.status(now);
-        lifecycle.clone_into(&mut status.lifecycle);
+        status.lifecycle = lifecycle;
         let (ages, status) = (status.ages(), Arc::new(status));
         self.last = Some(Last {
             status: Arc::clone(&status),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::cluster::Health;
     use crate::engine::status::LeaseInfo;
-    use crate::engine::{Input, Leadership};
+    use crate::engine::{Input, Leadership, LeasePhase};
     use crate::runtime::fakes::{Memory, ScriptedBrain, lease};
     use crate::types::{BlockTime, ChainEvent, DecCoin};
     use std::sync::Mutex;
@@ -76,10 +76,10 @@ mod tests {
         let info = |number| LeaseInfo {
             lease: lease(number),
             price: DecCoin::new(&"uact".into(), "1".parse().unwrap()),
-            phase: "running".to_owned(),
+            phase: LeasePhase::Running,
             health,
             known_unhealthy_ms: 0,
-            generation: 1,
+            generation: Some(1),
             last_error: None,
             ending: None,
             waiting_for: None,
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn a_status_of_a_thousand_leases_is_made_once_while_nothing_changes() {
         let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
-        let first = shown.status(&brain, at(0), "running");
+        let first = shown.status(&brain, at(0), Lifecycle::Running);
         // For an hour it is asked for twice a second, and a block comes every six.
         let looking = allocation_counter::measure(|| {
             for look in 0..7200 {
-                let status = shown.status(&brain, at(500 * look), "running");
+                let status = shown.status(&brain, at(500 * look), Lifecycle::Running);
                 assert!(Arc::ptr_eq(&status, &first));
             }
         });
@@ -132,8 +132,9 @@ mod tests {
             block(&mut brain, height);
             assert!(!shown.may_differ(&brain));
             let mut status = None;
-            let looking =
-                allocation_counter::measure(|| status = Some(shown.status(&brain, at(0), "running")));
+            let looking = allocation_counter::measure(|| {
+                status = Some(shown.status(&brain, at(0), Lifecycle::Running))
+            });
             assert_eq!(looking.count_total, 0, "block {height}");
             assert_eq!(status.unwrap().unexpected_inputs, height);
         }
@@ -143,23 +144,38 @@ mod tests {
     #[test]
     fn what_has_changed_is_shown_and_what_somebody_looks_at_stays_as_it_is() {
         let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
-        let before = shown.status(&brain, at(0), "running");
+        let before = shown.status(&brain, at(0), Lifecycle::Running);
         block(&mut brain, 1);
-        let after = shown.status(&brain, at(0), "running");
+        let after = shown.status(&brain, at(0), Lifecycle::Running);
         assert_eq!((before.unexpected_inputs, after.unexpected_inputs), (0, 1));
         brain.memory.lock().unwrap().status.leases.pop();
         brain.step(at(0), Input::Leadership(Leadership::Standby));
         assert!(shown.may_differ(&brain));
-        assert_eq!(shown.status(&brain, at(0), "running").leases.len(), 999);
-        assert_eq!(shown.status(&brain, at(0), "shutdown").lifecycle, "shutdown");
+        assert_eq!(shown.status(&brain, at(0), Lifecycle::Running).leases.len(), 999);
+        assert_eq!(
+            shown.status(&brain, at(0), Lifecycle::Shutdown).lifecycle,
+            Lifecycle::Shutdown
+        );
         assert_eq!((made(&brain), after.leases.len()), (3, 1000));
+    }
+
+    #[test]
+    fn a_version_that_is_none_is_written_as_zero() {
+        let (brain, mut shown) = (brain(Health::Good), Shown::default());
+        brain.memory.lock().unwrap().status.leases[0].generation = None;
+        let status = shown.status(&brain, at(0), Lifecycle::Running);
+        let written = serde_json::to_value(&*status).unwrap();
+        assert_eq!(written["lifecycle"], "running");
+        assert_eq!(written["leases"][0]["phase"], "running");
+        let versions = [0, 1].map(|n| written["leases"][n]["generation"].as_u64());
+        assert_eq!(versions, [Some(0), Some(1)]);
     }
 
     #[test]
     fn where_unhealthy_time_is_counted_it_is_a_second_old_at_most() {
         let (brain, mut shown) = (brain(Health::Bad), Shown::default());
         for look in 0..20 {
-            shown.status(&brain, at(100 * look), "running");
+            shown.status(&brain, at(100 * look), Lifecycle::Running);
         }
         assert_eq!(made(&brain), 2);
         assert!(shown.may_differ(&brain));

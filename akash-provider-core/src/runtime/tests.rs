@@ -4,7 +4,7 @@ use super::fakes::{
 };
 use super::*;
 use crate::cluster::ClusterChange;
-use crate::engine::{Call, Completion, EffectId, RefusalKind, Reply, RequestId};
+use crate::engine::{Call, Completion, EffectId, Lifecycle, RefusalKind, Reply, RequestId};
 use crate::provider::ProviderHandle;
 use crate::types::{CloseReason, Event, Msg, Topic, TxOutcome};
 use futures::StreamExt;
@@ -147,7 +147,7 @@ async fn a_life_goes_from_init_over_running_and_shutdown_to_done() {
     let changes = tokio::spawn(world.handle.lifecycle_changes().collect::<Vec<_>>());
     world.handle.wait_ready().await.unwrap();
     assert_eq!(world.handle.lifecycle(), Lifecycle::Running);
-    assert_eq!(world.handle.status().await.lifecycle, "running");
+    assert_eq!(world.handle.status().await.lifecycle, Lifecycle::Running);
     assert!(matches!(
         world.inputs().first(),
         Some(Input::Leadership(Leadership::Leader { epoch: 3 }))
@@ -155,7 +155,7 @@ async fn a_life_goes_from_init_over_running_and_shutdown_to_done() {
     let handle = world.handle.clone();
     world.stop().await.unwrap();
     assert_eq!(handle.lifecycle(), Lifecycle::Done);
-    assert_eq!(handle.status().await.lifecycle, "done");
+    assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
     let steps = changes.await.unwrap();
     assert_eq!(
         (steps.first(), steps.last()),

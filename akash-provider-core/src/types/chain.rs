@@ -331,6 +331,7 @@ pub struct MarketParams {
 /// One fact in a block. Facts of a transaction come in the order of the transaction's events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ChainEvent {
     /// The known past is incomplete: this is the whole present. First on every subscription and after every gap.
     Resync(Arc<Snapshot>),
@@ -519,7 +520,7 @@ pub struct Observed<T> {
     pub agreement: Agreement,
 }
 
-/// A message the provider sends.
+/// A message the provider sends. A chain client writes every one of them: a new one is a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum Msg {
@@ -609,6 +610,7 @@ impl Msg {
 /// The chain's refusals that the provider acts on; everything else is `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TxError {
     /// market/21: we have bid on this order before.
     BidExists,

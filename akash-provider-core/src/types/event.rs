@@ -3,11 +3,14 @@
 use super::chain::CloseReason;
 use super::id::{Address, BidId, DeploymentId, LeaseId, OrderId};
 use super::price::DecCoin;
+use crate::cluster::Health;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 
 /// A bus topic. Status topics retain their last value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
@@ -70,9 +73,44 @@ impl Topic {
     }
 }
 
+/// How a bid ended that got no lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BidOutcome {
+    /// Another provider has the lease.
+    Lost,
+    /// The order, its group or its deployment is over.
+    OrderClosed,
+    /// Nobody took it in time.
+    Timeout,
+    /// It was closed while the order went on.
+    Closed,
+}
+
+impl BidOutcome {
+    /// One short word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::OrderClosed => "order_closed",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for BidOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Everything the bus carries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Event {
     /// An order was seen and is being looked at.
     OrderSeen {
@@ -120,8 +158,8 @@ pub enum Event {
     BidEnded {
         /// Which.
         bid: BidId,
-        /// `lost`, `order_closed`, `timeout`, `closed` or `failed`.
-        outcome: String,
+        /// How.
+        outcome: BidOutcome,
     },
     /// A live lease of ours from before was taken over.
     LeaseAdopted {
@@ -169,8 +207,8 @@ pub enum Event {
     HealthChanged {
         /// Which lease.
         lease: LeaseId,
-        /// `good`, `bad` or `unknown`.
-        health: String,
+        /// What is known now.
+        health: Health,
     },
     /// We decided to end a lease.
     LeaseEnding {
@@ -257,4 +295,36 @@ pub enum Event {
         /// Body.
         body: Value,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_written_as_they_are_shown() {
+        let lease: LeaseId =
+            "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
+                .parse()
+                .unwrap();
+        for (health, word) in [
+            (Health::Unknown, "unknown"),
+            (Health::Good, "good"),
+            (Health::Bad, "bad"),
+        ] {
+            let lease = lease.clone();
+            let written = serde_json::to_value(Event::HealthChanged { lease, health }).unwrap();
+            assert_eq!((written["health"].as_str(), health.name()), (Some(word), word));
+        }
+        for (outcome, word) in [
+            (BidOutcome::Lost, "lost"),
+            (BidOutcome::OrderClosed, "order_closed"),
+            (BidOutcome::Timeout, "timeout"),
+            (BidOutcome::Closed, "closed"),
+        ] {
+            let bid = lease.clone();
+            let written = serde_json::to_value(Event::BidEnded { bid, outcome }).unwrap();
+            assert_eq!((written["outcome"].as_str(), outcome.name()), (Some(word), word));
+        }
+    }
 }

@@ -31,6 +31,7 @@ pub struct Dec(i128);
 
 /// Why a text is not a [`Dec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseDecError {
     /// Not `[-]digits[.digits]`; exponents are not accepted.
     #[error("`{0}` is not a decimal number")]

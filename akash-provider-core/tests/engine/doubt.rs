@@ -1,7 +1,7 @@
 //! What is not known for sure: writes that failed and were done, nodes that lag, names in between.
 
 use crate::world::*;
-use akash_provider_core::engine::{Call, Completion, Input, Request, RequestId, Response};
+use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, RequestId, Response};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -61,8 +61,8 @@ fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
     assert_eq!(world.active(), std::slice::from_ref(&lease.order));
     let reserved = world.status().inventory.active[0].cpu;
     assert_eq!(reserved, 100, "what the bid promised");
-    let phases: Vec<_> = world.status().leases.iter().map(|l| l.phase.clone()).collect();
-    assert_eq!(phases, ["running"]);
+    let phases: Vec<_> = world.status().leases.iter().map(|l| l.phase).collect();
+    assert_eq!(phases, [LeasePhase::Running]);
     world.resync();
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
     world.blocks(2, BLOCK);

@@ -127,7 +127,7 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
     world.wait(2 * MINUTE);
     assert_eq!(world.status().leases[0].last_error, None);
     assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
-    assert_eq!(world.status().leases[0].generation, 2);
+    assert_eq!(world.status().leases[0].generation, Some(2));
 }
 
 #[test]

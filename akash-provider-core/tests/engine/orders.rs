@@ -4,7 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, Provider, SignedBy,
+    Attribute, BidOutcome, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, Provider, SignedBy,
 };
 use std::slice::from_ref;
 use std::time::Duration;
@@ -386,7 +386,7 @@ fn w21_the_close_of_our_own_bid_is_noticed_and_no_others() {
     });
     assert_eq!((world.pending(), world.closes()), (vec![], vec![]));
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if outcome == "closed")),
+        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Closed)),
         1
     );
 }
@@ -454,7 +454,7 @@ fn w31_a_lost_bid_is_released_without_a_transaction() {
     world.blocks(100, BLOCK);
     assert_eq!((world.closes(), world.pending()), (vec![], vec![]));
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if outcome == "lost")),
+        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Lost)),
         1
     );
 }

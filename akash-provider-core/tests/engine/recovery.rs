@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
-use akash_provider_core::engine::{Call, Input, Leadership, RefusalKind};
+use akash_provider_core::engine::{Call, Input, Leadership, LeasePhase, Lifecycle, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, CloseReason, Event, LeaseState};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ fn a_provider_that_is_not_registered_follows_and_does_not_bid() {
     world.order(1, &web());
     assert_eq!(world.count(is_write), 0);
     let status = world.status();
-    assert_eq!(status.lifecycle, "running");
+    assert_eq!(status.lifecycle, Lifecycle::Running);
     assert!(status.recent_declines[0].message.contains("not registered"));
 }
 
@@ -377,16 +377,16 @@ fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_aga
     let phase = |world: &World, lease| {
         let status = world.status();
         let found = status.leases.iter().find(|l| l.lease == lease);
-        found.map(|l| l.phase.clone())
+        found.map(|l| l.phase)
     };
-    assert_eq!(phase(&world, accepted.clone()).as_deref(), Some("retrying"));
+    assert_eq!(phase(&world, accepted.clone()), Some(LeasePhase::Retrying));
     assert!(world.cluster.contains_key(&over));
     world.fail = None;
     world.feed(Input::Cluster(ClusterChange::Snapshot {
         health: BTreeMap::new(),
     }));
     world.wait(Duration::from_secs(1));
-    assert_eq!(phase(&world, accepted).as_deref(), Some("running"));
+    assert_eq!(phase(&world, accepted), Some(LeasePhase::Running));
     assert!(!world.cluster.contains_key(&over));
 }
 

@@ -3,7 +3,7 @@
 
 use crate::world::*;
 use akash_provider_core::engine::status::DeclineStatus;
-use akash_provider_core::engine::{Call, Completion, Input, Leadership, RefusalKind, Request};
+use akash_provider_core::engine::{Call, Completion, Input, Leadership, LeasePhase, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{BidId, ChainEvent, CloseReason, Event, Msg, OrderId, Snapshot};
@@ -281,10 +281,14 @@ fn a_bid_too_many_by_parameters_that_nobody_has_read_is_not_refused_for_ever() {
 fn a_workload_that_nobody_deploys_is_pending() {
     let mut world = World::new();
     world.running(1, &web());
-    let phase = |world: &World| world.status().leases[0].phase.clone();
-    assert_eq!(phase(&world), "running");
+    let phase = |world: &World| world.status().leases[0].phase;
+    assert_eq!(phase(&world), LeasePhase::Running);
     world.crash();
     world.lead(Leadership::Standby);
     world.start();
-    assert_eq!(phase(&world), "pending", "the leader may have deployed it or not");
+    assert_eq!(
+        phase(&world),
+        LeasePhase::Pending,
+        "the leader may have deployed it or not"
+    );
 }

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use akash_provider_core::Config;
-use akash_provider_core::engine::{Call, Completion, Input};
+use akash_provider_core::engine::{Call, Completion, Input, OrderPhase};
 use akash_provider_core::types::{Coin, Event, Msg, OrderId, TxError, TxOutcome};
 use std::time::Duration;
 
@@ -54,10 +54,10 @@ fn unfunded(world: &World) -> Vec<(OrderId, String)> {
     told.collect()
 }
 
-fn phase(world: &World, order: &OrderId) -> String {
+fn phase(world: &World, order: &OrderId) -> OrderPhase {
     let orders = world.status().orders;
     let found = orders.into_iter().find(|o| o.order == *order);
-    found.map(|o| o.phase).unwrap_or_default()
+    found.unwrap().phase
 }
 
 fn poor() -> Completion {
@@ -79,8 +79,8 @@ fn a_bid_is_paid_with_what_the_account_has() {
         let mut world = with(&has);
         let order = world.order(1, &web());
         assert_eq!(
-            (phase(&world, &order).as_str(), deposits(&world)),
-            ("open", vec![paid]),
+            (phase(&world, &order), deposits(&world)),
+            (OrderPhase::Open, vec![paid]),
             "{has:?}"
         );
     }
@@ -91,8 +91,8 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
     let mut world = with(&[uact(400_000), uakt(3)]);
     let order = world.order(1, &web());
     assert_eq!(
-        (phase(&world, &order).as_str(), world.count(is_bid)),
-        ("unfunded", 0)
+        (phase(&world, &order), world.count(is_bid)),
+        (OrderPhase::Unfunded, 0)
     );
     let (_, message) = unfunded(&world).pop().unwrap();
     assert_eq!(
@@ -113,8 +113,8 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
     world.market.fund(&us(), &uakt(1_000_000));
     world.wait(Duration::from_secs(11));
     assert_eq!(
-        (phase(&world, &order).as_str(), deposits(&world)),
-        ("open", vec![uakt(500_000)])
+        (phase(&world, &order), deposits(&world)),
+        (OrderPhase::Open, vec![uakt(500_000)])
     );
     let again = world.count(|c| matches!(c, Call::CalculatePrice(_))) - priced;
     assert_eq!(again, 1, "the old price is not bid");
@@ -133,15 +133,18 @@ fn as_many_orders_are_bid_on_as_the_account_can_pay_for() {
     assert_eq!(deposits(&world), paid, "no refusal is paid for");
     world.market.fund(&us(), &uact(400_000));
     world.wait(Duration::from_secs(11));
-    let phases: Vec<String> = orders.iter().map(|order| phase(&world, order)).collect();
-    assert_eq!(phases, ["open", "open", "open", "open", "unfunded"]);
+    let phases: Vec<OrderPhase> = orders.iter().map(|order| phase(&world, order)).collect();
+    assert_eq!(
+        phases,
+        [[OrderPhase::Open; 4].as_slice(), &[OrderPhase::Unfunded]].concat()
+    );
 }
 
 #[test]
 fn an_order_that_waits_for_money_hears_that_the_chain_takes_no_deposit_of_ours() {
     let mut world = with(&[]);
     let order = world.order(1, &web());
-    assert_eq!(phase(&world, &order), "unfunded");
+    assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
     let mut params = world.market.params().clone();
     params.bid_min_deposits = vec![uakt(1 << 40)];
     world.market.set_params(params);
@@ -159,8 +162,8 @@ fn bids_under_way_are_no_money_for_others() {
     let second = world.order(2, &web());
     world.wait(MINUTE);
     assert_eq!(
-        (world.count(is_bid), phase(&world, &second).as_str()),
-        (1, "unfunded")
+        (world.count(is_bid), phase(&world, &second)),
+        (1, OrderPhase::Unfunded)
     );
 }
 
@@ -174,7 +177,7 @@ fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_den
     world.hold = None;
     world.settle();
     assert_eq!(deposits(&world), [uact(500_000), uakt(500_000)]);
-    assert_eq!(phase(&world, &order), "open");
+    assert_eq!(phase(&world, &order), OrderPhase::Open);
 }
 
 #[test]
@@ -196,7 +199,10 @@ fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
     world.hold = None;
     world.market.fund(&us(), &uakt(5_000));
     world.wait(Duration::from_secs(11));
-    assert_eq!((world.count(is_bid), phase(&world, &order).as_str()), (2, "open"));
+    assert_eq!(
+        (world.count(is_bid), phase(&world, &order)),
+        (2, OrderPhase::Open)
+    );
 }
 
 #[test]
@@ -205,7 +211,7 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.fail = Some(is_look);
     world.restart();
     let order = world.order(1, &web());
-    assert_eq!(phase(&world, &order), "open");
+    assert_eq!(phase(&world, &order), OrderPhase::Open);
     // Found poor by the chain, it tries the other deposit, and later both again.
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
@@ -216,7 +222,7 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
         world.settle();
         world.wait(Duration::from_secs(11));
     }
-    assert_eq!(phase(&world, &order), "unfunded");
+    assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
     assert_eq!(world.count(is_bid), 3);
     world.wait(5 * MINUTE);
     assert_eq!(world.count(is_bid), 4);

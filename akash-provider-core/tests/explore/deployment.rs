@@ -3,7 +3,7 @@
 use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster;
-use akash_provider_core::engine::deployment::{
+use akash_provider_core::engine::machines::deployment::{
     Accepted, Action, Deployment, Input, Origin, Phase, Submission,
 };
 use akash_provider_core::engine::{Call, Refusal, RefusalKind, RequestId};

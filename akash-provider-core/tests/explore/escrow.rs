@@ -3,7 +3,7 @@
 use crate::fixture::{Clock, bid_id, order_id, price, transient};
 use crate::search::{World, explore};
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::escrow::{Action, Escrow, Input, Phase};
+use akash_provider_core::engine::machines::escrow::{Action, Escrow, Input, Phase};
 use akash_provider_core::types::{
     BidId, BlockTime, Dec, Deployment, DeploymentRecord, EscrowAccount, GroupId, Height, Lease, LeaseState,
     Msg, OrderId, TxOutcome,

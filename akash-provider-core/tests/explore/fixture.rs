@@ -3,7 +3,7 @@
 use akash_provider_core::Config;
 use akash_provider_core::bidding::Decline;
 use akash_provider_core::engine::Leadership;
-use akash_provider_core::engine::cx::Cx;
+use akash_provider_core::engine::machines::Cx;
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Mono, Now,

@@ -4,7 +4,7 @@ use crate::fixture::{Clock, bid_id, order_id, permanent, price, spec, transient}
 use crate::search::{World, explore};
 use akash_provider_core::bidding::Decline;
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::order::{Action, End, Input, Order, Phase};
+use akash_provider_core::engine::machines::order::{Action, End, Input, Order, Phase};
 use akash_provider_core::types::{
     self, Agreement, Bid, BidState, BlockTime, Msg, Observed, OrderState, TxError, TxOutcome,
 };

@@ -4,7 +4,7 @@ use crate::fixture::{CONFIG, Clock, bid_id, price, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster::{Deployment, Health, Teardown};
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::workload::{Action, ClusterLane, Heard, HeardBy, Input, Workload};
+use akash_provider_core::engine::machines::workload::{Action, ClusterLane, Heard, HeardBy, Input, Workload};
 use akash_provider_core::manifest::Group;
 use akash_provider_core::types::{
     Agreement, BlockTime, CloseReason, Lease, LeaseRecord, LeaseState, Msg, Observed, Reclamation, TxError,

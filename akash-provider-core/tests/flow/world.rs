@@ -4,7 +4,7 @@ use akash_provider_core::Config;
 use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
-use akash_provider_core::engine::{Refusal, Status};
+use akash_provider_core::engine::{OrderPhase, Refusal, Status};
 use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
@@ -136,7 +136,7 @@ impl World {
         let provider = self.start().await;
         self.act(tenant.create());
         provider
-            .until("a bid", |s| s.orders.iter().any(|o| o.phase == "open"))
+            .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
             .await;
         self.act(TenantMsg::CreateLease { bid: self.lease(1) });
         provider.until("the lease", |s| s.leases.len() == 1).await;

@@ -9,7 +9,7 @@ use crate::oracle::{Checked, ensure};
 use crate::world::World;
 use akash_provider_core::Config;
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::engine::{Call, Completion, Effect, Input, Status};
+use akash_provider_core::engine::{Call, Completion, Effect, Input, OrderPhase, Status};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec, Quantity};
 use akash_provider_core::inventory::{Metrics, NodeMetrics};
 use akash_provider_core::pricing::{PriceRequest, Used};
@@ -185,7 +185,7 @@ impl Sales {
         let free = Amounts::free(&inventory.available);
         let total = Amounts::sum(held.values().copied());
         let missing = free.plus(total).minus(capacity.total);
-        let pricing = status.orders.iter().filter(|o| o.phase == "pricing");
+        let pricing = status.orders.iter().filter(|o| o.phase == OrderPhase::Pricing);
         let fresh: Vec<&OrderId> = pricing
             .map(|o| &o.order)
             .filter(|o| !self.held.contains_key(o))

@@ -5,6 +5,7 @@ use crate::oracle::{Broken, Checked, Told, ensure};
 use crate::rack::Rack;
 use crate::world::World;
 use akash_provider_core::cluster::Deployment;
+use akash_provider_core::engine::LeasePhase;
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{Event, LeaseId};
 use std::collections::BTreeSet;
@@ -67,7 +68,11 @@ impl Told {
 
 impl Moment<'_> {
     pub(crate) fn running_is_whole(&self) -> Checked {
-        let mut running = self.status.leases.iter().filter(|l| l.phase == "running");
+        let mut running = self
+            .status
+            .leases
+            .iter()
+            .filter(|l| l.phase == LeasePhase::Running);
         running.try_for_each(|l| self.told.ready_only_when_whole(&l.lease))
     }
 }

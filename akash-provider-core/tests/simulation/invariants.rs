@@ -7,7 +7,7 @@ use crate::oracle::{Checked, Memory, Told, ensure};
 use crate::rack::Rack;
 use akash_provider_core::Config;
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::engine::{Call, Leadership, Status};
+use akash_provider_core::engine::{Call, Leadership, LeasePhase, OrderPhase, Status};
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{
     Bid, BidId, BidState, CloseReason, Height, LeaseId, LeaseState, Msg, OrderId, OrderState,
@@ -257,10 +257,17 @@ impl Moment<'_> {
 
     fn no_reservation_without_owner(&self) -> Checked {
         let holding = [
-            "pricing", "ready", "unfunded", "bidding", "unsure", "checking", "open", "closing",
+            OrderPhase::Pricing,
+            OrderPhase::Ready,
+            OrderPhase::Unfunded,
+            OrderPhase::Bidding,
+            OrderPhase::Unsure,
+            OrderPhase::Checking,
+            OrderPhase::Open,
+            OrderPhase::Closing,
         ];
         let orders = self.status.orders.iter();
-        let holders = orders.filter(|o| holding.contains(&&*o.phase)).map(|o| &o.order);
+        let holders = orders.filter(|o| holding.contains(&o.phase)).map(|o| &o.order);
         let leased = self.status.leases.iter().map(|l| &l.lease.order);
         let owners: BTreeSet<&OrderId> = holders.chain(leased).collect();
         let ownerless = reservations(self.status).find(|r| !owners.contains(&r.order));
@@ -355,7 +362,7 @@ impl Rest<'_> {
     }
 
     fn nothing_is_under_way(&self) -> Checked {
-        let order = self.status.orders.iter().find(|o| o.phase != "open");
+        let order = self.status.orders.iter().find(|o| o.phase != OrderPhase::Open);
         let calls = self.status.calls_in_flight;
         ensure("unknown_tx_is_resolved", order.is_none() && calls == 0, || {
             format!("{order:?}, {calls} calls in flight")
@@ -441,9 +448,12 @@ impl Rest<'_> {
                 continue;
             };
             let info = self.status.leases.iter().find(|l| l.lease == *lease);
-            let phase = info.map(|i| &*i.phase);
+            let phase = info.map(|i| i.phase);
             let ends = info.is_some_and(|i| i.ending.is_some());
-            let runs = run.deployed && run.whole && run.going.is_none() && (phase == Some("running") || ends);
+            let runs = run.deployed
+                && run.whole
+                && run.going.is_none()
+                && (phase == Some(LeasePhase::Running) || ends);
             ensure("manifests_run", runs, || format!("{lease}: {info:?}"))?;
         }
         Ok(())

@@ -154,6 +154,7 @@ impl Told {
             // No history holds bids back: the tests of the engine do.
             Input::HoldBids(_) => {}
             Input::Shutdown => self.stopping = true,
+            unknown => panic!("an oracle that overlooks {unknown:?} allows too much"),
         }
     }
 
@@ -220,6 +221,7 @@ impl Told {
                     unwell.told(now, Health::Unknown);
                 }
             }
+            unknown => panic!("an oracle that overlooks {unknown:?} allows too much"),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
 use akash_provider_core::bidding;
+use akash_provider_core::engine::OrderPhase;
 use akash_provider_core::engine::status::OrderStatus;
 use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
@@ -75,7 +76,7 @@ impl Rest<'_> {
                 provider: OURS.clone(),
             };
             // One that waits for money is not bid on.
-            let in_hand = |o: &OrderStatus| o.order == order.id && o.phase != "unfunded";
+            let in_hand = |o: &OrderStatus| o.order == order.id && o.phase != OrderPhase::Unfunded;
             let in_hand = self.status.orders.iter().any(in_hand);
             if in_hand || self.market.bid(&id).is_some() {
                 continue;

@@ -1,6 +1,6 @@
 //! The trace of a history: a number that tells two histories apart, and on demand every event in words.
 
-use akash_provider_core::engine::{Effect, Status};
+use akash_provider_core::engine::{Effect, LeasePhase, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -43,7 +43,11 @@ impl Trace {
         count("leases", status.leases.len());
         count(
             "running",
-            status.leases.iter().filter(|l| l.phase == "running").count(),
+            status
+                .leases
+                .iter()
+                .filter(|l| l.phase == LeasePhase::Running)
+                .count(),
         );
         count(
             "ending",

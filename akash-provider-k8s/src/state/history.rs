@@ -207,7 +207,7 @@ fn lease_event(event: Event) -> LeaseEvent {
     LeaseEvent {
         time: BlockTime(time.map_or(0, k8s_openapi::jiff::Timestamp::as_millisecond)),
         service: String::new(),
-        severity: event.type_.unwrap_or_default(),
+        severity: event.type_.unwrap_or_default().into(),
         reason: event.reason.unwrap_or_default(),
         message: cut(event.note.unwrap_or_default()),
         object: EventObject {

@@ -5,6 +5,7 @@ mod words;
 use crate::args::Output;
 use crate::{plain, say, say_styled};
 use akash_provider_core::bus::{Bus, Delivery, LocalBus};
+use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use anstyle::Style;
 use futures::StreamExt;
@@ -123,7 +124,10 @@ impl Printer {
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),
-            Event::HealthChanged { lease, health } if health == "good" => {
+            Event::HealthChanged {
+                lease,
+                health: Health::Good,
+            } => {
                 if let Ok(mut settled) = self.settled.lock() {
                     settled.insert(lease.clone());
                 }

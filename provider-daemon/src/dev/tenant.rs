@@ -2,7 +2,7 @@
 
 use super::{Printer, Turns, World, names};
 use akash_provider_core::cluster::{Cluster, Health};
-use akash_provider_core::engine::RefusalKind;
+use akash_provider_core::engine::{LeasePhase, RefusalKind};
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -319,7 +319,7 @@ impl Tenant {
         let known = mine.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
             && leases.iter().all(|lease| {
                 let info = status.leases.iter().find(|l| l.lease == *lease);
-                info.is_some_and(|l| l.phase == "running" && l.health == Health::Good)
+                info.is_some_and(|l| l.phase == LeasePhase::Running && l.health == Health::Good)
             });
         known && self.all_serve(leases).await
     }

@@ -202,6 +202,11 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
             Event::new("akash.audit.v1.EventTrustedAuditorCreated", attributes)
         }
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => return None,
+        // Whoever follows this chain would never hear of it: not to be passed over in silence.
+        unknown => {
+            tracing::error!("no event of this chain says {unknown:?}; those who follow it are not told");
+            return None;
+        }
     })
 }
 

@@ -242,7 +242,7 @@ fn leases(status: &Status) -> Answer {
 fn lease_line(info: &LeaseInfo) -> LeaseLine {
     LeaseLine {
         lease: info.lease.clone(),
-        phase: info.phase.clone(),
+        phase: info.phase.to_string(),
         health: info.health,
         record_problem: info.record_problem.clone(),
         waiting_for: info.waiting_for.clone(),

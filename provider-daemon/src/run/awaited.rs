@@ -7,7 +7,7 @@ use crate::dev::Printer;
 use crate::plain;
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::Kept;
-use akash_provider_core::engine::Status;
+use akash_provider_core::engine::{Lifecycle, Status};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_k8s::cluster::Leading;
 use serde_json::json;
@@ -111,7 +111,7 @@ impl Watch {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             let status = handle.status().await;
-            if status.lifecycle != "init" && status.lifecycle != "running" {
+            if status.lifecycle >= Lifecycle::Shutdown {
                 return;
             }
             self.leading.set(status.leader);

@@ -1,7 +1,7 @@
 //! What there is, in one line: `3 leases, 2 bids, 41 declined: attributes 30, gpu 11`.
 
 use crate::dev::Printer;
-use akash_provider_core::engine::Status;
+use akash_provider_core::engine::{OrderPhase, Status};
 use serde_json::json;
 
 /// Reasons that are told to people; a machine gets all of them.
@@ -20,7 +20,11 @@ pub(super) fn tell(printer: &Printer, status: &Status) {
 }
 
 fn open_bids(status: &Status) -> usize {
-    status.orders.iter().filter(|order| order.phase == "open").count()
+    status
+        .orders
+        .iter()
+        .filter(|order| order.phase == OrderPhase::Open)
+        .count()
 }
 
 fn line(status: &Status) -> String {

@@ -2,7 +2,7 @@
 
 use crate::corner::{Corner, eventually, patience};
 use akash_provider_core::cluster::{ExecIo, ExecRequest, Health, LogOptions};
-use akash_provider_core::engine::Refusal;
+use akash_provider_core::engine::{LeasePhase, Refusal};
 use akash_provider_core::manifest::{self, Manifest, Proto};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::{self, Sdl};
@@ -178,7 +178,7 @@ impl Leased<'_> {
         let deployment = status.deployments.iter().find(|d| d.deployment == self.id);
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         let known = deployment.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
-            && lease.is_some_and(|l| l.phase == "running" && l.health == Health::Good);
+            && lease.is_some_and(|l| l.phase == LeasePhase::Running && l.health == Health::Good);
         if !known {
             return false;
         }

@@ -20,13 +20,13 @@ use crate::types::{Address, LeaseId, Mono};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Owners for whom alone it may be shut; with one more it is shut for all.
-pub const HELD_OWNERS_MAX: usize = 64;
+pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
 /// The breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     tripped: bool,
     /// It is shut for each of them alone.
     held_owners: BTreeSet<Address>,
@@ -43,18 +43,18 @@ pub struct Breaker {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// The lease that is to end, or whose workload is to go.
-    pub lease: &'a LeaseId,
+    pub(crate) lease: &'a LeaseId,
     /// The chain shows the lease to be over: only its workload goes.
-    pub is_over: bool,
+    pub(crate) is_over: bool,
     /// It was won here and nothing was ever kept or run for it.
-    pub destroys_nothing: bool,
+    pub(crate) destroys_nothing: bool,
 }
 
 /// Answer of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub(crate) enum Pass {
     /// Go on.
     Granted,
     /// Wait for a release.
@@ -68,7 +68,7 @@ pub enum Pass {
 impl Breaker {
     /// As it was before the restart.
     #[must_use]
-    pub fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
+    pub(crate) fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
             tripped: tripped || held_owners.len() > HELD_OWNERS_MAX,
             held_owners,
@@ -82,7 +82,7 @@ impl Breaker {
 
     /// How many pass within the window with so many leases.
     #[must_use]
-    pub fn allowed(config: &Config, leases: usize) -> u32 {
+    pub(crate) fn allowed(config: &Config, leases: usize) -> u32 {
         let leases = u64::try_from(leases).unwrap_or(u64::MAX);
         let share = leases.saturating_mul(u64::from(config.breaker_percent)) / 100;
         let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -93,7 +93,7 @@ impl Breaker {
     ///
     /// In the first minutes after a start only the workload of a lease that is over may go. What destroys nothing
     /// neither counts nor waits for a release.
-    pub fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
+    pub(crate) fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
         self.forget_old(config, now);
         if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
             self.early.insert(wanted.lease.clone());
@@ -150,33 +150,33 @@ impl Breaker {
 
     /// True when the first minutes end after `before` and not after `now`.
     #[must_use]
-    pub fn opens_within(&self, before: Mono, now: Mono) -> bool {
+    pub(crate) fn opens_within(&self, before: Mono, now: Mono) -> bool {
         self.opens.is_some_and(|at| before < at && at <= now)
     }
 
     /// Chain and cluster are known: the first minutes count from here.
-    pub fn start(&mut self, config: &Config, now: Mono) {
+    pub(crate) fn start(&mut self, config: &Config, now: Mono) {
         self.opens.get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
     /// There are leases, and no record of any of them where was looked; until one is found, or a release.
-    pub fn miss_records(&mut self, place: String) {
+    pub(crate) fn miss_records(&mut self, place: String) {
         self.records_missing = Some(place);
     }
 
     /// A record was found after all; false when none was missed.
-    pub fn find_records(&mut self) -> bool {
+    pub(crate) fn find_records(&mut self) -> bool {
         self.records_missing.take().is_some()
     }
 
     /// Where no record of any lease was found; `None` when that is not so.
     #[must_use]
-    pub fn records_missing(&self) -> Option<&str> {
+    pub(crate) fn records_missing(&self) -> Option<&str> {
         self.records_missing.as_deref()
     }
 
     /// Those that asked while nothing passed, and may ask again.
-    pub fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
+    pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_early(now) {
             return Vec::new();
         }
@@ -185,14 +185,14 @@ impl Breaker {
 
     /// When those that asked too early may ask again.
     #[must_use]
-    pub fn deadline(&self) -> Option<Mono> {
+    pub(crate) fn deadline(&self) -> Option<Mono> {
         let by_itself = self.records_missing.is_none() && !self.early.is_empty();
         self.opens.filter(|_| by_itself)
     }
 
     /// Why nothing passes, for people; `None` when it is open.
     #[must_use]
-    pub fn shut_because(&self, now: Mono) -> Option<String> {
+    pub(crate) fn shut_because(&self, now: Mono) -> Option<String> {
         if self.tripped {
             return Some(TRIPPED.to_owned());
         }
@@ -201,7 +201,7 @@ impl Breaker {
 
     /// Why this lease waits, for people; `None` when it does not.
     #[must_use]
-    pub fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
+    pub(crate) fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
             return Some(if self.tripped {
                 TRIPPED.to_owned()
@@ -227,13 +227,13 @@ impl Breaker {
     }
 
     /// Takes a question back.
-    pub fn cancel(&mut self, lease: &LeaseId) {
+    pub(crate) fn cancel(&mut self, lease: &LeaseId) {
         self.early.remove(lease);
         self.waiting.remove(lease);
     }
 
     /// Releases it by command; returns those that waited, which pass now.
-    pub fn release(&mut self) -> Vec<LeaseId> {
+    pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();
         self.records_missing = None;
@@ -246,7 +246,7 @@ impl Breaker {
 
     /// Releases it by command for one owner for whom alone it was shut; `None` when it was not. Returns his leases that
     /// waited and pass now; where it is shut for all, they go on waiting.
-    pub fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
+    pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;
         }
@@ -266,19 +266,19 @@ impl Breaker {
 
     /// Owners for whom alone it is shut, until released.
     #[must_use]
-    pub const fn held_owners(&self) -> &BTreeSet<Address> {
+    pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners
     }
 
     /// True until released.
     #[must_use]
-    pub const fn is_tripped(&self) -> bool {
+    pub(crate) const fn is_tripped(&self) -> bool {
         self.tripped
     }
 
     /// Those that passed within the window, as they count where so many may: of each owner at most half of that.
     #[must_use]
-    pub fn recent_count(&self, allowed: u32) -> u32 {
+    pub(crate) fn recent_count(&self, allowed: u32) -> u32 {
         let half = allowed.div_ceil(2);
         let counts = self.by_owner().into_values().map(|count| count.min(half));
         counts.fold(0, u32::saturating_add)
@@ -286,7 +286,7 @@ impl Breaker {
 
     /// Those that wait.
     #[must_use]
-    pub fn waiting(&self) -> BTreeSet<&LeaseId> {
+    pub(crate) fn waiting(&self) -> BTreeSet<&LeaseId> {
         self.early.iter().chain(&self.waiting).collect()
     }
 

@@ -14,6 +14,7 @@ mod tests;
 
 /// Why hostnames are refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostnameError {
     /// Another tenant holds it.
     #[error("host {hostname:?} in use")]

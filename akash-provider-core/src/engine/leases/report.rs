@@ -17,11 +17,11 @@ impl Engine {
             let Some(price) = workload.price() else { continue };
             infos.push(LeaseInfo {
                 price: price.clone(),
-                phase: workload.phase_name().to_owned(),
+                phase: workload.phase(),
                 health: workload.health(),
                 known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis())
                     .unwrap_or(u64::MAX),
-                generation: workload.generation(),
+                generation: Some(workload.generation()).filter(|deployed| *deployed > 0),
                 last_error: workload.last_error().map(str::to_owned),
                 ending: workload.ending().map(|e| e.reason),
                 waiting_for: self.waiting_for(&id, workload, now),

@@ -14,7 +14,7 @@
 pub mod chain;
 mod desired;
 pub mod evidence;
-pub mod health;
+mod health;
 
 pub use chain::ChainLane;
 pub use evidence::{Heard, HeardBy};
@@ -23,6 +23,7 @@ use crate::cluster::{Deployment, Health, Teardown};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
+use crate::engine::phase::LeasePhase;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
@@ -251,21 +252,21 @@ impl Workload {
         self.heard.is_none() && self.price.is_some()
     }
 
-    /// Phase for people.
+    /// The phase as a status says it.
     #[must_use]
-    pub fn phase_name(&self) -> &'static str {
+    pub fn phase(&self) -> LeasePhase {
         match (&self.cluster, &self.chain) {
-            (ClusterLane::Gone, _) => "gone",
-            (ClusterLane::TearingDown, _) | (_, ChainLane::Confirmed { .. }) => "teardown",
-            (_, ChainLane::Looking { .. }) => "checking",
-            (ClusterLane::Deploying(_), _) => "deploying",
-            (ClusterLane::Retry(_), _) => "retrying",
-            (ClusterLane::Idle, _) if self.ending.is_some() => "ending",
+            (ClusterLane::Gone, _) => LeasePhase::Gone,
+            (ClusterLane::TearingDown, _) | (_, ChainLane::Confirmed { .. }) => LeasePhase::Teardown,
+            (_, ChainLane::Looking { .. }) => LeasePhase::Checking,
+            (ClusterLane::Deploying(_), _) => LeasePhase::Deploying,
+            (ClusterLane::Retry(_), _) => LeasePhase::Retrying,
+            (ClusterLane::Idle, _) if self.ending.is_some() => LeasePhase::Ending,
             (ClusterLane::Idle, _) => match &self.desired {
-                None => "waiting_for_manifest",
+                None => LeasePhase::WaitingForManifest,
                 // A standby, or one that is told too little, does not deploy; nor is it known how the last one ended.
-                Some(desired) if desired.generation > self.applied => "pending",
-                Some(_) => "running",
+                Some(desired) if desired.generation > self.applied => LeasePhase::Pending,
+                Some(_) => LeasePhase::Running,
             },
         }
     }
@@ -462,12 +463,6 @@ impl Workload {
         }
         // What is being torn down is expected to stop; that is no news.
         if self.heard.is_none() {
-            let word = match health {
-                Health::Unknown => "unknown",
-                Health::Good => "good",
-                Health::Bad => "bad",
-            };
-            let health = word.to_owned();
             out.push(Action::Publish(Event::HealthChanged {
                 lease: self.lease.clone(),
                 health,

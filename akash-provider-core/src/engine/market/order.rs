@@ -12,10 +12,11 @@
 //! At most one call is owed at a time, and the phase says which. The steps are in a room of their own.
 
 use crate::bidding::Decline;
+use crate::engine::OrderPhase;
 use crate::error::Failure;
 use crate::types::{
-    self, Bid, BidId, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId, ResourceUnit,
-    TxOutcome,
+    self, Bid, BidId, BidOutcome, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId,
+    ResourceUnit, TxOutcome,
 };
 use std::sync::Arc;
 
@@ -120,17 +121,15 @@ pub enum End {
 }
 
 impl End {
-    /// One short word.
+    /// How it ended for a bid of ours that was sent; `None` where there is nothing to say of it.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn of_bid(&self) -> Option<BidOutcome> {
         match self {
-            Self::Won => "won",
-            Self::Lost => "lost",
-            Self::OrderClosed => "order_closed",
-            Self::BidClosed => "closed",
-            Self::BidTimeout => "timeout",
-            Self::Declined(_) => "declined",
-            Self::Stopped => "stopped",
+            Self::Lost => Some(BidOutcome::Lost),
+            Self::OrderClosed => Some(BidOutcome::OrderClosed),
+            Self::BidClosed => Some(BidOutcome::Closed),
+            Self::BidTimeout => Some(BidOutcome::Timeout),
+            Self::Won | Self::Declined(_) | Self::Stopped => None,
         }
     }
 }
@@ -391,23 +390,23 @@ impl Order {
         }
     }
 
-    /// One short word for the phase.
+    /// The phase as a status says it.
     #[must_use]
-    pub const fn phase_name(&self) -> &'static str {
+    pub const fn shown_phase(&self) -> OrderPhase {
         match self.phase {
-            Phase::Looking { .. } => "looking",
-            Phase::Judging => "judging",
-            Phase::Reserving => "reserving",
+            Phase::Looking { .. } => OrderPhase::Looking,
+            Phase::Judging => OrderPhase::Judging,
+            Phase::Reserving => OrderPhase::Reserving,
             // What is counted is about to be priced, and holds what a priced order holds.
-            Phase::Counting { .. } | Phase::Pricing => "pricing",
-            Phase::Ready { .. } => "ready",
-            Phase::Unfunded => "unfunded",
-            Phase::Bidding { .. } => "bidding",
-            Phase::Unsure { .. } => "unsure",
-            Phase::Checking { .. } => "checking",
-            Phase::Open { .. } => "open",
-            Phase::Closing { .. } => "closing",
-            Phase::Done(_) => "done",
+            Phase::Counting { .. } | Phase::Pricing => OrderPhase::Pricing,
+            Phase::Ready { .. } => OrderPhase::Ready,
+            Phase::Unfunded => OrderPhase::Unfunded,
+            Phase::Bidding { .. } => OrderPhase::Bidding,
+            Phase::Unsure { .. } => OrderPhase::Unsure,
+            Phase::Checking { .. } => OrderPhase::Checking,
+            Phase::Open { .. } => OrderPhase::Open,
+            Phase::Closing { .. } => OrderPhase::Closing,
+            Phase::Done(_) => OrderPhase::Done,
         }
     }
 

@@ -229,30 +229,22 @@ impl Engine {
         self.market
             .orders
             .remember_end(self.progress.mono(), id, end, self.market.facts.is_registered());
-        match end {
-            End::Declined(decline) => {
-                if !self.market.orders.count_decline(id, decline) {
-                    return;
-                }
-                let (reason, message) = (decline.code().to_owned(), decline.to_string());
-                self.publish(Event::OrderDeclined {
-                    order: id.clone(),
-                    reason,
-                    message,
-                });
-            }
-            End::Won | End::Stopped => {}
-            End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout if had_bid => {
-                let bid = BidId {
-                    order: id.clone(),
-                    provider: self.config.provider.clone(),
-                };
-                self.publish(Event::BidEnded {
-                    bid,
-                    outcome: end.code().to_owned(),
-                });
-            }
-            End::Lost | End::OrderClosed | End::BidClosed | End::BidTimeout => {}
+        if let End::Declined(decline) = end
+            && self.market.orders.count_decline(id, decline)
+        {
+            let (reason, message) = (decline.code().to_owned(), decline.to_string());
+            self.publish(Event::OrderDeclined {
+                order: id.clone(),
+                reason,
+                message,
+            });
+        }
+        if let Some(outcome) = end.of_bid().filter(|_| had_bid) {
+            let bid = BidId {
+                order: id.clone(),
+                provider: self.config.provider.clone(),
+            };
+            self.publish(Event::BidEnded { bid, outcome });
         }
     }
 

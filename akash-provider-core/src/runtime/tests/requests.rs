@@ -73,7 +73,7 @@ async fn every_request_gets_one_reply_at_shutdown_and_at_abort() {
         );
         let done = handle.set_leadership(Leadership::Standby).await;
         assert_eq!(done.unwrap_err().kind(), ErrorKind::Stopped);
-        assert_eq!(handle.status().await.lifecycle, "done");
+        assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
     }
 }
 
@@ -90,7 +90,7 @@ async fn a_stopping_provider_refuses_requests_and_still_answers_questions() {
     settle().await;
     let refusal = world.handle.scan(true).await.unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Stopping);
-    assert_eq!(world.handle.status().await.lifecycle, "shutdown");
+    assert_eq!(world.handle.status().await.lifecycle, Lifecycle::Shutdown);
     assert!(world.handle.has_lease(&lease(1)).await.unwrap());
     world.abort.cancel();
     let _ = world.running.await.unwrap();
@@ -163,7 +163,7 @@ async fn a_handle_of_a_provider_that_never_ran_does_not_hang() {
     assert_eq!(handle.lifecycle(), Lifecycle::Done);
     assert_eq!(handle.scan(true).await.unwrap_err().kind, RefusalKind::Stopping);
     assert_eq!(handle.wait_ready().await.unwrap_err().kind(), ErrorKind::Stopped);
-    assert_eq!(handle.status().await.lifecycle, "done");
+    assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
 }
 
 #[tokio::test(start_paused = true)]

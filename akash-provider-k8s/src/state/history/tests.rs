@@ -1,5 +1,6 @@
 use super::super::samples::{deployment, lease, pod};
 use super::*;
+use akash_provider_core::cluster::Severity;
 use serde_json::{Value, json};
 
 fn history() -> History {
@@ -36,7 +37,7 @@ fn reasons(history: &History) -> Vec<String> {
 fn an_event_says_what_the_network_wants_to_know() {
     let mut wanted = LeaseEvent {
         time: BlockTime(1_795_256_449_740),
-        severity: "Normal".to_owned(),
+        severity: Severity::Normal,
         reason: "Started".to_owned(),
         message: "text".to_owned(),
         object: EventObject {

@@ -1,5 +1,6 @@
 //! The words for each event.
 
+use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event};
 use anstyle::{AnsiColor, Style};
 
@@ -18,7 +19,9 @@ pub(super) fn style(event: &Event) -> Style {
         Event::LeaseWon { .. } | Event::LeaseAdopted { .. } | Event::Deployed { .. } => {
             colour(AnsiColor::Green)
         }
-        Event::HealthChanged { health, .. } if health == "good" => colour(AnsiColor::Green),
+        Event::HealthChanged {
+            health: Health::Good, ..
+        } => colour(AnsiColor::Green),
         Event::HealthChanged { .. } => colour(AnsiColor::Yellow),
         Event::BidUnfunded { .. }
         | Event::ManifestRefused { .. }
@@ -78,10 +81,10 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         ),
         Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
         Event::HealthChanged { lease, health } => {
-            let word = match health.as_str() {
-                "good" => "running",
-                "bad" => "unhealthy",
-                _ => "health unknown",
+            let word = match health {
+                Health::Good => "running",
+                Health::Bad => "unhealthy",
+                Health::Unknown => "health unknown",
             };
             (lease.deployment(), word, group(lease.order.group.gseq))
         }
@@ -104,6 +107,8 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         | Event::BreakerReleasedFor { .. }
         | Event::DriftFound { .. }
         | Event::Status { .. } => return None,
+        // An event that has no words here yet is still in the log.
+        _ => return None,
     };
     Some(Line {
         deployment: deployment.clone(),

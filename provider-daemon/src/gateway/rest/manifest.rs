@@ -91,6 +91,9 @@ pub(super) fn refused(refusal: &Refusal) -> Answer {
         RefusalKind::Unavailable | RefusalKind::Busy | RefusalKind::Stopping | RefusalKind::NotLeader => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        // A kind without a code of its own still tells a client whether it has to send another manifest.
+        kind if kind.is_of_manifest() => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     answer::text(status, &refusal.message)
 }

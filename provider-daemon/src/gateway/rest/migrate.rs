@@ -176,6 +176,8 @@ fn refused(refusal: &Refusal) -> Refused {
         | RefusalKind::Busy
         | RefusalKind::Stopping
         | RefusalKind::NotLeader => Box::new(manifest::refused(refusal)),
+        // It has a code for every kind.
+        _ => Box::new(manifest::refused(refusal)),
     }
 }
 

@@ -32,7 +32,7 @@ struct Object<'a> {
 impl<'a> From<&'a LeaseEvent> for Body<'a> {
     fn from(event: &'a LeaseEvent) -> Self {
         Self {
-            severity: &event.severity,
+            severity: event.severity.as_str(),
             controller: &event.reporting_controller,
             instance: &event.reporting_instance,
             reason: &event.reason,

@@ -191,3 +191,10 @@ proptest! {
         prop_assert!(!breaker.is_tripped() && breaker.held_owners().is_empty());
     }
 }
+
+#[test]
+fn a_tenth_of_a_thousand_leases_is_no_small_number() {
+    let config = Config::new(owner(200), "local");
+    let allowed = [1, 30, 50, 100, 1_000, usize::MAX].map(|n| Breaker::allowed(&config, n));
+    assert_eq!(allowed, [3, 3, 5, 10, 10, 10]);
+}

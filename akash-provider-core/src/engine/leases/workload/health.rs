@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Known health since when, and the known unhealthy time before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct HealthClock {
+pub(crate) struct HealthClock {
     health: Health,
     since: Mono,
     bad_before: Duration,
@@ -15,12 +15,12 @@ pub struct HealthClock {
 impl HealthClock {
     /// What is known now.
     #[must_use]
-    pub const fn health(&self) -> Health {
+    pub(crate) const fn health(&self) -> Health {
         self.health
     }
 
     /// Takes a new reading; true when it differs from the one before.
-    pub fn see(&mut self, now: Mono, health: Health) -> bool {
+    pub(crate) fn see(&mut self, now: Mono, health: Health) -> bool {
         if self.health == health {
             return false;
         }
@@ -34,14 +34,14 @@ impl HealthClock {
     }
 
     /// What is looked at is another from now on: the time before does not count.
-    pub fn restart(&mut self, now: Mono) {
+    pub(crate) fn restart(&mut self, now: Mono) {
         self.bad_before = Duration::ZERO;
         self.since = now;
     }
 
     /// Known unhealthy time since it was last known to be good.
     #[must_use]
-    pub fn known_bad(&self, now: Mono) -> Duration {
+    pub(crate) fn known_bad(&self, now: Mono) -> Duration {
         match self.health {
             Health::Bad => self.bad_before.saturating_add(now.since(self.since)),
             Health::Good | Health::Unknown => self.bad_before,
@@ -50,7 +50,7 @@ impl HealthClock {
 
     /// When the known unhealthy time reaches `limit` if nothing changes.
     #[must_use]
-    pub fn deadline(&self, limit: Duration) -> Option<Mono> {
+    pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
         match self.health {
             Health::Bad => Some(self.since.plus(limit.saturating_sub(self.bad_before))),
             Health::Good | Health::Unknown => None,

@@ -1,7 +1,6 @@
 use super::*;
 use crate::gateway::fixtures::folder;
 use akash_provider_chain::proto::akash::inventory::v1::{CpuInfo, GpuInfo};
-use akash_provider_core::engine::status::InventoryStatus;
 use prost::Message;
 
 #[test]
@@ -61,11 +60,8 @@ fn recorded_cluster() -> Status {
             cpu_vendor: Some("AuthenticAMD".to_owned()),
         },
     };
-    let mut status = Status {
-        inventory_known: true,
-        inventory: InventoryStatus::default(),
-        ..Status::default()
-    };
+    let mut status = Status::default();
+    status.inventory_known = true;
     status.inventory.available.nodes.push(node);
     let beta2 = amount(243_497_856_212, 268_435_456);
     status

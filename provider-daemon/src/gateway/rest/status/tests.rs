@@ -20,10 +20,8 @@ fn what_is_empty_is_left_out_and_unknown_capacity_is_an_error() {
 
 #[test]
 fn every_field_is_named_and_ordered_as_in_the_recording() {
-    let mut status = Status {
-        inventory_known: true,
-        ..Status::default()
-    };
+    let mut status = Status::default();
+    status.inventory_known = true;
     let pair = |allocatable, available| Pair {
         allocatable,
         available,
