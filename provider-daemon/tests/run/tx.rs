@@ -206,6 +206,22 @@ fn a_chain_without_unordered_transactions_is_served_with_sequences() {
 }
 
 #[test]
+fn what_is_shown_for_consent_says_whether_it_is_ordered() {
+    let mut stage = Stage::new("consent", true);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let update = ["tx", "provider", "update", file.to_str().unwrap()];
+    for (more, is_unordered) in [(&[][..], true), (&["--timeout-height=1000000"], false)] {
+        // Nobody is there to say yes.
+        let (code, _, err) = stage.ran(&[&update[..], more].concat());
+        assert!(code == 1 && err.contains("nothing was sent"), "{err}");
+        let shown = err.contains(&format!("\"unordered\": {is_unordered}"));
+        assert!(shown, "{more:?}: {err}");
+    }
+}
+
+#[test]
 fn a_note_and_a_last_height_are_in_the_transaction() {
     let mut stage = Stage::new("note", true);
     stage.start_node(FAST);

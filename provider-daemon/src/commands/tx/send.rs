@@ -44,7 +44,8 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
             Gas::Limit(limit) => limit,
             Gas::Auto => GAS_UNASKED,
         };
-        let unsigned = unsigned(messages, money.fees.as_ref(), limit, args)?;
+        // Whoever signs it decides what keeps it apart from others.
+        let unsigned = unsigned(messages, money.fees.as_ref(), limit, false, args)?;
         print(&unsigned, args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -55,7 +56,9 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
         return Ok(ExitCode::SUCCESS);
     }
     let fee = (price.fee.amount > 0).then_some(&price.fee);
-    let preview = unsigned(sending.messages.clone(), fee, price.gas_limit, args)?;
+    let is_unordered = sending.turn == Turn::Unordered;
+    let messages = sending.messages.clone();
+    let preview = unsigned(messages, fee, price.gas_limit, is_unordered, args)?;
     if !args.yes {
         eprintln!("{}", serde_json::to_string_pretty(&preview)?);
         if !secrets::confirm("Sign and send this transaction?")? {
@@ -74,8 +77,17 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
     Ok(ExitCode::FAILURE)
 }
 
-fn unsigned(messages: Vec<Any>, fee: Option<&Coin>, gas_limit: u64, args: &TxArgs) -> anyhow::Result<Json> {
+/// As JSON, before it is signed. The timeout of an unordered one is missing: it counts from the block that is the newest
+/// when it is signed.
+fn unsigned(
+    messages: Vec<Any>,
+    fee: Option<&Coin>,
+    gas_limit: u64,
+    is_unordered: bool,
+    args: &TxArgs,
+) -> anyhow::Result<Json> {
     let body = TxBody {
+        unordered: is_unordered,
         messages,
         memo: args.how.note.clone(),
         timeout_height: args.how.timeout_height,
