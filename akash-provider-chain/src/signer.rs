@@ -51,7 +51,7 @@ pub enum Ordering {
     },
     /// The account's sequence.
     Ordered {
-        /// It.
+        /// Number of the account's transactions before it.
         sequence: u64,
         /// The last height it may land at; 0 for any.
         timeout_height: u64,

@@ -6,7 +6,7 @@
 mod fixture;
 
 use akash_provider_core::engine::{Call, Completion, Engine, Input};
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig};

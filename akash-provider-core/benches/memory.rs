@@ -7,7 +7,7 @@
 #[expect(dead_code, reason = "both benches share it and each uses its part")]
 mod fixture;
 
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use fixture::{World, nodes_of};
 

@@ -185,7 +185,7 @@ pub enum Decline {
     /// No price could be calculated.
     #[error("no price: {message}")]
     Price {
-        /// Why.
+        /// What went wrong, for people.
         message: String,
     },
     /// The price is in another denomination than the order's.
@@ -216,7 +216,7 @@ pub enum Decline {
     /// What is needed to decide could not be found out.
     #[error("not decided: {message}")]
     Unknown {
-        /// Why.
+        /// What went wrong, for people.
         message: String,
     },
 }

@@ -22,7 +22,7 @@ pub use port::*;
 /// A lease's workload as it is to be, or as it was deployed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
-    /// The lease.
+    /// Order and provider of the lease.
     pub lease: LeaseId,
     /// What to run.
     pub group: Arc<Group>,
@@ -181,7 +181,7 @@ pub enum ClusterChange {
     },
     /// One workload's health.
     Health {
-        /// Which lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// As known.
         health: Health,

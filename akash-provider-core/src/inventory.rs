@@ -16,14 +16,14 @@ pub mod conformance;
 mod explain;
 pub(crate) mod gpu;
 mod layout;
-pub mod memory;
 mod need;
+pub mod node_inventory;
 mod pack;
 #[cfg(feature = "runtime")]
 mod source;
 pub mod spec;
 
-pub use memory::NodeInventory;
+pub use node_inventory::NodeInventory;
 pub use spec::{ClusterSpec, GpuSpec, Hardware, NodeSpec, Quantity};
 
 /// Name of a node.
@@ -244,7 +244,7 @@ impl<T: Inventory + ?Sized> Inventory for Box<T> {
 /// Where the pods of a lease really are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placement {
-    /// The lease.
+    /// Order and provider of the lease.
     pub lease: LeaseId,
     /// Its replicas, by unit and node.
     pub places: Vec<Place>,

@@ -92,7 +92,7 @@ pub fn network_params() -> MarketParams {
 pub enum TenantMsg {
     /// Ask for something.
     CreateDeployment {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
         /// Groups; sorted by name they get gseq 1, 2, and so on.
         groups: Vec<GroupSpec>,
@@ -105,29 +105,29 @@ pub enum TenantMsg {
     },
     /// Change the manifest.
     UpdateDeployment {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
         /// Hash of the new manifest.
         hash: [u8; 32],
     },
     /// End everything and take the rest of the money back.
     CloseDeployment {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
     /// Stop a group; it may be started again.
     PauseGroup {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// Start a paused group: a new order.
     StartGroup {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// End a group.
     CloseGroup {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// Take a bid; the others are lost.
@@ -137,7 +137,7 @@ pub enum TenantMsg {
     },
     /// End a lease; the open group gets a new order at once.
     CloseLease {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
     },
     /// Add money.

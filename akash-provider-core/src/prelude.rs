@@ -8,7 +8,7 @@ pub use crate::chain::{ChainClient, Inclusion, MemoryChain};
 pub use crate::cluster::{Cluster, MemoryCluster};
 pub use crate::config::Config;
 pub use crate::inventory::InventorySource;
-pub use crate::inventory::memory::{NodeInventory, StaticInventorySource};
+pub use crate::inventory::node_inventory::{NodeInventory, StaticInventorySource};
 pub use crate::inventory::spec::{ClusterSpec, NodeSpec};
 pub use crate::market::{MarketConfig, TenantMsg};
 pub use crate::pricing::PricingStrategy;

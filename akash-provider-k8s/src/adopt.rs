@@ -1,7 +1,7 @@
 //! What a start finds that is not as it should be: reported as values, never a reason to destroy anything.
 
 use crate::cluster::unwatched::ByNamespace;
-use crate::cluster::{KubeCluster, Parts};
+use crate::cluster::{Inner, KubeCluster};
 use crate::crd::convert;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::labels;
@@ -40,7 +40,7 @@ pub enum Finding {
     },
     /// An object that is not as it was applied; the next deploy of the lease puts it right.
     Edited {
-        /// The lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// Namespace of the lease.
         namespace: String,
@@ -51,7 +51,7 @@ pub enum Finding {
     },
     /// An object of a kind that no watch holds is not there any more; the next deploy of the lease makes it again.
     Missing {
-        /// The lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// Its namespace, or that of the records.
         namespace: String,
@@ -91,11 +91,11 @@ impl KubeCluster {
     /// # Errors
     /// [`ErrorKind::Unavailable`] while the cluster is not being watched; else as the API server answers the lists.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
-        self.parts().findings("findings").await
+        self.inner().findings("findings").await
     }
 }
 
-impl Parts {
+impl Inner {
     pub(crate) async fn findings(&self, operation: &'static str) -> Result<Vec<Finding>, Error> {
         self.current(operation).await?;
         let there = self.all_there(operation).await?;

@@ -20,7 +20,7 @@ mod rollouts;
 mod teardown;
 pub(crate) mod unwatched;
 
-pub use leading::Leading;
+pub use leading::LeadershipGate;
 
 use crate::access::Access;
 use crate::apply::Calls;
@@ -54,11 +54,11 @@ const SEEN_PAUSE: Duration = Duration::from_millis(2);
 /// A Kubernetes cluster that runs leases.
 #[derive(Clone)]
 pub struct KubeCluster {
-    parts: Arc<Parts>,
+    inner: Arc<Inner>,
 }
 
 /// What the rooms share.
-pub(crate) struct Parts {
+pub(crate) struct Inner {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) state: Arc<State>,
@@ -72,11 +72,11 @@ pub(crate) struct Parts {
 
 impl fmt::Debug for KubeCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.fmt(f)
+        self.inner.fmt(f)
     }
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeCluster")
             .field("provider", &self.settings.provider)
@@ -97,7 +97,7 @@ impl KubeCluster {
         }
         let state = Arc::new(State::start(&client, &settings));
         let access = Access::new(client.clone(), Arc::clone(&state), &settings);
-        let parts = Parts {
+        let inner = Inner {
             client,
             egress: RwLock::new(settings.egress.clone()),
             settings,
@@ -108,18 +108,18 @@ impl KubeCluster {
             start: unwatched::Start::default(),
         };
         Ok(Arc::new(Self {
-            parts: Arc::new(parts),
+            inner: Arc::new(inner),
         }))
     }
 
-    pub(crate) fn parts(&self) -> &Parts {
-        &self.parts
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// What the watches hold.
     #[must_use]
     pub fn state(&self) -> &State {
-        &self.parts.state
+        &self.inner.state
     }
 
     /// Gives the pods of a lease the isolation of the settings; they are replaced where that changes them.
@@ -127,11 +127,11 @@ impl KubeCluster {
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
     pub async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
-        self.parts.harden(lease).await
+        self.inner.harden(lease).await
     }
 }
 
-impl Parts {
+impl Inner {
     /// The settings that objects are rendered by at the moment.
     pub(crate) fn rendering(&self) -> Settings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);

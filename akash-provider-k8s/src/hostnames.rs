@@ -1,6 +1,6 @@
 //! Hostnames: one ProviderHost object each, which the hostname operator turns into routes.
 
-use crate::cluster::Parts;
+use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};
 use crate::crd::{ProviderHost, ProviderHostSpec};
 use crate::labels::{self, Labels};
@@ -17,7 +17,7 @@ const PURGE: &str = "purge_declared_hostname";
 const ALL: &str = "all_hostnames";
 
 #[async_trait]
-impl Hostnames for Parts {
+impl Hostnames for Inner {
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error> {
         self.check_provider(lease, DECLARE)?;
         let spec = spec(lease, name);
@@ -82,7 +82,7 @@ impl Hostnames for Parts {
     }
 }
 
-impl Parts {
+impl Inner {
     /// A name that another provider or chain holds in the same namespace stays where it leads.
     fn check_host(&self, host: &ProviderHost) -> Result<(), Error> {
         let is_other = host.spec.provider != self.settings.provider.to_string();

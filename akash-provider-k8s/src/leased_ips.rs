@@ -1,6 +1,6 @@
 //! Leased addresses: one ProviderLeasedIP object for each port, which the IP operator turns into Services.
 
-use crate::cluster::Parts;
+use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};
 use crate::crd::{ManifestLeaseId, ProviderLeasedIP, ProviderLeasedIpSpec};
 use crate::hostnames::own_labels;
@@ -18,7 +18,7 @@ const PURGE: &str = "purge_declared_ip";
 const USAGE: &str = "leased_ip_usage";
 
 #[async_trait]
-impl LeasedIps for Parts {
+impl LeasedIps for Inner {
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error> {
         self.check_provider(lease, DECLARE)?;
         self.current(DECLARE).await?;
@@ -95,7 +95,7 @@ impl LeasedIps for Parts {
     }
 }
 
-impl Parts {
+impl Inner {
     /// Every declared address of this provider that can be read.
     fn all_ips(&self) -> Vec<(LeaseId, Arc<ProviderLeasedIP>)> {
         let ips = self.ips().state().into_iter();

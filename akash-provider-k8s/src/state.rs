@@ -13,7 +13,6 @@ mod history;
 mod index;
 mod kind;
 mod orphans;
-mod pace;
 #[cfg(test)]
 pub(crate) mod samples;
 mod shared;
@@ -21,21 +20,22 @@ mod starter;
 mod status;
 mod trim;
 mod view;
+mod watch_config;
 mod watches;
 
 pub use health::{Replicas, health, replicas};
 pub use history::{History, Recorded};
 pub use kind::{Kind, lease_of_host};
 pub use orphans::{Orphan, Reason};
-pub use pace::Pace;
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
 pub use view::LeaseView;
+pub use watch_config::WatchConfig;
 pub use watches::WatchState;
 
 pub(crate) use history::service_of;
 pub(crate) use kind::Watched;
-pub(crate) use pace::asked_to_wait;
 pub(crate) use shared::{EVERYWHERE, Shared};
+pub(crate) use watch_config::asked_to_wait;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::settings::Settings;
@@ -88,13 +88,13 @@ impl State {
     /// Starts the watches. It returns at once, also when the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings) -> Self {
-        Self::start_with(client, settings, Pace::default())
+        Self::start_with(client, settings, WatchConfig::default())
     }
 
-    /// Starts the watches at a pace of one's own.
+    /// Starts the watches with settings of one's own.
     #[must_use]
-    pub fn start_with(client: &Client, settings: &Settings, pace: Pace) -> Self {
-        let shared = Arc::new(Shared::new(settings, pace));
+    pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
+        let shared = Arc::new(Shared::new(settings, watch_config));
         let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,

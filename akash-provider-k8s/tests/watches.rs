@@ -19,7 +19,7 @@ mod silence;
 
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::error::ErrorKind;
-use akash_provider_k8s::state::{Kind, Pace, State};
+use akash_provider_k8s::state::{Kind, State, WatchConfig};
 use futures::StreamExt;
 use objects::{deployment, lease, manifest, namespace, settings};
 use serde_json::json;
@@ -36,20 +36,20 @@ const fn ms(millis: u64) -> Duration {
 }
 
 /// As the default, but faster.
-fn pace() -> Pace {
-    Pace {
+fn watch_config() -> WatchConfig {
+    WatchConfig {
         proof: ms(200),
         steady: Duration::from_secs(2),
         wait_first: ms(20),
         wait_max: ms(160),
         wait_absent: ms(100),
         grace: ms(500),
-        ..Pace::default()
+        ..WatchConfig::default()
     }
 }
 
-fn started(server: &Server, pace: Pace) -> State {
-    State::start_with(&server.client(), &settings(), pace)
+fn started(server: &Server, watch_config: WatchConfig) -> State {
+    State::start_with(&server.client(), &settings(), watch_config)
 }
 
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -106,7 +106,7 @@ async fn everything_is_listed_by_label_and_in_pages() {
         Some(Reply::page("10", vec![namespace(item, "1")], next))
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     let lists = server.calls("namespaces", false);
     let asked: Vec<_> = lists
@@ -137,7 +137,7 @@ async fn everything_is_listed_by_label_and_in_pages() {
 #[tokio::test]
 async fn a_quiet_cluster_is_not_asked() {
     let server = Server::start(|request, _| one_lease(request)).await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     state.ready().await;
     sleep(ms(300)).await;
     let before = server.count();
@@ -168,7 +168,7 @@ async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     let mut changes = state.changes();
     assert_eq!(
         next(&mut changes).await,
@@ -205,7 +205,7 @@ async fn a_version_that_expired_leads_to_a_list_and_a_snapshot() {
             one_lease(request)
         })
         .await;
-        let state = started(&server, pace());
+        let state = started(&server, watch_config());
         let mut changes = state.changes();
         assert_eq!(next(&mut changes).await, ClusterChange::Lost);
         assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
@@ -236,7 +236,7 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_says() {
         Some(Reply::Json(429, Vec::new(), busy))
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     timeout(Duration::from_secs(8), state.ready()).await.unwrap();
     let lists = server.calls("pods", false);
     assert_eq!(lists.len(), 2);
@@ -253,7 +253,7 @@ async fn a_refusal_by_priority_and_fairness_is_waited_out() {
             (request.resource == "pods" && nth < 1 && !request.is_watch()).then(busy)
         })
         .await;
-        let state = State::start_with(&client(server.port, retry), &settings(), pace());
+        let state = State::start_with(&client(server.port, retry), &settings(), watch_config());
         timeout(Duration::from_secs(8), state.ready()).await.unwrap();
         let lists = server.calls("pods", false);
         assert_eq!(lists.len(), 2, "{retry}");
@@ -281,7 +281,7 @@ async fn a_watch_that_is_cut_goes_on_where_it_was() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
@@ -309,7 +309,7 @@ async fn bookmarks_move_the_version_on() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     until("a second watch", || server.calls("deployments", true).len() == 2).await;
     assert_eq!(server.calls("deployments", true)[1].get("resourceVersion"), "50");
     assert!(state.known());
@@ -327,7 +327,7 @@ async fn garbage_in_a_watch_is_not_believed_and_not_asked_for_for_ever() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     until("everything is listed again", || {
         server.calls("deployments", false).len() == 2
     })
@@ -361,7 +361,7 @@ async fn an_object_that_is_garbage_is_reported_and_hides_no_other() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     state.ready().await;
     let wanted = snapshot(&[(1, Health::Good), (2, Health::Unknown)]);
     assert_eq!(next(&mut state.changes()).await, wanted);
@@ -375,10 +375,10 @@ async fn an_object_that_is_garbage_is_reported_and_hides_no_other() {
 
 #[tokio::test]
 async fn a_dead_connection_is_told_from_a_quiet_one() {
-    let quiet = Pace {
+    let quiet = WatchConfig {
         idle: ms(400),
         start_timeout: ms(300),
-        ..pace()
+        ..watch_config()
     };
     let dead = Arc::new(AtomicBool::new(false));
     let is_dead = Arc::clone(&dead);
@@ -414,7 +414,7 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
@@ -443,7 +443,7 @@ async fn a_kind_that_is_not_served_is_awaited() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     let watch = &state.watches()[&Kind::Ips];
     let awaited = "the cluster does not serve providerleasedips.akash.network yet";
@@ -466,7 +466,7 @@ async fn without_manifests_nothing_is_known() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     until("stated", || state.watches()[&Kind::Manifests].awaited.is_some()).await;
     assert!(timeout(ms(300), state.ready()).await.is_err());
     assert!(!state.known());
@@ -478,7 +478,7 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let state = State::start_with(&client(address.port(), false), &settings(), pace());
+    let state = State::start_with(&client(address.port(), false), &settings(), watch_config());
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     sleep(ms(700)).await;
@@ -501,7 +501,7 @@ async fn who_listens_too_slowly_gets_a_snapshot() {
         one_lease(request)
     })
     .await;
-    let state = started(&server, pace());
+    let state = started(&server, watch_config());
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
@@ -539,7 +539,7 @@ async fn a_thousand_leases_are_ready_within_three_seconds() {
     })
     .await;
     let began = Instant::now();
-    let state = started(&server, Pace::default());
+    let state = started(&server, WatchConfig::default());
     state.ready().await;
     let took = began.elapsed();
     println!("1,000 leases, ready in {took:?}, {} calls", server.count());

@@ -59,7 +59,7 @@ use akash_provider_core::types::{Address, LeaseId};
 use auth::memory::Memory;
 use auth::{Authenticator, Clock};
 use budget::{Budget, Shares};
-use listen::{Door, Protocol};
+use listen::{Listener, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;
 use std::future::Future;
@@ -67,7 +67,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
-use stream::Seats;
+use stream::StreamPermits;
 use tls::{Tls, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -114,7 +114,7 @@ struct App {
     auth: Arc<Authenticator>,
     status: StatusPage,
     limits: Limits,
-    seats: Seats,
+    stream_permits: StreamPermits,
     tasks: TaskTracker,
     /// No stream begins any more, and those that are open end.
     draining: CancellationToken,
@@ -240,7 +240,7 @@ impl Gateway {
             cluster: ports.cluster,
             auth: Arc::new(auth),
             limits: settings.limits.clone(),
-            seats: Seats::default(),
+            stream_permits: StreamPermits::default(),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             chain: ports.chain,
@@ -297,7 +297,7 @@ impl Gateway {
             );
         }
         let door = |protocol, places| {
-            Arc::new(Door {
+            Arc::new(Listener {
                 tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
                 limits: app.limits.clone(),

@@ -53,7 +53,7 @@ enum Question {
     Leases,
     /// Give a lease the isolation of the settings.
     Harden {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
     },
 }

@@ -44,7 +44,7 @@ pub enum KeyringError {
     BadName {
         /// The name, shortened.
         name: String,
-        /// Why.
+        /// The rule that it breaks.
         why: &'static str,
     },
     /// A name that is the address of another key.

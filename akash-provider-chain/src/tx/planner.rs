@@ -128,14 +128,14 @@ pub enum Input {
     },
     /// Nobody waits for the answer any more: what was not sent need not be.
     Forget {
-        /// Whose.
+        /// Ticket of the request.
         ticket: Ticket,
     },
     /// The newest block.
     Block(Result<SyncInfo, Failure>),
     /// A block as the chain's follower tells it. What is in it has been told by `Found` before.
     Seen {
-        /// It.
+        /// Its height and time, and the chain that it is of.
         block: SyncInfo,
         /// No node is known to have a later one.
         is_newest: bool,
@@ -187,7 +187,7 @@ struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// It failed in company: it goes alone.
+    /// It failed in a batch: it goes alone.
     alone: bool,
 }
 
@@ -258,7 +258,7 @@ pub struct Planner {
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
     /// Deployments with a withdrawal of unknown outcome, until it can no longer land.
-    haunted: Vec<(Expiry, DeploymentId)>,
+    unresolved: Vec<(Expiry, DeploymentId)>,
     tip: Need<Tip>,
     tip_at: Mono,
     account: Need<u64>,
@@ -285,7 +285,7 @@ impl Planner {
             queue: BTreeMap::new(),
             flights: BTreeMap::new(),
             last_flight: 0,
-            haunted: Vec::new(),
+            unresolved: Vec::new(),
             tip: Need::default(),
             tip_at: Mono::default(),
             account: Need::default(),

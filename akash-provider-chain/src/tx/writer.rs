@@ -39,7 +39,7 @@ enum Note {
 /// A block, as whoever follows the chain sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenBlock {
-    /// It.
+    /// Its height and time, and the chain that it is of.
     pub block: SyncInfo,
     /// No node is known to have a later one.
     pub is_newest: bool,

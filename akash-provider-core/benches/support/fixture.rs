@@ -4,7 +4,7 @@ use akash_provider_core::Config;
 use akash_provider_core::cluster;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Workloads};
 use akash_provider_core::inventory::InventoryUpdate;
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::manifest;
 use akash_provider_core::types::{

@@ -69,7 +69,7 @@ pub enum InvalidGroup {
     Key {
         /// Where.
         place: String,
-        /// What.
+        /// The rule that it breaks.
         problem: InvalidKey,
     },
     /// A price below zero or too high.

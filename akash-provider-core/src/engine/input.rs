@@ -34,7 +34,7 @@ pub enum Input {
     Leadership(Leadership),
     /// No bid is to be sent, and why; `None` lets them go again. Leases are looked after as ever.
     HoldBids(Option<Arc<str>>),
-    /// Finish what is owed, start nothing new.
+    /// Finish what is in flight, start nothing new.
     Shutdown,
 }
 
@@ -119,7 +119,7 @@ pub enum Request {
     },
     /// The operator ends a lease.
     EndLease {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// Why; one of the provider's reasons.
         reason: CloseReason,

@@ -7,7 +7,7 @@ mod orders;
 mod retries;
 mod wallet;
 
-mod told;
+mod observed;
 
 use crate::bidding::Decline;
 use crate::config::Config;

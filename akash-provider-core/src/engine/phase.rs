@@ -12,7 +12,7 @@ pub enum Lifecycle {
     Init,
     /// Works.
     Running,
-    /// Finishes what is owed, starts nothing new.
+    /// Finishes what is in flight, starts nothing new.
     Shutdown,
     /// Over. An [`Engine`](super::Engine) by itself never is.
     Done,

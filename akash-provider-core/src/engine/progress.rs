@@ -26,8 +26,8 @@ pub(super) struct Progress {
     snapshot_height: Height,
     /// Facts of the block after that were told.
     within_block: bool,
-    /// The stream has started anew before what was followed, so it tells of things a second time.
-    retold: bool,
+    /// The stream has started anew before what was followed, so its events are replayed.
+    replayed: bool,
     chain_known: bool,
     cluster_known: bool,
 }
@@ -105,14 +105,14 @@ impl Progress {
         };
         self.height = height;
         self.pace.block(height, time);
-        self.retold = false;
+        self.replayed = false;
         self.pass_block_time(time);
         follows
     }
 
     /// The stream starts anew with this snapshot; true where no newer one was applied.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
-        self.retold = false;
+        self.replayed = false;
         self.height = height;
         self.within_block = false;
         self.chain_known = true;
@@ -121,13 +121,13 @@ impl Progress {
     }
 
     /// The stream starts anew before what was followed.
-    pub(super) const fn tells_again(&mut self) {
-        self.retold = true;
+    pub(super) const fn replays(&mut self) {
+        self.replayed = true;
     }
 
-    /// What is told was told before, or is in a snapshot that was applied.
-    pub(super) const fn is_told_again(&self) -> bool {
-        self.retold || self.height < self.snapshot_height
+    /// The events are a replay: they came before, or are in a snapshot that was applied.
+    pub(super) const fn is_replayed(&self) -> bool {
+        self.replayed || self.height < self.snapshot_height
     }
 
     pub(super) const fn snapshot_applied(&mut self, height: Height) {

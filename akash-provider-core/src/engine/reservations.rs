@@ -284,7 +284,7 @@ impl Reservations {
     }
 
     /// Whether a bid promised what is reserved has to be looked up.
-    pub fn doubt_promise(&mut self, order: &OrderId) {
+    pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(held) = self.held.get_mut(order) {
             held.doubted = true;
         }

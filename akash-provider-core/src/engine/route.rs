@@ -13,7 +13,21 @@ impl Engine {
         match event {
             ChainEvent::Resync(_) => self.market.forget_bid_counts(),
             ChainEvent::Block { .. } => self.progress.told(false),
-            _ => self.progress.told(true),
+            ChainEvent::DeploymentCreated { .. }
+            | ChainEvent::DeploymentUpdated { .. }
+            | ChainEvent::DeploymentClosed { .. }
+            | ChainEvent::GroupStarted { .. }
+            | ChainEvent::GroupPaused { .. }
+            | ChainEvent::GroupClosed { .. }
+            | ChainEvent::OrderCreated { .. }
+            | ChainEvent::OrderClosed { .. }
+            | ChainEvent::BidCreated { .. }
+            | ChainEvent::BidClosed { .. }
+            | ChainEvent::LeaseCreated { .. }
+            | ChainEvent::LeaseClosed { .. }
+            | ChainEvent::LeaseReclaimStarted { .. }
+            | ChainEvent::ProviderUpdated { .. }
+            | ChainEvent::AuditChanged { .. } => self.progress.told(true),
         }
         match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
@@ -25,7 +39,7 @@ impl Engine {
             // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
             // one in hand.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
-                if self.progress.is_told_again() => {}
+                if self.progress.is_replayed() => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => self.group_stopped(&id),
             ChainEvent::BidCreated { id, .. } => self.bid_created(&id),
             ChainEvent::BidClosed { id } => {
@@ -109,7 +123,17 @@ impl Engine {
             (Target::Wallet, Completion::Balances(result)) => self.wallet_read(result),
             (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
             (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
-            _ => self.outbox.count_unexpected(),
+            (
+                Target::Deployment(_)
+                | Target::WorkloadCluster(_)
+                | Target::WorkloadChain(_)
+                | Target::Escrow(_)
+                | Target::Provider
+                | Target::Audit(_)
+                | Target::Wallet
+                | Target::Scan,
+                _,
+            ) => self.outbox.count_unexpected(),
         }
     }
 

@@ -100,7 +100,7 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OrderStatus {
-    /// Which.
+    /// Group and oseq of the order.
     pub order: OrderId,
     /// Where it stands.
     pub phase: OrderPhase,
@@ -112,7 +112,7 @@ pub struct OrderStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeclineStatus {
-    /// Which.
+    /// Group and oseq of the order.
     pub order: OrderId,
     /// Short word.
     pub reason: String,
@@ -124,7 +124,7 @@ pub struct DeclineStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeaseInfo {
-    /// Which.
+    /// Order and provider of the lease.
     pub lease: LeaseId,
     /// Price per block.
     pub price: DecCoin,
@@ -156,7 +156,7 @@ fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::E
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeploymentStatus {
-    /// Which.
+    /// Owner and dseq of the deployment.
     pub deployment: DeploymentId,
     /// Lower-case hex of the accepted manifest's hash.
     pub manifest: Option<String>,

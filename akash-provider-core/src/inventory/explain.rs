@@ -1,8 +1,8 @@
 //! Why a group fits or not, node by node, in words.
 
 use super::gpu::Want;
-use super::memory::NodeInventory;
 use super::need::Need;
+use super::node_inventory::NodeInventory;
 use super::pack;
 use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;

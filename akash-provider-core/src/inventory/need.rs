@@ -2,7 +2,7 @@
 
 use super::gpu::{Want, wants};
 use super::layout::{Free, Layout};
-use super::memory::NodeInventory;
+use super::node_inventory::NodeInventory;
 use crate::types::{ResourceUnit, Storage};
 
 /// Most that a replica can ask of anything: no node has it, and sums of it do not overflow.

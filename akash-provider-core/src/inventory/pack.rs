@@ -6,8 +6,8 @@
 //! a log of what was taken; nothing is copied.
 
 use super::gpu::Want;
-use super::memory::NodeInventory;
 use super::need::Need;
+use super::node_inventory::NodeInventory;
 use super::{Allocation, InsufficientCapacity, Place};
 use crate::types::ResourceUnit;
 

@@ -41,7 +41,7 @@ pub enum ManifestError {
     Structure {
         /// Where, by names: `akash.web.expose[0]`.
         at: String,
-        /// What.
+        /// The rule that it breaks.
         fault: StructureFault,
     },
     /// Right in itself, and not what the chain has.
@@ -49,7 +49,7 @@ pub enum ManifestError {
     Cross {
         /// Where, by names: `akash.web`.
         at: String,
-        /// What.
+        /// The rule that it breaks.
         fault: CrossFault,
     },
 }
@@ -209,7 +209,7 @@ pub enum CrossFault {
     TooManyEndpoints {
         /// Resource id.
         id: u32,
-        /// Kind.
+        /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
     },
     /// Endpoints of the unit nobody uses.
@@ -219,7 +219,7 @@ pub enum CrossFault {
     UnusedEndpoints {
         /// Resource id.
         id: u32,
-        /// Kind.
+        /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
         /// How many.
         left: u32,

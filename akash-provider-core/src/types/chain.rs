@@ -344,84 +344,84 @@ pub enum ChainEvent {
     },
     /// A deployment was created.
     DeploymentCreated {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
     /// A deployment's manifest hash changed.
     DeploymentUpdated {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
         /// The new hash.
         hash: [u8; 32],
     },
     /// A deployment was closed.
     DeploymentClosed {
-        /// Which.
+        /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
     /// A group was started again.
     GroupStarted {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// A group was paused; its order, bids and lease are closed by events of their own.
     GroupPaused {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// A group was closed.
     GroupClosed {
-        /// Which.
+        /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// An order takes bids.
     OrderCreated {
-        /// Which.
+        /// Group and oseq of the order.
         id: OrderId,
     },
     /// An order is over.
     OrderClosed {
-        /// Which.
+        /// Group and oseq of the order.
         id: OrderId,
     },
     /// A provider bid.
     BidCreated {
-        /// Which.
+        /// Order and provider of the bid.
         id: BidId,
         /// At what price.
         price: DecCoin,
     },
     /// A bid is over.
     BidClosed {
-        /// Which.
+        /// Order and provider of the bid.
         id: BidId,
     },
     /// A bid won.
     LeaseCreated {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
         /// At what price.
         price: DecCoin,
     },
     /// A lease is over.
     LeaseClosed {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
-        /// Why.
+        /// Reason as the chain records it.
         reason: CloseReason,
     },
     /// A provider announced that it takes a lease back.
     LeaseReclaimStarted {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
-        /// Why.
+        /// Reason as the chain records it.
         reason: CloseReason,
         /// When it may be closed.
         deadline: BlockTime,
     },
     /// A provider's record changed (or was made).
     ProviderUpdated {
-        /// Whose.
+        /// Account that it belongs to.
         owner: Address,
     },
     /// An auditor signed, or took back, attributes of a provider.
@@ -539,21 +539,21 @@ pub enum Msg {
     },
     /// Take an open bid back, or end a lease.
     CloseBid {
-        /// Which.
+        /// Order and provider of the bid.
         id: BidId,
         /// Why; one of the provider's reasons.
         reason: CloseReason,
     },
     /// Announce that a lease with reclamation terms will be taken back.
     StartReclaim {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
         /// Why; one of the provider's reasons.
         reason: CloseReason,
     },
     /// Settle and pay out a lease.
     WithdrawLease {
-        /// Which.
+        /// Order and provider of the lease.
         id: LeaseId,
     },
     /// Register.
@@ -562,7 +562,7 @@ pub enum Msg {
     UpdateProvider(Provider),
     /// Publish a certificate.
     CreateCertificate {
-        /// Whose.
+        /// Account that it belongs to.
         owner: Address,
         /// PEM.
         cert: Vec<u8>,
@@ -571,7 +571,7 @@ pub enum Msg {
     },
     /// Revoke a certificate.
     RevokeCertificate {
-        /// Whose.
+        /// Account that it belongs to.
         owner: Address,
         /// Decimal serial.
         serial: String,

@@ -114,12 +114,12 @@ impl fmt::Display for BidOutcome {
 pub enum Event {
     /// An order was seen and is being looked at.
     OrderSeen {
-        /// Which.
+        /// Group and oseq of the order.
         order: OrderId,
     },
     /// We will not bid.
     OrderDeclined {
-        /// Which.
+        /// Group and oseq of the order.
         order: OrderId,
         /// The reason as a short word a machine can count.
         reason: String,
@@ -128,49 +128,49 @@ pub enum Event {
     },
     /// How many bids an order has could not be found out; it is bid on all the same.
     BidsNotCounted {
-        /// Which.
+        /// Group and oseq of the order.
         order: OrderId,
-        /// Why.
+        /// What went wrong, for people.
         message: String,
     },
     /// The account cannot pay the deposit of a bid: the order waits for money and is bid on when it comes.
     BidUnfunded {
-        /// Which.
+        /// Group and oseq of the order.
         order: OrderId,
         /// What is wanted and what is there, for people.
         message: String,
     },
     /// Our bid is on the chain.
     BidPlaced {
-        /// Which.
+        /// Order and provider of the bid.
         bid: BidId,
         /// At what price.
         price: DecCoin,
     },
     /// An open bid of ours from before was taken over.
     BidAdopted {
-        /// Which.
+        /// Order and provider of the bid.
         bid: BidId,
         /// At what price.
         price: DecCoin,
     },
     /// Our bid is over without a lease.
     BidEnded {
-        /// Which.
+        /// Order and provider of the bid.
         bid: BidId,
         /// How.
         outcome: BidOutcome,
     },
     /// A live lease of ours from before was taken over.
     LeaseAdopted {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// Price per block.
         price: DecCoin,
     },
     /// Our bid won.
     LeaseWon {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// Price per block.
         price: DecCoin,
@@ -191,37 +191,37 @@ pub enum Event {
     },
     /// The cluster took a lease's workload.
     Deployed {
-        /// Which lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// 1 for the first version, counted up by updates.
         generation: u64,
     },
     /// The cluster did not take a lease's workload; it is tried again.
     DeployFailed {
-        /// Which lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
-        /// Why.
+        /// What went wrong, for people.
         message: String,
     },
     /// What is known of a workload's health changed.
     HealthChanged {
-        /// Which lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// What is known now.
         health: Health,
     },
     /// We decided to end a lease.
     LeaseEnding {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
-        /// Why.
+        /// Reason as the chain records it.
         reason: CloseReason,
     },
     /// A lease is over and everything of it is gone.
     LeaseClosed {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
-        /// Why.
+        /// Reason as the chain records it; `None` where it is not known.
         reason: Option<CloseReason>,
     },
     /// A deployment's money was looked at.
@@ -233,14 +233,14 @@ pub enum Event {
     },
     /// A lease was paid out.
     Withdrawn {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
     },
     /// A payout failed; it is tried again.
     WithdrawFailed {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
-        /// Why.
+        /// What went wrong, for people.
         message: String,
     },
     /// The circuit breaker stopped our own closes; keep this over a restart.
@@ -250,7 +250,7 @@ pub enum Event {
     },
     /// The circuit breaker stopped our own closes of one owner's leases alone; keep this over a restart.
     BreakerTrippedFor {
-        /// Whose.
+        /// Account that it belongs to.
         owner: Address,
         /// How many of his were wanted within the window.
         wanted: u32,
@@ -259,20 +259,20 @@ pub enum Event {
     BreakerReleased,
     /// The circuit breaker was released by command for one owner for whom alone it had tripped.
     BreakerReleasedFor {
-        /// Whose.
+        /// Account that it belongs to.
         owner: Address,
     },
     /// The cluster has something of a lease that does not say what to run: nothing ends the lease for want of a
     /// manifest. Told once for each problem.
     RecordUnusable {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// The object and what is wrong with it.
         problem: String,
     },
     /// What the cluster has of a lease can be used again.
     RecordUsable {
-        /// Which.
+        /// Order and provider of the lease.
         lease: LeaseId,
     },
     /// There are leases on the chain and no record of any of them in the cluster: nothing is ended until a record

@@ -143,11 +143,11 @@ fn names_of_a_manifest_that_was_not_kept_go_to_who_waits() {
     world.submit_later(1, &hosted(&["a.example"]));
     world.hold = None;
     // The first recording still hangs; the second is made at once.
-    let hanging = world.owed.pop_front().unwrap();
+    let hanging = world.in_flight.pop_front().unwrap();
     let waits = world.running(2, &hosted(&["a.example"]));
     assert!(!runs_as(&world, &waits, "a.example"));
     world.fail = Some(is_record);
-    world.owed.push_back(hanging);
+    world.in_flight.push_back(hanging);
     world.settle();
     assert_eq!(world.status().hostnames["a.example"], waits);
     assert!(runs_as(&world, &waits, "a.example"));
@@ -347,10 +347,10 @@ fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
     world.submit_later(1, &web());
     world.request(Request::Scan { dry_run: false });
     let at = world
-        .owed
+        .in_flight
         .iter()
         .position(|(_, c)| matches!(c, Call::FetchSnapshot));
-    let (scan, _) = world.owed.remove(at.unwrap()).unwrap();
+    let (scan, _) = world.in_flight.remove(at.unwrap()).unwrap();
     world.feed(Input::Completed(scan, Completion::Snapshot(Ok(behind))));
     world.settle();
     assert!(!world.engine.has_lease(&lease), "it is in doubt");

@@ -437,8 +437,8 @@ fn a_repair_that_waits_for_a_recording_deploys_what_was_recorded() {
     world.hold = Some(is_deploy);
     world.settle();
     assert_eq!(kind(world.replies[&request].clone()), None, "it is accepted");
-    let owed: Vec<_> = world.owed.iter().map(|(_, call)| image(call)).collect();
-    assert_eq!(owed, [Some("nginx:2")]);
+    let in_flight: Vec<_> = world.in_flight.iter().map(|(_, call)| image(call)).collect();
+    assert_eq!(in_flight, [Some("nginx:2")]);
     world.hold = None;
     world.settle();
     assert_eq!(&*world.cluster[&lease].group.services[0].image, "nginx:2");

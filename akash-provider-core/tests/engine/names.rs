@@ -84,7 +84,7 @@ fn moves_to_and_fro_end_with_the_last_holder() {
     world.hold = None;
     world.settle();
     world.wait(MINUTE);
-    assert!(world.owed.is_empty());
+    assert!(world.in_flight.is_empty());
     let declares = |world: &World, lease| {
         let declared = &world.cluster[lease].hostnames;
         declared.iter().any(|h| h.hostname == NAME)
@@ -116,7 +116,7 @@ fn another_tenant_that_gets_a_name_waits_for_the_deploy_that_declares_it() {
     world.hold = None;
     world.settle();
     assert_eq!(declarations(&world, &theirs), 1);
-    assert!(world.owed.is_empty());
+    assert!(world.in_flight.is_empty());
 }
 
 /// Time for a manifest of so many names to be taken over, moved, listed and given up.

@@ -345,7 +345,7 @@ fn a_refusal_does_not_stand_when_what_it_was_about_has_changed() {
     let market = world.market.clone();
     world.tenant(sign());
     let signed_again = std::mem::replace(&mut world.market, market);
-    let (id, call) = world.owed.pop_front().unwrap();
+    let (id, call) = world.in_flight.pop_front().unwrap();
     let refusal = world.answer(&call);
     world.market = signed_again;
     world.hold = None;

@@ -3,7 +3,7 @@
 use crate::world::*;
 use akash_provider_core::engine::{Call, Completion, Input};
 use akash_provider_core::inventory::InventoryUpdate;
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::Used;
@@ -108,7 +108,7 @@ fn what_was_never_reserved_for_a_bid_wakes_only_who_was_kept_out_by_it() {
     let late = world.order(3, &web());
     assert_eq!(world.pending(), [tried]);
     assert_eq!(world.status().declines["insufficient_capacity"], 2);
-    let (id, _) = world.owed.pop_front().unwrap();
+    let (id, _) = world.in_flight.pop_front().unwrap();
     world.feed(Input::Completed(id, Completion::Price(Err(failure(false)))));
     world.hold = None;
     world.settle();

@@ -19,9 +19,9 @@ fn is_snapshot(call: &Call) -> bool {
 
 /// The call of this kind that is held.
 fn held(world: &mut World, which: Which) -> (EffectId, Call) {
-    let at = world.owed.iter().position(|(_, call)| which(call));
+    let at = world.in_flight.iter().position(|(_, call)| which(call));
     world
-        .owed
+        .in_flight
         .remove(at.unwrap_or_else(|| panic!("nothing is held")))
         .unwrap()
 }
@@ -73,8 +73,8 @@ fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
     // What is sent again is lost on its way.
     for _ in 0..30 {
         world.blocks(1, BLOCK);
-        while let Some(at) = world.owed.iter().position(|(_, call)| is_bid(call)) {
-            let (id, _) = world.owed.remove(at).unwrap();
+        while let Some(at) = world.in_flight.iter().position(|(_, call)| is_bid(call)) {
+            let (id, _) = world.in_flight.remove(at).unwrap();
             let unknown = TxOutcome::Unknown { expires };
             world.feed(Input::Completed(id, Completion::Tx(Ok(unknown))));
         }

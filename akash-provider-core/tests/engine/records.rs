@@ -307,8 +307,12 @@ fn a_list_from_before_the_end_of_a_lease_gives_it_no_names() {
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     world.hold = Some(is_list);
     world.wait(11 * MINUTE);
-    let at = world.owed.iter().position(|(_, call)| is_list(call)).unwrap();
-    let (id, _) = world.owed.remove(at).unwrap();
+    let at = world
+        .in_flight
+        .iter()
+        .position(|(_, call)| is_list(call))
+        .unwrap();
+    let (id, _) = world.in_flight.remove(at).unwrap();
     world.tenant(TenantMsg::CloseLease { id: lease.clone() });
     world.blocks(2, BLOCK);
     assert_eq!(world.count(is_teardown), 1);

@@ -165,7 +165,7 @@ fn w4_a_bid_in_flight_at_the_end_is_taken_over_by_the_next_start() {
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
     world.feed(Input::Shutdown);
-    assert!(!world.engine.is_idle(), "the bid is owed an answer");
+    assert!(!world.engine.is_idle(), "the bid waits for its answer");
     world.hold = None;
     world.settle();
     assert!(world.engine.is_idle());

@@ -4,7 +4,7 @@ use crate::world::{auditor, bid_of, failure, order_id, settings, tenant, us};
 use akash_provider_core::bidding::{self, Facts, Offer};
 use akash_provider_core::engine::{Call, Completion, Effect, Engine, Input};
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, InventoryUpdate, LeasedIpUsage, NodeSpec};
 use akash_provider_core::market::network_params;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};

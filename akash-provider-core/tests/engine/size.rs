@@ -42,8 +42,8 @@ fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
         reclamation_min_window: None,
     };
     let mut cost = Cost::default();
-    let mut owed = VecDeque::from([Input::Chain(ChainEvent::OrderCreated { id: order })]);
-    while let Some(input) = owed.pop_front() {
+    let mut in_flight = VecDeque::from([Input::Chain(ChainEvent::OrderCreated { id: order })]);
+    while let Some(input) = in_flight.pop_front() {
         for effect in measured(world, input, &mut cost) {
             match effect {
                 Effect::Call(id, call) => {
@@ -53,7 +53,7 @@ fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
                         Call::FetchAudit(_) => Completion::Audit(Ok(None)),
                         other => world.answer(other),
                     };
-                    owed.push_back(Input::Completed(id, completion));
+                    in_flight.push_back(Input::Completed(id, completion));
                 }
                 Effect::Publish(event) => cost.told += serde_json::to_vec(&*event).unwrap().len(),
                 Effect::Reply(..) => {}
@@ -139,7 +139,7 @@ fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
         world.order(dseq, &sdl);
     }
     let mut cost = Cost::default();
-    let audits: Vec<(EffectId, Call)> = world.owed.drain(..).collect();
+    let audits: Vec<(EffectId, Call)> = world.in_flight.drain(..).collect();
     assert_eq!(audits.len(), 32, "each auditor is asked once");
     for (id, _) in audits {
         measured(
@@ -215,14 +215,14 @@ fn a_manifest_with_thirty_thousand_hostnames_costs_a_little_for_each() {
         manifest: Arc::new(sdl.manifest.clone()),
         hashes: sdl.hash.into(),
     };
-    let mut owed = VecDeque::from([Input::Request(RequestId(1), submit)]);
+    let mut in_flight = VecDeque::from([Input::Request(RequestId(1), submit)]);
     let mut replies = 0;
-    while let Some(input) = owed.pop_front() {
+    while let Some(input) = in_flight.pop_front() {
         for effect in measured(&mut world, input, &mut cost) {
             match effect {
                 Effect::Call(id, call) => {
                     let completion = world.answer(&call);
-                    owed.push_back(Input::Completed(id, completion));
+                    in_flight.push_back(Input::Completed(id, completion));
                 }
                 Effect::Reply(_, response) => {
                     assert_eq!(response.map(|_| ()), Ok(()));

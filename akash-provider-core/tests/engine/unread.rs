@@ -183,7 +183,7 @@ fn a_lease_that_a_manifest_shows_early_gets_no_second_bid_by_an_older_snapshot()
     }
     let mut older = Snapshot::clone(&behind);
     older.bids.clear();
-    let (scan, _) = world.owed.pop_front().unwrap();
+    let (scan, _) = world.in_flight.pop_front().unwrap();
     world.feed(Input::Completed(scan, Completion::Snapshot(Ok(Arc::new(older)))));
     world.settle();
     world.tell(won);
@@ -198,7 +198,7 @@ fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let first = world.order(1, &web());
-    let (id, call) = world.owed.pop_front().unwrap();
+    let (id, call) = world.in_flight.pop_front().unwrap();
     let answer = world.answer(&call);
     let bid = bid_of(&first, us());
     let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();

@@ -15,8 +15,12 @@ fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
     let request = world.submit_later(1, &sdl);
     for _ in 0..3 {
         assert_eq!(world.replies.get(&request), None, "not all of it is durable");
-        let at = world.owed.iter().position(|(_, call)| is_record(call)).unwrap();
-        let (id, call) = world.owed.remove(at).unwrap();
+        let at = world
+            .in_flight
+            .iter()
+            .position(|(_, call)| is_record(call))
+            .unwrap();
+        let (id, call) = world.in_flight.remove(at).unwrap();
         let recorded = world.answer(&call);
         world.feed(Input::Completed(id, recorded));
         world.settle();
@@ -114,11 +118,11 @@ fn a_payout_that_failed_is_repeated_however_it_failed() {
         world.hold = Some(is_withdrawal);
         world.blocks(2 * 25, HOUR / 2);
         let at = world
-            .owed
+            .in_flight
             .iter()
             .position(|(_, call)| is_withdrawal(call))
             .unwrap();
-        let (id, _) = world.owed.remove(at).unwrap();
+        let (id, _) = world.in_flight.remove(at).unwrap();
         world.hold = None;
         let failed = outcome(&world);
         world.feed(Input::Completed(id, failed));
@@ -135,11 +139,11 @@ fn a_lease_that_is_over_is_not_paid_out_again() {
     world.hold = Some(is_withdrawal);
     world.blocks(2 * 25, HOUR / 2);
     let at = world
-        .owed
+        .in_flight
         .iter()
         .position(|(_, call)| is_withdrawal(call))
         .unwrap();
-    let (id, _) = world.owed.remove(at).unwrap();
+    let (id, _) = world.in_flight.remove(at).unwrap();
     world.hold = None;
     let (error, code, log) = (TxError::LeaseNotActive, "market/10".to_owned(), String::new());
     let over = TxOutcome::Rejected { error, code, log };

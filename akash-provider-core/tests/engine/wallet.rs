@@ -172,7 +172,7 @@ fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_den
     let mut world = with(&[uact(900_000), uakt(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, _) = world.owed.pop_front().unwrap();
+    let (id, _) = world.in_flight.pop_front().unwrap();
     world.feed(Input::Completed(id, poor()));
     world.hold = None;
     world.settle();
@@ -185,7 +185,7 @@ fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, _) = world.owed.pop_front().unwrap();
+    let (id, _) = world.in_flight.pop_front().unwrap();
     world.feed(Input::Completed(id, poor()));
     world.settle();
     let (_, message) = unfunded(&world).pop().unwrap();
@@ -216,8 +216,8 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
     for _ in 0..2 {
-        let at = world.owed.iter().position(|(_, c)| is_bid(c)).unwrap();
-        let (id, _) = world.owed.remove(at).unwrap();
+        let at = world.in_flight.iter().position(|(_, c)| is_bid(c)).unwrap();
+        let (id, _) = world.in_flight.remove(at).unwrap();
         world.feed(Input::Completed(id, poor()));
         world.settle();
         world.wait(Duration::from_secs(11));

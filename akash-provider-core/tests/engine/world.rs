@@ -12,7 +12,7 @@ use akash_provider_core::engine::{
     Workloads,
 };
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
@@ -41,7 +41,7 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) config: Config,
     pub(crate) mono: Mono,
-    pub(crate) owed: VecDeque<(EffectId, Call)>,
+    pub(crate) in_flight: VecDeque<(EffectId, Call)>,
     /// Everything this engine asked for.
     pub(crate) calls: Vec<Call>,
     /// Everything this engine told.
@@ -228,7 +228,7 @@ impl World {
             engine: Engine::new(config.clone()).unwrap(),
             config,
             mono: Mono(1_000),
-            owed: VecDeque::new(),
+            in_flight: VecDeque::new(),
             calls: Vec::new(),
             facts: Vec::new(),
             replies: BTreeMap::new(),
@@ -286,7 +286,7 @@ impl World {
 
     pub(crate) fn crash(&mut self) {
         self.engine = Engine::new(self.config.clone()).unwrap();
-        self.owed.clear();
+        self.in_flight.clear();
         self.calls.clear();
         self.facts.clear();
         self.deaf = false;
@@ -330,7 +330,7 @@ impl World {
             match effect {
                 Effect::Call(id, call) => {
                     self.calls.push(call.clone());
-                    self.owed.push_back((id, call));
+                    self.in_flight.push_back((id, call));
                 }
                 Effect::Publish(event) => self.facts.push((*event).clone()),
                 Effect::Reply(RequestId(id), response) => {
@@ -341,15 +341,15 @@ impl World {
         }
     }
 
-    /// Answers what is owed until nothing is but what is held.
+    /// Answers what is in flight until nothing is but what is held.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let held = self.hold;
             let free = |(_, call): &(EffectId, Call)| !held.is_some_and(|which| which(call));
-            let Some(at) = self.owed.iter().position(free) else {
+            let Some(at) = self.in_flight.iter().position(free) else {
                 return;
             };
-            let (id, call) = self.owed.remove(at).unwrap();
+            let (id, call) = self.in_flight.remove(at).unwrap();
             let completion = self.answer(&call);
             self.feed(Input::Completed(id, completion));
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Owed {
+enum InFlight {
     Fetch,
     Record,
 }
@@ -23,7 +23,7 @@ enum Owed {
 struct DeploymentWorld {
     machine: Deployment,
     clock: Clock,
-    owed: Option<Owed>,
+    in_flight: Option<InFlight>,
     lease: bool,
     deadline: BlockTime,
     /// Request → answers it got.
@@ -107,7 +107,7 @@ impl DeploymentWorld {
         let world = Self {
             machine: Deployment::new(order_id().deployment()),
             clock,
-            owed: None,
+            in_flight: None,
             lease: true,
             deadline,
             asked: BTreeMap::new(),
@@ -147,12 +147,12 @@ impl DeploymentWorld {
     fn act(&mut self, action: Action) {
         match action {
             Action::Call(call) => {
-                if self.owed.is_some() {
+                if self.in_flight.is_some() {
                     self.wrong = Some("one call at a time");
                 }
-                self.owed = Some(match call {
-                    Call::FetchDeployment(_) => Owed::Fetch,
-                    Call::Record(_) => Owed::Record,
+                self.in_flight = Some(match call {
+                    Call::FetchDeployment(_) => InFlight::Fetch,
+                    Call::Record(_) => InFlight::Record,
                     other => panic!("a deployment never asks for {other:?}"),
                 });
             }
@@ -173,7 +173,7 @@ impl DeploymentWorld {
                 self.claimed = false;
                 self.doubt = true;
             }
-            Action::Spare(_) => self.ended = 0,
+            Action::CancelEnd(_) => self.ended = 0,
             Action::LookAtCluster => {
                 self.due = true;
                 self.disproven = false;
@@ -190,7 +190,7 @@ impl DeploymentWorld {
                 if self.delivered {
                     self.wrong = Some("a lease with a manifest is not given up");
                 }
-                if self.owed == Some(Owed::Record) {
+                if self.in_flight == Some(InFlight::Record) {
                     self.wrong = Some("no lease is given up while its manifest is being recorded");
                 }
                 if !self.disproven {
@@ -259,14 +259,14 @@ impl DeploymentWorld {
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let complete = |input: Input, cost: u8, recorded: bool| {
             let mut next = self.clone();
-            next.owed = None;
+            next.in_flight = None;
             next.budget -= cost;
             next.recorded |= recorded;
             next.feed(input)
         };
-        match self.owed {
+        match self.in_flight {
             None => {}
-            Some(Owed::Fetch) => {
+            Some(InFlight::Fetch) => {
                 all.push((
                     "record read".to_owned(),
                     complete(Input::Fetched(Ok(Some(record()))), 0, false),
@@ -282,7 +282,7 @@ impl DeploymentWorld {
                     ));
                 }
             }
-            Some(Owed::Record) => {
+            Some(InFlight::Record) => {
                 all.push(("recorded".to_owned(), complete(Input::Recorded(Ok(())), 0, true)));
                 if self.budget > 0 {
                     all.push((
@@ -359,7 +359,7 @@ impl World for DeploymentWorld {
         if self.ended > 1 {
             return Some("a lease is given up once".to_owned());
         }
-        let rest = self.owed.is_none() && self.machine.mono_deadline().is_none();
+        let rest = self.in_flight.is_none() && self.machine.mono_deadline().is_none();
         let done = *self.machine.phase() == Phase::Done;
         if (rest || done) && self.asked.values().any(|answers| *answers == 0) {
             return Some("every_request_gets_one_reply: no answer".to_owned());

@@ -14,7 +14,7 @@ const BLOCK: Duration = Duration::from_secs(6);
 const EXPIRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Owed {
+enum InFlight {
     Check,
     Withdraw,
 }
@@ -23,7 +23,7 @@ enum Owed {
 struct EscrowWorld {
     machine: Escrow,
     clock: Clock,
-    owed: Option<Owed>,
+    in_flight: Option<InFlight>,
     /// Expiry of a withdrawal that may still land.
     flying: Option<BlockTime>,
     withdrawn_at: Option<Height>,
@@ -51,7 +51,7 @@ impl EscrowWorld {
         let world = Self {
             machine: Escrow::new(order_id().deployment(), clock.block_time),
             clock,
-            owed: None,
+            in_flight: None,
             flying: None,
             withdrawn_at: None,
             leases: 2,
@@ -74,14 +74,14 @@ impl EscrowWorld {
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         for action in out {
             let Action::Call(call) = action else { continue };
-            if self.owed.is_some() {
+            if self.in_flight.is_some() {
                 self.wrong = Some("one call at a time");
             }
             if call.is_write() && (!self.clock.leader || self.clock.stopping) {
                 self.wrong = Some("no_write_as_standby");
             }
-            self.owed = Some(match call {
-                Call::FetchDeployment(_) => Owed::Check,
+            self.in_flight = Some(match call {
+                Call::FetchDeployment(_) => InFlight::Check,
                 Call::Broadcast(Msg::WithdrawLease { .. }) => {
                     if self
                         .flying
@@ -89,7 +89,7 @@ impl EscrowWorld {
                     {
                         self.wrong = Some("an unknown withdrawal is waited for");
                     }
-                    Owed::Withdraw
+                    InFlight::Withdraw
                 }
                 other => panic!("money never asks for {other:?}"),
             });
@@ -128,15 +128,15 @@ impl EscrowWorld {
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let complete = |input: Input, cost: u8, change: &dyn Fn(&mut Self)| {
             let mut next = self.clone();
-            next.owed = None;
+            next.in_flight = None;
             next.budget -= cost;
             change(&mut next);
             next.feed(input)
         };
         let expires = self.clock.block_time.plus(EXPIRY);
-        match self.owed {
+        match self.in_flight {
             None => {}
-            Some(Owed::Check) => {
+            Some(InFlight::Check) => {
                 let read = Input::Fetched(Ok(Some(self.record())));
                 all.push(("money read".to_owned(), complete(read, 0, &|_| {})));
                 if self.budget > 0 {
@@ -150,7 +150,7 @@ impl EscrowWorld {
                     ));
                 }
             }
-            Some(Owed::Withdraw) => {
+            Some(InFlight::Withdraw) => {
                 let landed = Input::Tx(Ok(TxOutcome::Committed {
                     height: self.clock.height,
                 }));
@@ -229,7 +229,7 @@ impl World for EscrowWorld {
             return Some("money is looked after while a lease lives".to_owned());
         }
         let asleep = !done
-            && self.owed.is_none()
+            && self.in_flight.is_none()
             && self.clock.leader
             && self.machine.block_deadline(&self.clock.cx()).is_none();
         asleep.then(|| "money is always looked at again".to_owned())

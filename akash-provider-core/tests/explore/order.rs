@@ -15,7 +15,7 @@ use std::sync::Arc;
 const EXPIRY: i64 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Owed {
+enum InFlight {
     Order,
     Count,
     Price,
@@ -44,7 +44,7 @@ struct Flying {
 struct OrderWorld {
     machine: Order,
     clock: Clock,
-    owed: Option<Owed>,
+    in_flight: Option<InFlight>,
     reserved: bool,
     bid: Option<BidState>,
     order: OrderState,
@@ -76,7 +76,7 @@ impl OrderWorld {
         let mut world = Self {
             machine,
             clock: Clock::new(),
-            owed: None,
+            in_flight: None,
             reserved: false,
             bid: None,
             order: OrderState::Open,
@@ -111,8 +111,8 @@ impl OrderWorld {
                     *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
                 }
                 Action::Count => {
-                    self.two_calls |= self.owed.is_some();
-                    self.owed = Some(Owed::Count);
+                    self.two_calls |= self.in_flight.is_some();
+                    self.in_flight = Some(InFlight::Count);
                 }
                 Action::Promised(_) | Action::AwaitMoney { .. } => {}
                 Action::Unreserve => self.reserved = false,
@@ -122,27 +122,27 @@ impl OrderWorld {
     }
 
     fn call(&mut self, call: Call) {
-        self.two_calls |= self.owed.is_some();
+        self.two_calls |= self.in_flight.is_some();
         let bids = matches!(call, Call::Broadcast(Msg::CreateBid { .. }));
         self.oversold |= bids && self.clock.displaced;
         self.standby_wrote |= call.is_write() && !self.clock.leader;
-        self.owed = Some(match call {
-            Call::FetchOrder(_) => Owed::Order,
-            Call::CalculatePrice(_) => Owed::Price,
-            Call::FetchBid(_) => Owed::Bid,
-            Call::Broadcast(Msg::CreateBid { .. }) => Owed::Create,
+        self.in_flight = Some(match call {
+            Call::FetchOrder(_) => InFlight::Order,
+            Call::CalculatePrice(_) => InFlight::Price,
+            Call::FetchBid(_) => InFlight::Bid,
+            Call::Broadcast(Msg::CreateBid { .. }) => InFlight::Create,
             Call::Broadcast(Msg::CloseBid { .. }) => {
                 self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(End::Lost));
-                Owed::Close
+                InFlight::Close
             }
             other => panic!("an order never asks for {other:?}"),
         });
     }
 
-    /// The completion of the owed call arrives; a machine that is done no longer listens.
+    /// The completion of the call in flight arrives; a machine that is done no longer listens.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
-        next.owed = None;
+        next.in_flight = None;
         change(&mut next);
         if matches!(next.machine.phase(), Phase::Done(_)) {
             next
@@ -240,9 +240,9 @@ impl OrderWorld {
 
     fn completions(&self, all: &mut Vec<(String, Self)>) {
         let fail = |w: &mut Self| w.budget -= 1;
-        match &self.owed {
+        match &self.in_flight {
             None => {}
-            Some(Owed::Order) => {
+            Some(InFlight::Order) => {
                 let found = Input::Fetched(Ok(Some(Arc::new(record(self.order)))));
                 all.push(("order fetched".to_owned(), self.complete(found, |_| {})));
                 if self.budget > 0 {
@@ -254,8 +254,8 @@ impl OrderWorld {
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
                 }
             }
-            Some(Owed::Count) => self.counted(all),
-            Some(Owed::Price) => {
+            Some(InFlight::Count) => self.counted(all),
+            Some(InFlight::Price) => {
                 all.push((
                     "priced".to_owned(),
                     self.complete(Input::Priced(Ok(price(5))), |_| {}),
@@ -275,7 +275,7 @@ impl OrderWorld {
                     ));
                 }
             }
-            Some(Owed::Bid) => {
+            Some(InFlight::Bid) => {
                 let seen = |state: Option<BidState>, height: u64| {
                     let value = state.map(|state| Bid {
                         id: bid_id(),
@@ -306,8 +306,8 @@ impl OrderWorld {
                     ));
                 }
             }
-            Some(Owed::Create) => self.tx(true, all),
-            Some(Owed::Close) => self.tx(false, all),
+            Some(InFlight::Create) => self.tx(true, all),
+            Some(InFlight::Close) => self.tx(false, all),
         }
     }
 
@@ -481,7 +481,7 @@ impl OrderWorld {
 
     fn bid_may_exist(&self) -> bool {
         let flying = self.flying.iter().any(|f| f.create);
-        self.owed == Some(Owed::Create) || flying || self.bid == Some(BidState::Open)
+        self.in_flight == Some(InFlight::Create) || flying || self.bid == Some(BidState::Open)
     }
 
     fn won_is_coming(&self) -> bool {
@@ -490,7 +490,7 @@ impl OrderWorld {
 
     /// Nothing will ever happen, and it is neither over nor waiting for the market.
     fn stuck(&self) -> bool {
-        let quiet = self.owed.is_none()
+        let quiet = self.in_flight.is_none()
             && self.said.is_empty()
             && self.machine.mono_deadline().is_none()
             && self.machine.block_deadline().is_none();

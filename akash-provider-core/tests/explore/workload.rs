@@ -18,13 +18,13 @@ const WINDOW: Duration = Duration::from_secs(3600);
 const EXPIRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum OwedCluster {
+enum InFlightCluster {
     Deploy,
     Teardown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum OwedChain {
+enum InFlightChain {
     Look,
     Close,
     Reclaim,
@@ -40,8 +40,8 @@ enum Said {
 struct WorkloadWorld {
     machine: Workload,
     clock: Clock,
-    cluster: Option<OwedCluster>,
-    chain: Option<OwedChain>,
+    cluster: Option<InFlightCluster>,
+    chain: Option<InFlightChain>,
     state: LeaseState,
     terms: bool,
     deadline: Option<BlockTime>,
@@ -136,12 +136,12 @@ impl WorkloadWorld {
             self.wrong = Some("no_write_as_standby");
         }
         self.cluster = Some(match call {
-            Call::Deploy { .. } => OwedCluster::Deploy,
+            Call::Deploy { .. } => InFlightCluster::Deploy,
             Call::Teardown(_) => {
                 if self.state.is_live() {
                     self.wrong = Some("teardown_only_with_evidence");
                 }
-                OwedCluster::Teardown
+                InFlightCluster::Teardown
             }
             other => panic!("a workload never asks the cluster for {other:?}"),
         });
@@ -158,9 +158,9 @@ impl WorkloadWorld {
             self.wrong = Some("a tripped breaker stops our own closes");
         }
         self.chain = Some(match call {
-            Call::FetchLease(_) => OwedChain::Look,
-            Call::Broadcast(Msg::CloseBid { .. }) => OwedChain::Close,
-            Call::Broadcast(Msg::StartReclaim { .. }) => OwedChain::Reclaim,
+            Call::FetchLease(_) => InFlightChain::Look,
+            Call::Broadcast(Msg::CloseBid { .. }) => InFlightChain::Close,
+            Call::Broadcast(Msg::StartReclaim { .. }) => InFlightChain::Reclaim,
             other => panic!("a workload never asks the chain for {other:?}"),
         });
     }
@@ -175,7 +175,7 @@ impl WorkloadWorld {
         };
         match self.cluster {
             None => {}
-            Some(OwedCluster::Deploy) => {
+            Some(InFlightCluster::Deploy) => {
                 all.push(("deployed".to_owned(), complete(Input::Deployed(Ok(())), true, 0)));
                 if self.budget > 0 {
                     let failed = || Input::Deployed(Err(transient()));
@@ -183,7 +183,7 @@ impl WorkloadWorld {
                     all.push(("deploy failed".to_owned(), complete(failed(), self.runs, 1)));
                 }
             }
-            Some(OwedCluster::Teardown) => {
+            Some(InFlightCluster::Teardown) => {
                 all.push((
                     "torn down".to_owned(),
                     complete(Input::TornDown(Ok(Teardown::Done)), false, 0),
@@ -235,7 +235,7 @@ impl WorkloadWorld {
         };
         match self.chain {
             None => {}
-            Some(OwedChain::Look) => {
+            Some(InFlightChain::Look) => {
                 let later = self.clock.height + 1;
                 let single = self.seen(Some(self.record(self.state)), later, Agreement::Single);
                 all.push(("lease read".to_owned(), complete(single, 0)));
@@ -250,17 +250,17 @@ impl WorkloadWorld {
                     all.push(("lease unreadable".to_owned(), complete(away, 1)));
                 }
             }
-            Some(owed) => self.tx_done(owed, all),
+            Some(in_flight) => self.tx_done(in_flight, all),
         }
     }
 
-    fn land(&mut self, owed: OwedChain) -> Result<(), TxError> {
+    fn land(&mut self, in_flight: InFlightChain) -> Result<(), TxError> {
         let reclaiming = self.state == LeaseState::Reclaiming;
-        match owed {
+        match in_flight {
             _ if !self.state.is_live() => Err(TxError::UnknownBid),
-            OwedChain::Reclaim if !self.terms => Err(TxError::Other),
-            OwedChain::Reclaim if reclaiming => Err(TxError::AlreadyReclaiming),
-            OwedChain::Reclaim => {
+            InFlightChain::Reclaim if !self.terms => Err(TxError::Other),
+            InFlightChain::Reclaim if reclaiming => Err(TxError::AlreadyReclaiming),
+            InFlightChain::Reclaim => {
                 let deadline = self.clock.block_time.plus(WINDOW);
                 self.state = LeaseState::Reclaiming;
                 self.deadline = Some(deadline);
@@ -281,10 +281,10 @@ impl WorkloadWorld {
         self.said.push_back(Said::Closed);
     }
 
-    fn tx_done(&self, owed: OwedChain, all: &mut Vec<(String, Self)>) {
+    fn tx_done(&self, in_flight: InFlightChain, all: &mut Vec<(String, Self)>) {
         let mut landed = self.clone();
         landed.chain = None;
-        let result = landed.land(owed);
+        let result = landed.land(in_flight);
         let input = match result {
             Ok(()) => TxOutcome::Committed { height: 11 },
             Err(error) => TxOutcome::Rejected {
@@ -301,7 +301,7 @@ impl WorkloadWorld {
             }
         };
         all.push((
-            format!("{owed:?} lands: {result:?}"),
+            format!("{in_flight:?} lands: {result:?}"),
             done(landed.clone(), Ok(input)),
         ));
         if self.budget == 0 {
@@ -310,15 +310,15 @@ impl WorkloadWorld {
         let expires = self.clock.block_time.plus(EXPIRY);
         landed.budget -= 1;
         let unknown = done(landed, Ok(TxOutcome::Unknown { expires }));
-        all.push((format!("{owed:?} lands, outcome unknown"), unknown));
+        all.push((format!("{in_flight:?} lands, outcome unknown"), unknown));
         let mut never = self.clone();
         never.chain = None;
         never.budget -= 1;
         all.push((
-            format!("{owed:?} never lands, unknown"),
+            format!("{in_flight:?} never lands, unknown"),
             done(never.clone(), Ok(TxOutcome::Unknown { expires })),
         ));
-        all.push((format!("{owed:?} not sent"), done(never, Err(transient()))));
+        all.push((format!("{in_flight:?} not sent"), done(never, Err(transient()))));
     }
 
     fn outside(&self, all: &mut Vec<(String, Self)>) {

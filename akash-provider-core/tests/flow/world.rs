@@ -5,7 +5,7 @@ use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
 use akash_provider_core::engine::{OrderPhase, Refusal, Status};
-use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
+use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::pricing::{Scale, ScaleConfig};

@@ -71,7 +71,7 @@ impl Deed<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// What is owed is finished: a manifest that is being recorded, group by group.
+    /// What is in flight is finished: a manifest that is being recorded, group by group.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure("nothing_new_after_shutdown", !(self.told.stopping && new), || {

@@ -21,7 +21,7 @@ use akash_provider_core::Config;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::Pulse;
 use akash_provider_core::engine::{Effect, Engine, Input, Leadership, Status};
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
 use akash_provider_core::market::{Market, MarketConfig};

@@ -1,7 +1,7 @@
 //! Nodes and API servers that came are closed to the pods of leases that run already.
 
 use super::deploy::{annotation, isolation_of, with_type};
-use super::{KubeCluster, Leading, Parts};
+use super::{Inner, KubeCluster, LeadershipGate};
 use crate::apply::item::{Item, Kind, items};
 use crate::apply::plan::{Ledger, There, Wanted, plan};
 use crate::apply::{self, hash_of_all};
@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
     /// Keeps the addresses of nodes and API servers closed as they change, while its provider leads. Never ends.
-    pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &Leading) {
+    pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &LeadershipGate) {
         loop {
             let mut found = watch.changed().await;
             loop {
@@ -61,13 +61,13 @@ impl KubeCluster {
     /// # Errors
     /// As the API server answers; leases that were not reached are written by the next call, or their next deploy.
     pub async fn close_infrastructure(&self, found: &Infrastructure) -> Result<usize, Error> {
-        let parts = self.parts();
-        let before = parts.rendering();
-        found.close(&mut parts.egress.write().unwrap_or_else(PoisonError::into_inner));
-        parts.current(CLOSE).await?;
+        let inner = self.inner();
+        let before = inner.rendering();
+        found.close(&mut inner.egress.write().unwrap_or_else(PoisonError::into_inner));
+        inner.current(CLOSE).await?;
         let mut leases = 0;
-        for manifest in parts.manifests().state() {
-            if parts.close(&manifest, &before).await? {
+        for manifest in inner.manifests().state() {
+            if inner.close(&manifest, &before).await? {
                 leases += 1;
             }
         }
@@ -75,7 +75,7 @@ impl KubeCluster {
     }
 }
 
-impl Parts {
+impl Inner {
     /// True when something was written.
     async fn close(&self, manifest: &Manifest, before: &crate::settings::Settings) -> Result<bool, Error> {
         let Some(lease) = self

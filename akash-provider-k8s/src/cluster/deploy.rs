@@ -2,7 +2,7 @@
 
 use super::manifests::{Basis, entries, refused};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
-use super::{Parts, is_as_new};
+use super::{Inner, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Ledger, Live, Plan, There, Wanted, Watched, plan};
 use crate::apply::{Job, LEDGER, Written, hash_of_all, ledger_of, subset};
@@ -34,7 +34,7 @@ const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Between two looks.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
-impl Parts {
+impl Inner {
     /// Records and applies.
     pub(crate) async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;

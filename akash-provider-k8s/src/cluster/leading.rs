@@ -7,9 +7,9 @@ use tokio::sync::watch;
 
 /// Whether the provider leads, as whoever knows says. A clone is the same one.
 #[derive(Debug, Clone)]
-pub struct Leading(Arc<watch::Sender<bool>>);
+pub struct LeadershipGate(Arc<watch::Sender<bool>>);
 
-impl Leading {
+impl LeadershipGate {
     /// With what is known at first.
     #[must_use]
     pub fn new(leads: bool) -> Self {
@@ -51,7 +51,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_standby_begins_nothing_and_a_deposed_leader_does_no_more() {
-        let (leading, steps) = (Leading::new(false), AtomicU32::new(0));
+        let (leading, steps) = (LeadershipGate::new(false), AtomicU32::new(0));
         let work = || async {
             loop {
                 steps.fetch_add(1, Ordering::Relaxed);

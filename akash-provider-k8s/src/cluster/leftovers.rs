@@ -4,7 +4,7 @@
 //! record then fails, the Secret is taken back at once if that is certain, with the teardown of its lease, or here.
 
 use super::passwords::secret_name;
-use super::{KubeCluster, Leading, Parts};
+use super::{Inner, KubeCluster, LeadershipGate};
 use crate::crd::Manifest;
 use crate::error::{from_kube, within};
 use crate::labels;
@@ -26,7 +26,7 @@ const PAGE: u32 = 500;
 
 impl KubeCluster {
     /// Searches for passwords without a record, as soon as its provider leads and every hour. Never ends.
-    pub async fn follow_leftovers(&self, leading: &Leading) {
+    pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
             leading.begins().await;
             match leading.during(self.collect_passwords()).await {
@@ -47,15 +47,15 @@ impl KubeCluster {
     /// # Errors
     /// As the API server answers; what was not reached is found by the next search.
     pub async fn collect_passwords(&self) -> Result<usize, Error> {
-        let parts = self.parts();
-        parts.current(COLLECT).await?;
-        let (api, limit) = (parts.secrets(), parts.settings.call_timeout);
+        let inner = self.inner();
+        inner.current(COLLECT).await?;
+        let (api, limit) = (inner.secrets(), inner.settings.call_timeout);
         let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
         let mut deleted = 0;
         loop {
             let page = within(limit, COLLECT, api.list_metadata(&params)).await?;
             for secret in &page.items {
-                if parts.collect(&secret.metadata).await? {
+                if inner.collect(&secret.metadata).await? {
                     deleted += 1;
                 }
             }
@@ -67,7 +67,7 @@ impl KubeCluster {
     }
 }
 
-impl Parts {
+impl Inner {
     /// Takes back what was written for a record that was refused, where the API server says that there is none. What
     /// is in doubt stays, for the teardown or the search.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {

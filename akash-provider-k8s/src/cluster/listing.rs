@@ -4,7 +4,7 @@
 //! cannot be read, not a namespace without a record or without labels, and not what the API server has and a cache
 //! lacks. Where one of the questions gets no answer there is no list.
 
-use super::Parts;
+use super::Inner;
 use crate::adopt::Finding;
 use crate::crd::Manifest;
 use crate::labels;
@@ -18,7 +18,7 @@ use kube::Api;
 use kube::api::ListParams;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Parts {
+impl Inner {
     /// Every deployment of ours that the Manifest objects tell of, and whatever else there is of leases.
     pub(crate) async fn listing(&self, operation: &'static str) -> Result<Listing, Error> {
         self.current(operation).await?;
@@ -182,17 +182,17 @@ impl Things {
         });
     }
 
-    fn see_record(&mut self, parts: &Parts, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+    fn see_record(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
         if let Some(why) = view.unreadable.get(&(Kind::Manifests, home.to_owned())) {
-            let place = &parts.settings.manifest_namespace;
+            let place = &inner.settings.manifest_namespace;
             let problem = format!("Manifest {home}: {why} (in namespace `{place}`)");
             self.add(home, lease, Remains::Unreadable, problem);
         }
     }
 
-    fn see_workload(&mut self, parts: &Parts, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+    fn see_workload(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
         if view.runs() {
-            let place = &parts.settings.manifest_namespace;
+            let place = &inner.settings.manifest_namespace;
             let problem = format!("namespace {home}: its Manifest is not there (in namespace `{place}`)");
             self.add(home, lease, Remains::Unrecorded, problem);
         }

@@ -1,6 +1,6 @@
 //! The durable record of a lease: its Manifest object, and a Secret for passwords.
 
-use super::Parts;
+use super::Inner;
 use super::passwords::{has_logins, secret_name};
 use super::records::{Outcome, Verdict};
 use crate::apply::hash;
@@ -37,7 +37,7 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
     Error::new(ErrorKind::Invalid, operation, refusal.to_string()).with_source(refusal)
 }
 
-impl Parts {
+impl Inner {
     /// Writes the record of a deployment, if it is not there already. Answers with the object as it is then.
     /// `basis` says what is believed when it is there.
     pub(crate) async fn record(

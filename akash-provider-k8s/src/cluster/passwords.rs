@@ -1,6 +1,6 @@
 //! Registry passwords, in a Secret beside the record of their lease.
 
-use super::Parts;
+use super::Inner;
 use super::unwatched::{ByNamespace, is_in};
 use crate::apply::item::{Id, Kind};
 use crate::crd::{Manifest, convert};
@@ -54,7 +54,7 @@ pub(super) fn secret_name(lease_namespace: &str) -> String {
     format!("{lease_namespace}-registry")
 }
 
-impl Parts {
+impl Inner {
     /// Writes the Secret of a lease's passwords.
     pub(crate) async fn write_passwords(
         &self,

@@ -1,7 +1,7 @@
 //! The port: each method is one call to a room.
 
 use super::manifests::Basis;
-use super::{KubeCluster, Parts};
+use super::{Inner, KubeCluster};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
     LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
@@ -19,13 +19,13 @@ const RECORD: &str = "record";
 #[async_trait]
 impl Cluster for KubeCluster {
     async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
-        self.parts.deploy(deployment).await
+        self.inner.deploy(deployment).await
     }
 
     async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
-        let limit = self.parts.settings.call_timeout;
+        let limit = self.inner.settings.call_timeout;
         // The tenant waits: all calls together get the time of one.
-        let record = self.parts.record(deployment, Basis::Live, RECORD);
+        let record = self.inner.record(deployment, Basis::Live, RECORD);
         let recorded = tokio::time::timeout(limit, record).await;
         let slow = |_| {
             let message = format!("not recorded within {limit:?}: the API server does not answer");
@@ -35,35 +35,35 @@ impl Cluster for KubeCluster {
     }
 
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
-        self.parts.state.changes()
+        self.inner.state.changes()
     }
 
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
-        self.parts.teardown(lease).await
+        self.inner.teardown(lease).await
     }
 
     async fn deployments(&self) -> Result<Listing, Error> {
-        self.parts.listing("deployments").await
+        self.inner.listing("deployments").await
     }
 
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
-        let recorded = self.parts.recorded_of(lease, "manifest_group").await?;
+        let recorded = self.inner.recorded_of(lease, "manifest_group").await?;
         Ok(recorded.map(|deployment| deployment.group))
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
-        self.parts.state.lease_status(lease)
+        self.inner.state.lease_status(lease)
     }
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
-        self.parts.state.service_status(lease, service)
+        self.inner.state.service_status(lease, service)
     }
 
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
     ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
-        self.parts.state.forwarded_ports(lease)
+        self.inner.state.forwarded_ports(lease)
     }
 
     async fn lease_logs(
@@ -71,7 +71,7 @@ impl Cluster for KubeCluster {
         lease: &LeaseId,
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
-        self.parts.access.logs(lease, options)
+        self.inner.access.logs(lease, options)
     }
 
     async fn lease_events(
@@ -79,29 +79,29 @@ impl Cluster for KubeCluster {
         lease: &LeaseId,
         options: EventOptions,
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
-        self.parts.access.events(lease, options)
+        self.inner.access.events(lease, options)
     }
 
     async fn version(&self) -> Result<String, Error> {
-        self.parts.server_version().await
+        self.inner.server_version().await
     }
 
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>> {
-        Some(Arc::clone(&self.parts) as Arc<dyn Hostnames>)
+        Some(Arc::clone(&self.inner) as Arc<dyn Hostnames>)
     }
 
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
-        let offered = self.parts.settings.leased_ips;
-        offered.then(|| Arc::clone(&self.parts) as Arc<dyn LeasedIps>)
+        let offered = self.inner.settings.leased_ips;
+        offered.then(|| Arc::clone(&self.inner) as Arc<dyn LeasedIps>)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
-        Some(Arc::clone(&self.parts) as Arc<dyn Shell>)
+        Some(Arc::clone(&self.inner) as Arc<dyn Shell>)
     }
 }
 
 #[async_trait]
-impl Shell for Parts {
+impl Shell for Inner {
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
         self.access.exec(lease, request, io).await
     }

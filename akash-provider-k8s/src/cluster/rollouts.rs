@@ -8,7 +8,7 @@
 //! set or pod changes ─► pods of an old revision that are not ready ─► is the set as we think? (live) ─► delete
 //! ```
 
-use super::{KubeCluster, Leading, Parts};
+use super::{Inner, KubeCluster, LeadershipGate};
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
 use crate::rights::{self, Attempt};
@@ -31,16 +31,16 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
     /// Frees updates of StatefulSets that a pod of an older revision holds up, while its provider leads. Never ends.
-    pub async fn follow_rollouts(&self, leading: &Leading) {
+    pub async fn follow_rollouts(&self, leading: &LeadershipGate) {
         loop {
             leading.begins().await;
             // It ends only when it is deposed; whoever leads then looks at everything.
-            let _: Option<()> = leading.during(self.parts().free_rollouts()).await;
+            let _: Option<()> = leading.during(self.inner().free_rollouts()).await;
         }
     }
 }
 
-impl Parts {
+impl Inner {
     async fn free_rollouts(&self) {
         let mut touched = self.state.touched();
         let mut homes = self.homes();

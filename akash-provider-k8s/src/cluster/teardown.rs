@@ -1,6 +1,6 @@
 //! Removes everything of a lease, the record last.
 
-use super::Parts;
+use super::Inner;
 use super::records::{Outcome, Verdict};
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::{from_kube, is_absent, within};
@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 
 const TEARDOWN: &str = "teardown";
 
-impl Parts {
+impl Inner {
     /// One step; done when the API server itself says that the namespace is gone.
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;

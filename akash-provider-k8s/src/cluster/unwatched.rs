@@ -6,7 +6,7 @@
 //! findings  the same, anew
 //! ```
 
-use super::Parts;
+use super::Inner;
 use crate::apply::item::{Id, Kind};
 use crate::apply::plan::{Found, There};
 use crate::apply::{Calls, Read};
@@ -105,7 +105,7 @@ impl Start {
     }
 }
 
-impl Parts {
+impl Inner {
     /// What is there of some kinds in the namespace of a lease that is deployed.
     pub(super) async fn there(
         &self,

@@ -8,7 +8,7 @@
 //! suddenly none, though one of them must have said so, stay closed as they were.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
-use crate::state::Pace;
+use crate::state::WatchConfig;
 use crate::state::follow::{Follower, Report, Sink};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -117,7 +117,7 @@ where
             name,
             is_down: false.into(),
         },
-        pace: Pace::default(),
+        watch_config: WatchConfig::default(),
         silent_since: None,
     };
     AbortOnDropHandle::new(tokio::spawn(follower.run()))

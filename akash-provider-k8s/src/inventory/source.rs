@@ -15,10 +15,10 @@ use super::tally::Tally;
 use super::watch::{Intake, Read, Reporter, Watch};
 use crate::labels;
 use crate::settings::Settings;
-use crate::state::Pace;
+use crate::state::WatchConfig;
 use crate::state::follow::Follower;
 use akash_provider_core::error::{Error, ErrorKind, Failure};
-use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
@@ -54,7 +54,7 @@ pub struct Options {
     /// Storage that cannot be read is waited for so long before everything else is offered without it.
     pub patience: Duration,
     /// How eagerly the watches are kept up.
-    pub pace: Pace,
+    pub watch_config: WatchConfig,
 }
 
 impl Default for Options {
@@ -64,9 +64,9 @@ impl Default for Options {
             gpus_by_vendor_labels: false,
             gather: Duration::from_millis(75),
             patience: Duration::from_secs(20),
-            pace: Pace {
+            watch_config: WatchConfig {
                 page_size: 250,
-                ..Pace::default()
+                ..WatchConfig::default()
             },
         }
     }
@@ -244,7 +244,7 @@ impl KubeInventory {
         let mut starter = Starter {
             client,
             shared: &shared,
-            pace: options.pace,
+            watch_config: options.watch_config,
             tasks: Vec::new(),
         };
         let by_vendor = options.gpus_by_vendor_labels;
@@ -271,7 +271,7 @@ impl InventorySource for KubeInventory {
 struct Starter<'a> {
     client: &'a Client,
     shared: &'a Arc<Shared>,
-    pace: Pace,
+    watch_config: WatchConfig,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -303,13 +303,13 @@ impl Starter<'_> {
     }
 
     fn rook(&mut self, kind: Kind, name: &str, read: Read<DynamicObject>) {
-        let pace = self.pace;
-        self.pace.wait_absent = pace.wait_absent.max(WITHOUT_ROOK);
+        let watch_config = self.watch_config;
+        self.watch_config.wait_absent = watch_config.wait_absent.max(WITHOUT_ROOK);
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
         self.follow(kind, api, "", "", read);
-        self.pace = pace;
+        self.watch_config = watch_config;
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
@@ -338,7 +338,7 @@ impl Starter<'_> {
                 kind,
                 shared: Arc::clone(self.shared),
             },
-            pace: self.pace,
+            watch_config: self.watch_config,
             silent_since: None,
         };
         let task = tokio::spawn(follower.run());

@@ -50,7 +50,7 @@ impl Listener {
         loop {
             let shared = self.shared.upgrade()?;
             self.watches.mark_unchanged();
-            let grace = shared.pace.grace;
+            let grace = shared.watch_config.grace;
             let (known, until) = shared
                 .board
                 .read(|all| (know_health(all, grace), known_until(all, grace)));

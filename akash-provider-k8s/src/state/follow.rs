@@ -3,8 +3,8 @@
 //! The library's own loop begins a watch that ends at once again without a pause, starts its back-off anew
 //! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
 
-use super::Pace;
-use super::pace::asked_to_wait;
+use super::WatchConfig;
+use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -109,7 +109,7 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) fields: &'static str,
     pub(crate) sink: S,
     pub(crate) report: R,
-    pub(crate) pace: Pace,
+    pub(crate) watch_config: WatchConfig,
     /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
     pub(crate) silent_since: Option<Instant>,
 }
@@ -122,27 +122,32 @@ where
 {
     /// Never ends by itself.
     pub(crate) async fn run(mut self) {
-        let pace = self.pace;
-        let mut back_off = pace.back_off();
+        let watch_config = self.watch_config;
+        let mut back_off = watch_config.back_off();
         loop {
-            let version = match self.list(&pace).await {
+            let version = match self.list(&watch_config).await {
                 Ok(version) => version,
                 Err(end) => {
                     self.pause(end, Instant::now(), &mut back_off).await;
                     continue;
                 }
             };
-            self.watch_from(version, &pace, &mut back_off).await;
+            self.watch_from(version, &watch_config, &mut back_off).await;
         }
     }
 
     /// Watches until everything has to be listed again.
-    async fn watch_from(&mut self, mut version: String, pace: &Pace, back_off: &mut impl Backoff) {
+    async fn watch_from(
+        &mut self,
+        mut version: String,
+        watch_config: &WatchConfig,
+        back_off: &mut impl Backoff,
+    ) {
         let mut stuck = 0;
         loop {
             let began = Instant::now();
             let before = version.clone();
-            let end = self.watch(&mut version, pace).await;
+            let end = self.watch(&mut version, watch_config).await;
             let expired = matches!(end, End::Expired);
             let failed = !matches!(end, End::Closed);
             if let End::Silent(since) = end {
@@ -152,10 +157,10 @@ where
                 self.silent_since.get_or_insert(since);
                 continue;
             }
-            if began.elapsed() >= pace.steady {
+            if began.elapsed() >= watch_config.steady {
                 back_off.reset();
             }
-            let quick = began.elapsed() < pace.steady;
+            let quick = began.elapsed() < watch_config.steady;
             if failed || quick {
                 self.pause(end, began, back_off).await;
             }
@@ -172,7 +177,7 @@ where
 
     /// Says what went wrong and waits.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
-        let (report, pace) = (&self.report, &self.pace);
+        let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
         let now = Instant::now();
         let since = self.silent_since.take().unwrap_or(now);
@@ -185,7 +190,7 @@ where
                 } else if news {
                     tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
                 }
-                least = pace.wait_absent;
+                least = watch_config.wait_absent;
             }
             End::Failed(error, asked) => {
                 // An outage is said once; a hundred tries an hour tell nothing new.
@@ -200,26 +205,26 @@ where
                 tracing::debug!(kind, "a watch expired");
                 report.expired();
             }
-            End::Closed if began.elapsed() < pace.proof => {
+            End::Closed if began.elapsed() < watch_config.proof => {
                 report.failed("the server ended the watch at once".to_owned(), since);
             }
             End::Closed | End::Silent(_) => {}
         }
-        let next = back_off.next().unwrap_or(pace.wait_max);
+        let next = back_off.next().unwrap_or(watch_config.wait_max);
         sleep(next.max(least)).await;
     }
 
     /// Lists everything, page by page; the version it was listed at.
-    async fn list(&mut self, pace: &Pace) -> Result<String, End> {
+    async fn list(&mut self, watch_config: &WatchConfig) -> Result<String, End> {
         let asked = Instant::now();
-        let mut params = ListParams::default().limit(pace.page_size);
+        let mut params = ListParams::default().limit(watch_config.page_size);
         params.label_selector = selector(self.labels);
         params.field_selector = selector(self.fields);
         self.sink.begin();
         loop {
-            let page = timeout(pace.list_timeout, self.api.list(&params)).await;
+            let page = timeout(watch_config.list_timeout, self.api.list(&params)).await;
             let page: ObjectList<_> = page
-                .map_err(|_| End::timed_out("list", pace.list_timeout))?
+                .map_err(|_| End::timed_out("list", watch_config.list_timeout))?
                 .map_err(|error| End::of_error(&error))?;
             self.sink.page(page.items);
             if let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -239,14 +244,14 @@ where
     }
 
     /// Watches until something ends it; `version` is the last one seen.
-    async fn watch(&mut self, version: &mut String, pace: &Pace) -> End {
-        let mut params = WatchParams::default().timeout(pace.watch_seconds);
+    async fn watch(&mut self, version: &mut String, watch_config: &WatchConfig) -> End {
+        let mut params = WatchParams::default().timeout(watch_config.watch_seconds);
         params.label_selector = selector(self.labels);
         params.field_selector = selector(self.fields);
         self.report.starts();
-        let started = timeout(pace.start_timeout, self.api.watch(&params, version)).await;
+        let started = timeout(watch_config.start_timeout, self.api.watch(&params, version)).await;
         let events = match started {
-            Err(_) => return End::timed_out("watch", pace.start_timeout),
+            Err(_) => return End::timed_out("watch", watch_config.start_timeout),
             Ok(Err(error)) => return End::of_error(&error),
             Ok(Ok(events)) => events,
         };
@@ -254,12 +259,12 @@ where
         let (mut proven, mut heard) = (false, Instant::now());
         loop {
             let limit = if proven {
-                pace.idle
+                watch_config.idle
             } else {
-                pace.proof.min(pace.idle)
+                watch_config.proof.min(watch_config.idle)
             };
             match next(&mut events, limit).await {
-                None if proven || limit == pace.idle => return End::Silent(heard),
+                None if proven || limit == watch_config.idle => return End::Silent(heard),
                 None => {}
                 Some(None) => return End::Closed,
                 Some(Some(Err(error))) => return End::of_error(&error),

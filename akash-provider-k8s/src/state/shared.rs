@@ -2,7 +2,7 @@
 
 use super::index::{Index, Ours, Signal};
 use super::watches::{self, Board};
-use super::{Pace, Watched, changes, kind};
+use super::{WatchConfig, Watched, changes, kind};
 use crate::settings::Settings;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::types::LeaseId;
@@ -18,7 +18,7 @@ pub(crate) const EVERYWHERE: &str = "";
 /// What the watches write and everybody reads.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(super) pace: Pace,
+    pub(super) watch_config: WatchConfig,
     pub(super) host: String,
     pub(super) board: Arc<Board>,
     index: Mutex<Index>,
@@ -28,13 +28,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(settings: &Settings, pace: Pace) -> Self {
+    pub(super) fn new(settings: &Settings, watch_config: WatchConfig) -> Self {
         let ours = Ours {
             provider: settings.provider.clone(),
             chain_id: settings.chain_id.clone(),
         };
         Self {
-            pace,
+            watch_config,
             host: settings.public_hostname.clone(),
             board: Arc::new(Board::new()),
             index: Mutex::new(Index::new(ours)),
@@ -49,7 +49,7 @@ impl Shared {
     }
 
     pub(super) fn known(&self) -> bool {
-        let grace = self.pace.grace;
+        let grace = self.watch_config.grace;
         self.board.read(|all| watches::know_health(all, grace))
     }
 

@@ -60,7 +60,7 @@ impl Starter<'_> {
                 kind,
                 board: Arc::clone(&self.shared.board),
             },
-            pace: self.shared.pace,
+            watch_config: self.shared.watch_config,
             silent_since: None,
         };
         let task = tokio::spawn(follower.run());

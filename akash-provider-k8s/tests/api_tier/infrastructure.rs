@@ -3,7 +3,7 @@
 use crate::world::{World, deployment, put, remove, run, service};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::cluster::Leading;
+use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::labels;
 use futures::FutureExt;
@@ -138,7 +138,7 @@ fn a_standby_closes_nothing_until_it_leads() {
             cluster.close_infrastructure(&known).await.unwrap();
             world.take_calls();
 
-            let leading = Leading::new(false);
+            let leading = LeadershipGate::new(false);
             let (follower, follows) = (cluster.clone(), leading.clone());
             let own = InfrastructureWatch::start(&world.client, known);
             let following = AbortOnDropHandle::new(tokio::spawn(async move {

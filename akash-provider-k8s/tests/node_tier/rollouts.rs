@@ -5,7 +5,7 @@ use crate::tenant::{PATIENCE, Tenant, client, deployment};
 use akash_provider_core::cluster::{Cluster, Deployment};
 use akash_provider_core::manifest::{ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, Storage};
-use akash_provider_k8s::cluster::Leading;
+use akash_provider_k8s::cluster::LeadershipGate;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -132,7 +132,7 @@ fn the_right_update_comes_through_after_a_bad_image_and_volumes_stay() {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;
         let cluster = Arc::clone(&tenant.cluster);
         let _following = AbortOnDropHandle::new(tokio::spawn(async move {
-            cluster.follow_rollouts(&Leading::new(true)).await;
+            cluster.follow_rollouts(&LeadershipGate::new(true)).await;
         }));
         let outcome = AssertUnwindSafe(story(&tenant, &client)).catch_unwind().await;
         tenant.remove().await;

@@ -2,7 +2,7 @@
 
 use super::objects::{lease, manifest, namespace, pod, settings};
 use super::server::{Part, Reply, Request, Server, event};
-use super::{ms, one_lease, pace, until};
+use super::{ms, one_lease, until, watch_config};
 use akash_provider_core::cluster::{EventOptions, ExecIo, ExecRequest, LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_k8s::access::Access;
@@ -20,7 +20,7 @@ async fn ready(server: &Server) -> Access {
     let mut settings = settings();
     settings.call_timeout = ms(1000);
     settings.command_start_timeout = ms(1500);
-    let state = Arc::new(State::start_with(&server.client(), &settings, pace()));
+    let state = Arc::new(State::start_with(&server.client(), &settings, watch_config()));
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     until("events are listed", || state.sees_events()).await;
     Access::new(server.client(), state, &settings)

@@ -3,7 +3,7 @@
 use super::{ms, one_lease, until};
 use crate::objects::{lease, pod, settings};
 use crate::server::{Reply, Request, Server};
-use akash_provider_k8s::cluster::{KubeCluster, Leading};
+use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     .await
 }
 
-fn follow(server: &Server, leading: &Leading) -> AbortOnDropHandle<()> {
+fn follow(server: &Server, leading: &LeadershipGate) -> AbortOnDropHandle<()> {
     let cluster = KubeCluster::connect(server.client(), settings()).unwrap();
     let leading = leading.clone();
     AbortOnDropHandle::new(tokio::spawn(
@@ -70,7 +70,7 @@ fn deletes(server: &Server) -> Vec<Request> {
 #[tokio::test]
 async fn the_pod_that_was_seen_is_deleted_and_no_other_of_its_name() {
     let server = server(set(2, 2, "new"), &Arc::default()).await;
-    let _following = follow(&server, &Leading::new(true));
+    let _following = follow(&server, &LeadershipGate::new(true));
     until("it is deleted", || !deletes(&server).is_empty()).await;
     let body: Value = serde_json::from_str(&deletes(&server)[0].body).unwrap();
     let pod = stuck();
@@ -86,7 +86,7 @@ async fn a_pod_of_a_set_that_is_not_as_its_cache_says_stays() {
         ("the pod is of the newest revision", set(3, 3, "old")),
     ] {
         let server = server(live, &Arc::default()).await;
-        let _following = follow(&server, &Leading::new(true));
+        let _following = follow(&server, &LeadershipGate::new(true));
         until("the set is read", || !server.calls("web", false).is_empty()).await;
         sleep(ms(200)).await;
         assert!(deletes(&server).is_empty(), "{why}");
@@ -96,7 +96,7 @@ async fn a_pod_of_a_set_that_is_not_as_its_cache_says_stays() {
 #[tokio::test]
 async fn a_standby_deletes_nothing_until_it_leads() {
     let server = server(set(2, 2, "new"), &Arc::default()).await;
-    let leading = Leading::new(false);
+    let leading = LeadershipGate::new(false);
     let _following = follow(&server, &leading);
     until("everything is listed", || !server.calls("pods", true).is_empty()).await;
     sleep(ms(300)).await;
@@ -110,7 +110,7 @@ async fn a_standby_deletes_nothing_until_it_leads() {
 async fn a_delete_that_fails_is_tried_again_after_a_while() {
     let broken = Arc::new(AtomicBool::new(true));
     let server = server(set(2, 2, "new"), &broken).await;
-    let _following = follow(&server, &Leading::new(true));
+    let _following = follow(&server, &LeadershipGate::new(true));
     until("it is tried", || !deletes(&server).is_empty()).await;
     until("everything is watched", || server.count() >= 20).await;
     sleep(ms(500)).await;

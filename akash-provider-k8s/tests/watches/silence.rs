@@ -1,8 +1,8 @@
 //! What an operator is told of watches on which nothing comes.
 
-use super::{ms, one_lease, pace, started, until};
+use super::{ms, one_lease, started, until, watch_config};
 use crate::server::{Reply, Server};
-use akash_provider_k8s::state::Pace;
+use akash_provider_k8s::state::WatchConfig;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,10 +51,10 @@ async fn a_quiet_watch_is_no_warning_and_a_silent_server_is_one() {
         one_lease(request)
     })
     .await;
-    let quiet = Pace {
+    let quiet = WatchConfig {
         idle: ms(400),
         start_timeout: ms(300),
-        ..pace()
+        ..watch_config()
     };
     let state = started(&server, quiet);
     state.ready().await;

@@ -5,7 +5,7 @@ use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
 use akash_provider_core::cluster::{Cluster, Health, MemoryCluster};
 use akash_provider_core::engine::Status;
-use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::PricingStrategy;

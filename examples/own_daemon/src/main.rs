@@ -4,7 +4,7 @@
 //! inventory of `akash-provider-k8s`.
 
 use akash_provider_core::cluster::MemoryCluster;
-use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
+use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};
 use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
 use example_own_daemon::{Backend, Failed, Settings, run};
 use std::path::Path;

@@ -4,7 +4,7 @@
 
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
-use akash_provider_core::inventory::memory::{NodeInventory, StaticInventorySource};
+use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::sdl;

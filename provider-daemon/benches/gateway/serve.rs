@@ -8,7 +8,7 @@ use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::{Inclusion, MemoryChain};
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
-use akash_provider_core::inventory::memory::{MemoryInventorySource, NodeInventory};
+use akash_provider_core::inventory::node_inventory::{MemoryInventorySource, NodeInventory};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
 use akash_provider_core::market::{MarketConfig, TenantMsg};

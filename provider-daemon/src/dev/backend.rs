@@ -3,7 +3,7 @@
 use super::{Kubernetes, Processes, processes};
 use crate::args::ClusterArgs;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
-use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -4,7 +4,7 @@ use crate::args::KubernetesArgs;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
-use akash_provider_k8s::cluster::{KubeCluster, Leading};
+use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
@@ -57,7 +57,15 @@ impl Kubernetes {
         let client = client(kubeconfig).await?;
         refuse_foreign(&client, chain_id, args).await?;
         // Nobody else serves the embedded chain.
-        Self::start(client, args, provider, chain_id, capacity, Leading::new(true)).await
+        Self::start(
+            client,
+            args,
+            provider,
+            chain_id,
+            capacity,
+            LeadershipGate::new(true),
+        )
+        .await
     }
 
     /// Connects for a real chain, whose leases are on the cluster already: to the cluster of a file, or without
@@ -71,7 +79,7 @@ impl Kubernetes {
         provider: Address,
         chain_id: &str,
         capacity: &Options,
-        leading: Leading,
+        leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
         let client = match kubeconfig {
             Some(file) => client(file).await?,
@@ -91,7 +99,7 @@ impl Kubernetes {
         provider: Address,
         chain_id: &str,
         capacity: &Options,
-        leading: Leading,
+        leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
         let found = Infrastructure::read(&client, settings.call_timeout).await;

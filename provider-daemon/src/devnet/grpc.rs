@@ -10,7 +10,7 @@
 //! | a refusal before there was a state | `content-type`, `grpc-status`, `grpc-message` | none |
 
 use super::node::Node;
-use super::query::{Door, answer};
+use super::query::{Transport, answer};
 use super::serve::{Limits, Served};
 use akash_provider_chain::Raw;
 use akash_provider_chain::method::Method;
@@ -111,7 +111,7 @@ impl Asked {
                 })?
             }
         };
-        match answer(&self.node, Door::Grpc, &self.path, request.get_ref(), asked) {
+        match answer(&self.node, Transport::Grpc, &self.path, request.get_ref(), asked) {
             Ok((bytes, height)) => {
                 let mut response = tonic::Response::new(Bytes::from(bytes));
                 if !is_of_server {

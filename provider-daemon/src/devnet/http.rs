@@ -1,4 +1,4 @@
-//! The node's JSON-RPC over HTTP: calls in a body, calls in an address, and the door to websockets, at one port.
+//! The node's JSON-RPC over HTTP: calls in a body, calls in an address, and the way to websockets, at one port.
 
 use super::node::Node;
 use super::rpc::{Failure, call, parameters};

@@ -124,9 +124,9 @@ impl From<NoState> for Refused {
     }
 }
 
-/// Which door a question came through: some services are behind one alone.
+/// Which transport a question came through: some services are behind one alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Transport {
     Abci,
     Grpc,
 }
@@ -134,7 +134,7 @@ pub(super) enum Door {
 /// Answers a question about the state after a block; the newest for height 0.
 pub(super) fn answer(
     node: &Node,
-    door: Door,
+    transport: Transport,
     path: &str,
     data: &[u8],
     asked: Height,
@@ -145,18 +145,18 @@ pub(super) fn answer(
         let inner = node.lock();
         inner.state(asked).map_err(|e| at_newest(e.into()))?
     };
-    let answer = cosmos::answer(node, door, &state, path, data, height)
+    let answer = cosmos::answer(node, transport, &state, path, data, height)
         .or_else(|| records::answer(&state, path, data))
-        .unwrap_or_else(|| Err(unknown(door, path)));
+        .unwrap_or_else(|| Err(unknown(transport, path)));
     answer
         .map(|bytes| (bytes, height))
         .map_err(|refused| (refused, height))
 }
 
-fn unknown(door: Door, path: &str) -> Refused {
-    match door {
-        Door::Abci => Refused::sdk(6, "unknown request", "unknown query path"),
-        Door::Grpc => {
+fn unknown(transport: Transport, path: &str) -> Refused {
+    match transport {
+        Transport::Abci => Refused::sdk(6, "unknown request", "unknown query path"),
+        Transport::Grpc => {
             let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
             Refused::status(Code::Unimplemented, format!("unknown service {service}")).without_state()
         }

@@ -5,7 +5,7 @@ use super::event::Event;
 use super::filter::{Facts, Filter};
 use super::node::{Inner, Node, NotTaken};
 use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
-use super::query::{Door, answer};
+use super::query::{Transport, answer};
 use super::rpc_params::Params;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::Height;
@@ -364,7 +364,7 @@ fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
     let path = params.text("path")?.unwrap_or_default();
     let data = params.hex("data")?;
     let asked = params.number("height")?.unwrap_or(0);
-    let (code, log, value, height) = match answer(node, Door::Abci, &path, &data, asked) {
+    let (code, log, value, height) = match answer(node, Transport::Abci, &path, &data, asked) {
         Ok((bytes, height)) if bytes.is_empty() => (0, String::new(), Value::Null, height),
         Ok((bytes, height)) => (0, String::new(), BASE64.encode(&bytes).into(), height),
         Err((refused, height)) => {

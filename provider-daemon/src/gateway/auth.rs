@@ -14,12 +14,12 @@ pub mod claims;
 mod issuers;
 mod lookups;
 pub mod memory;
-mod tenure;
 pub mod token;
+mod validity;
 
 pub use access::{Access, DeploymentGrant, Identity, Scope, Scopes, Services, Target};
 pub use certificates::ClientCertificate;
-pub(crate) use tenure::Tenure;
+pub(crate) use validity::CredentialValidity;
 
 use super::settings::Limits;
 use akash_provider_core::chain::ChainQuery;

@@ -8,7 +8,7 @@
 
 mod plain;
 
-use super::auth::{Authenticator, ClientCertificate, Tenure};
+use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
 use super::calls::Calls;
 use super::settings::Limits;
 use super::strangers::{Stranger, Strangers};
@@ -65,7 +65,7 @@ impl Peer {
 
 /// What every connection needs.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     pub(crate) tls: Arc<Tls>,
     pub(crate) auth: Arc<Authenticator>,
     pub(crate) limits: Limits,
@@ -84,7 +84,7 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-impl Door {
+impl Listener {
     /// Accepts until shut down, and then waits for what is under way, but not for long.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
@@ -190,8 +190,8 @@ impl Door {
         let wire = Wire::new(tls, self.limits.write, peer.unwritten.clone());
         let certificate = peer.certificate.as_ref();
         // Tokens are shown with each request; a certificate is shown once, for the connection.
-        let tenure =
-            certificate.map(|c| Tenure::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
+        let validity = certificate
+            .map(|c| CredentialValidity::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
         let calls = Calls::default();
         let counting = calls.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -211,7 +211,7 @@ impl Door {
                     .serve_connection(TokioIo::new(wire), service)
                     .with_upgrades();
                 // Its idle time is that of the next head.
-                self.until_over(connection, tenure, pending(), |c| c.graceful_shutdown())
+                self.until_over(connection, validity, pending(), |c| c.graceful_shutdown())
                     .await
             }
             Protocol::Http2 => {
@@ -223,7 +223,7 @@ impl Door {
                     .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
                     .serve_connection(TokioIo::new(wire.greeted_within(self.limits.handshake)), service);
                 let idle = calls.idle_for(self.limits.idle);
-                self.until_over(connection, tenure, idle, |c| c.graceful_shutdown())
+                self.until_over(connection, validity, idle, |c| c.graceful_shutdown())
                     .await
             }
         }
@@ -234,13 +234,13 @@ impl Door {
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
-        tenure: Option<Tenure>,
+        validity: Option<CredentialValidity>,
         idle: impl Future<Output = ()>,
         end: impl FnOnce(Pin<&mut C>),
     ) -> io::Result<()> {
         let over = async {
-            match tenure {
-                Some(tenure) => tenure.over().await,
+            match validity {
+                Some(validity) => validity.over().await,
                 None => pending().await,
             }
         };

@@ -60,11 +60,16 @@ fn open_logs(app: &Arc<App>, caller: &Caller, path: &LeasePath, request: Request
     let mut options = query.log_options()?;
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
-    let seat = seat(app, &lease)?;
-    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
-        logs::run(&app, socket, &lease, options).await;
-        drop(seat);
-    })
+    let permit = stream_permit(app, &lease)?;
+    upgrade::upgrade(
+        app,
+        caller.validity(app),
+        request,
+        move |app, socket| async move {
+            logs::run(&app, socket, &lease, options).await;
+            drop(permit);
+        },
+    )
 }
 
 fn open_events(
@@ -79,11 +84,16 @@ fn open_events(
     let mut options = query.event_options()?;
     let services = permit(identity, Scope::Events, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
-    let seat = seat(app, &lease)?;
-    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
-        events::run(&app, socket, &lease, options).await;
-        drop(seat);
-    })
+    let permit = stream_permit(app, &lease)?;
+    upgrade::upgrade(
+        app,
+        caller.validity(app),
+        request,
+        move |app, socket| async move {
+            events::run(&app, socket, &lease, options).await;
+            drop(permit);
+        },
+    )
 }
 
 fn open_shell(
@@ -99,14 +109,19 @@ fn open_shell(
     if !services.contains(&asked.request.service) {
         return Err(unauthorized());
     }
-    let seat = seat(app, &lease)?;
+    let permit = stream_permit(app, &lease)?;
     let token = identity.token_id.clone();
-    upgrade::upgrade(app, caller.tenure(app), request, move |app, socket| async move {
-        let service = &asked.request.service;
-        tracing::info!(%lease, service, token, "a command is run");
-        shell::run(&app, socket, &lease, asked).await;
-        drop(seat);
-    })
+    upgrade::upgrade(
+        app,
+        caller.validity(app),
+        request,
+        move |app, socket| async move {
+            let service = &asked.request.service;
+            tracing::info!(%lease, service, token, "a command is run");
+            shell::run(&app, socket, &lease, asked).await;
+            drop(permit);
+        },
+    )
 }
 
 /// Reads the bytes of a client as the server's end of a websocket, and each message as a shell's.
@@ -133,17 +148,21 @@ fn allowed(services: Services, asked: Vec<String>) -> Result<Vec<String>, Refuse
 
 /// Streams of each tenant.
 #[derive(Debug, Default)]
-pub(super) struct Seats(Mutex<HashMap<Address, usize>>);
+pub(super) struct StreamPermits(Mutex<HashMap<Address, usize>>);
 
 /// One stream of a tenant; given back when it is dropped.
-struct Seat {
+struct StreamPermit {
     app: Arc<App>,
     owner: Address,
 }
 
-fn seat(app: &Arc<App>, lease: &LeaseId) -> Result<Seat, Refused> {
+fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Refused> {
     let owner = lease.owner().clone();
-    let mut taken = app.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut taken = app
+        .stream_permits
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let mine = taken.entry(owner.clone()).or_insert(0);
     if *mine >= app.limits.streams_per_tenant {
         let words = format!("{mine} streams are open already; close one first");
@@ -151,12 +170,17 @@ fn seat(app: &Arc<App>, lease: &LeaseId) -> Result<Seat, Refused> {
     }
     *mine += 1;
     let app = Arc::clone(app);
-    Ok(Seat { app, owner })
+    Ok(StreamPermit { app, owner })
 }
 
-impl Drop for Seat {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut taken = self.app.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self
+            .app
+            .stream_permits
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(mine) = taken.get_mut(&self.owner) {
             *mine -= 1;
             if *mine == 0 {

@@ -9,7 +9,7 @@ use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::Kept;
 use akash_provider_core::engine::{Lifecycle, Status};
 use akash_provider_core::provider::ProviderHandle;
-use akash_provider_k8s::cluster::Leading;
+use akash_provider_k8s::cluster::LeadershipGate;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(super) struct Desk {
 pub(super) struct Desks {
     pub(super) cluster: Desk,
     pub(super) gateway: Desk,
-    pub(super) leading: Leading,
+    pub(super) leading: LeadershipGate,
 }
 
 impl Default for Desks {
@@ -44,7 +44,7 @@ impl Default for Desks {
             cluster: Desk::default(),
             gateway: Desk::default(),
             // Until the provider says that it leads, its cluster does nothing unasked.
-            leading: Leading::new(false),
+            leading: LeadershipGate::new(false),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct Watch {
     breaker: Breaker,
     cluster: Desk,
     gateway: Desk,
-    leading: Leading,
+    leading: LeadershipGate,
     pricing: PricingArgs,
     /// What is left to others, for the status.
     notes: Vec<String>,

@@ -10,7 +10,7 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::ProviderBuilder;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::cluster::Leading;
+use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::inventory::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +103,7 @@ struct Connecting {
     provider: Address,
     chain_id: String,
     desk: Desk,
-    leading: Leading,
+    leading: LeadershipGate,
 }
 
 impl Connecting {

@@ -4,7 +4,7 @@ use crate::world::{CHAIN, bid_id, chain, devnet, impatient, order, price, start,
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::cluster::MemoryCluster;
 use akash_provider_core::config::Config;
-use akash_provider_core::inventory::memory::MemoryInventorySource;
+use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{ClusterSpec, InventoryUpdate, NodeInventory, NodeSpec};
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::provider::Provider;

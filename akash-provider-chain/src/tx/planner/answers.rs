@@ -479,7 +479,7 @@ impl Planner {
         self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
     }
 
-    /// The chain refuses. What failed in company is tried alone: one of several may be to blame.
+    /// The chain refuses. What failed in a batch is tried alone: one of several may be to blame.
     fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let Some(flight) = self.flights.get(&id) else {
             return;

@@ -17,9 +17,9 @@ const CHAIN: &str = "explored";
 const BLOCK_MS: u64 = 20_000;
 const STATES_MAX: usize = 400_000;
 
-/// An answer that is owed.
+/// An answer that is awaited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Owed {
+enum InFlight {
     Block,
     Account,
     Prices,
@@ -60,7 +60,7 @@ struct World {
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
     told: BTreeMap<Ticket, Told>,
-    owed: Vec<Owed>,
+    in_flight: Vec<InFlight>,
     sent: Vec<Sent>,
     sequence: u64,
     mempool: Vec<Draft>,
@@ -131,7 +131,7 @@ impl World {
             script,
             made: Vec::new(),
             told: BTreeMap::new(),
-            owed: Vec::new(),
+            in_flight: Vec::new(),
             sent: Vec::new(),
             sequence: 3,
             mempool: Vec::new(),
@@ -158,12 +158,12 @@ impl World {
         for action in actions {
             match action {
                 Action::Reply(ticket, outcome) => self.reply(ticket, &outcome),
-                Action::FetchBlock => self.owed.push(Owed::Block),
-                Action::FetchAccount => self.owed.push(Owed::Account),
-                Action::FetchPrices => self.owed.push(Owed::Prices),
-                Action::Simulate(id, draft) => self.owed.push(Owed::Simulate(id, draft)),
-                Action::Find(id, draft) => self.owed.push(Owed::Find(id, draft)),
-                Action::Look(id, msg) => self.owed.push(Owed::Look(id, msg)),
+                Action::FetchBlock => self.in_flight.push(InFlight::Block),
+                Action::FetchAccount => self.in_flight.push(InFlight::Account),
+                Action::FetchPrices => self.in_flight.push(InFlight::Prices),
+                Action::Simulate(id, draft) => self.in_flight.push(InFlight::Simulate(id, draft)),
+                Action::Find(id, draft) => self.in_flight.push(InFlight::Find(id, draft)),
+                Action::Look(id, msg) => self.in_flight.push(InFlight::Look(id, msg)),
                 Action::Send(id, draft) => {
                     let of = draft.msgs.iter().map(Msg::priority).min().unwrap();
                     if of < priority {
@@ -233,7 +233,7 @@ impl World {
                 is_refused: false,
             });
         }
-        self.owed.push(Owed::Send(id, draft));
+        self.in_flight.push(InFlight::Send(id, draft));
     }
 
     /// It can never take effect: refused before any node had it, failed in a block, out of time, or its sequence is
@@ -382,7 +382,7 @@ impl World {
 
     fn answers(&self, at: usize, out: &mut Vec<(String, Self)>) {
         let mut without = self.clone();
-        let owed = without.owed.remove(at);
+        let in_flight = without.in_flight.remove(at);
         let mut add = |name: &str, is_fault: bool, act: &dyn Fn(&mut Self)| {
             if is_fault && self.faults_left == 0 {
                 return;
@@ -390,14 +390,14 @@ impl World {
             let mut next = without.clone();
             next.faults_left -= u32::from(is_fault);
             act(&mut next);
-            out.push((format!("{name} {owed:?}"), next));
+            out.push((format!("{name} {in_flight:?}"), next));
         };
-        match &owed {
-            Owed::Block => {
+        match &in_flight {
+            InFlight::Block => {
                 add("answered", false, &|w| w.step(Input::Block(Ok(w.info()))));
                 add("lost", true, &|w| w.step(Input::Block(Err(unavailable()))));
             }
-            Owed::Account => add("answered", false, &|w| {
+            InFlight::Account => add("answered", false, &|w| {
                 let account = Account {
                     address: address(2),
                     pubkey: None,
@@ -406,8 +406,8 @@ impl World {
                 };
                 w.step(Input::Account(Ok(Some(account))));
             }),
-            Owed::Prices => add("answered", false, &|w| w.step(Input::Prices(Ok(Vec::new())))),
-            Owed::Simulate(id, draft) => {
+            InFlight::Prices => add("answered", false, &|w| w.step(Input::Prices(Ok(Vec::new())))),
+            InFlight::Simulate(id, draft) => {
                 add("answered", false, &|w| {
                     let answer = match w.would_fail(&draft.msgs) {
                         None => Simulation::Gas { used: 100_000 },
@@ -421,7 +421,7 @@ impl World {
                     w.step(Input::Simulated(*id, Err(unavailable())))
                 });
             }
-            Owed::Send(id, draft) => {
+            InFlight::Send(id, draft) => {
                 add("answered", false, &|w| w.sent(*id, draft, true, true));
                 add("lost on the way", true, &|w| w.sent(*id, draft, false, false));
                 add("answer lost of", true, &|w| w.sent(*id, draft, true, false));
@@ -429,7 +429,7 @@ impl World {
                     w.refuse(*id, draft, 20);
                 });
             }
-            Owed::Find(id, draft) => {
+            InFlight::Find(id, draft) => {
                 add("answered", false, &|w| {
                     w.step(Input::Found(*id, Ok(w.included(draft, 0))))
                 });
@@ -438,7 +438,7 @@ impl World {
                 });
                 add("lost", true, &|w| w.step(Input::Found(*id, Err(unavailable()))));
             }
-            Owed::Look(id, msg) => {
+            InFlight::Look(id, msg) => {
                 add("answered", false, &|w| {
                     w.step(Input::Looked(*id, Ok(w.standing(msg, 0))))
                 });
@@ -481,7 +481,7 @@ impl World {
             next.step(Input::Submit { ticket, msgs });
             out.push((format!("call {ticket}"), next));
         }
-        for at in 0..self.owed.len() {
+        for at in 0..self.in_flight.len() {
             self.answers(at, &mut out);
         }
         if self.blocks_left > 0 {
@@ -507,18 +507,18 @@ impl World {
         out
     }
 
-    /// What waits for an answer is owed one: otherwise it waits until its time is over, and what is behind it too.
+    /// What waits for an answer has a call in flight: otherwise it waits until its time is over, and what is behind it too.
     fn unanswerable(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
         let needs = [
-            (planner.tip.asked, Owed::Block),
-            (planner.account.asked, Owed::Account),
-            (planner.prices.asked, Owed::Prices),
+            (planner.tip.asked, InFlight::Block),
+            (planner.account.asked, InFlight::Account),
+            (planner.prices.asked, InFlight::Prices),
         ];
         if let Some((_, need)) = needs
             .iter()
-            .find(|(asked, owed)| *asked && !self.owed.contains(owed))
+            .find(|(asked, in_flight)| *asked && !self.in_flight.contains(in_flight))
         {
             return Some(format!("waits for an answer that nobody owes: {need:?}"));
         }
@@ -528,15 +528,15 @@ impl World {
             Phase::Ready { .. } => false,
             Phase::Checking { step, .. } => *step != Check::Start,
         };
-        let is_answer = |id: FlightId, phase: &Phase, owed: &Owed| match (phase, owed) {
-            (Phase::Estimating { .. }, Owed::Simulate(of, _))
-            | (Phase::Sending, Owed::Send(of, _))
+        let is_answer = |id: FlightId, phase: &Phase, in_flight: &InFlight| match (phase, in_flight) {
+            (Phase::Estimating { .. }, InFlight::Simulate(of, _))
+            | (Phase::Sending, InFlight::Send(of, _))
             | (
                 Phase::Waiting { .. }
                 | Phase::Checking {
                     step: Check::Finding, ..
                 },
-                Owed::Find(of, _),
+                InFlight::Find(of, _),
             )
             | (
                 Phase::Judging { .. }
@@ -544,14 +544,14 @@ impl World {
                     step: Check::Looking { .. },
                     ..
                 },
-                Owed::Look(of, _),
+                InFlight::Look(of, _),
             ) => *of == id,
             _ => false,
         };
         let mut flights = planner.flights.iter();
         let (id, flight) = flights.find(|(id, flight)| {
-            let owed = |owed: &Owed| is_answer(**id, &flight.phase, owed);
-            is_waiting(&flight.phase) && !self.owed.iter().any(owed)
+            let in_flight = |in_flight: &InFlight| is_answer(**id, &flight.phase, in_flight);
+            is_waiting(&flight.phase) && !self.in_flight.iter().any(in_flight)
         })?;
         Some(format!(
             "flight {id} waits for an answer that nobody owes: {:?}",
@@ -597,13 +597,13 @@ impl World {
     fn ends_well(&self) -> Option<String> {
         let mut world = self.clone();
         world.faults_left = 0;
-        while !world.script.is_empty() || !world.owed.is_empty() {
+        while !world.script.is_empty() || !world.in_flight.is_empty() {
             world = world.successors().into_iter().next()?.1;
         }
         for _ in 0..12 {
             world = world.block(true, false);
             let mut steps = 0;
-            while !world.owed.is_empty() {
+            while !world.in_flight.is_empty() {
                 let mut answers = Vec::new();
                 world.answers(0, &mut answers);
                 world = answers.into_iter().next()?.1;
@@ -628,7 +628,7 @@ fn explore(name: &str, start: World) -> usize {
     let mut queue = VecDeque::from([start]);
     let mut endings = 0;
     while let Some(state) = queue.pop_front() {
-        let is_end = state.blocks_left == 0 && state.owed.is_empty();
+        let is_end = state.blocks_left == 0 && state.in_flight.is_empty();
         endings += usize::from(is_end);
         let problem = state
             .broken()

@@ -20,9 +20,9 @@ impl Planner {
         }
         self.ask_needs(out);
         if let Some(tip) = self.tip.value {
-            self.haunted
+            self.unresolved
                 .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
-            self.take_off();
+            self.dispatch();
             self.estimate(tip, out);
             self.send(tip, out);
             self.follow(tip, out);
@@ -50,7 +50,7 @@ impl Planner {
             }
             !late
         });
-        let haunted = &mut self.haunted;
+        let unresolved = &mut self.unresolved;
         self.flights.retain(|_, flight| {
             let age = now.since(flight.since());
             let outcome = match flight.unknown() {
@@ -65,7 +65,7 @@ impl Planner {
                 _ => return true,
             };
             if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
-                haunted.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
+                unresolved.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
             }
             out.extend(
                 flight
@@ -94,12 +94,12 @@ impl Planner {
     /// Deployments that must not be withdrawn from now.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
-        let haunted = self.haunted.iter().map(|(_, d)| d);
-        flying.chain(haunted).cloned().collect()
+        let unresolved = self.unresolved.iter().map(|(_, d)| d);
+        flying.chain(unresolved).cloned().collect()
     }
 
     /// From the queue into the air.
-    fn take_off(&mut self) {
+    fn dispatch(&mut self) {
         let mut busy = self.busy();
         let keys: Vec<_> = self.queue.keys().copied().collect();
         for key in keys {
@@ -107,7 +107,7 @@ impl Planner {
                 return;
             }
             let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
-            // A withdrawal waits a moment for company; nobody is in a hurry for it.
+            // A withdrawal waits a moment for others of its batch; nobody is in a hurry for it.
             let fresh = |r: &Request| self.now.since(r.since) < self.config.shared_wait && shareable(r);
             if !self.queue.get(&key).is_some_and(|r| free(r) && !fresh(r)) {
                 continue;
@@ -117,7 +117,7 @@ impl Planner {
             };
             busy.extend(withdrawn(&request.msgs).cloned());
             let members = if shareable(&request) {
-                self.company(request, &mut busy)
+                self.batch_mates(request, &mut busy)
             } else {
                 vec![request]
             };
@@ -136,7 +136,7 @@ impl Planner {
     }
 
     /// A withdrawal with others that may go with it.
-    fn company(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
+    fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
         let others: Vec<_> = self
             .queue
@@ -385,7 +385,7 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// A single withdrawal that has not failed in company.
+/// A single withdrawal that has not failed in a batch.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

@@ -5,7 +5,7 @@
 //!               │            │           │
 //!               └─ refused ──┴───────────┘        (a refusal never disarms the manifest deadline)
 //! ```
-//! Requests wait in line and are handled one at a time. At most one call is owed at a time.
+//! Requests wait in line and are handled one at a time. At most one call is in flight at a time.
 //!
 //! Every lease has its own manifest deadline, in block time, and no deadline runs without evidence that there is no
 //! manifest: the lease was won here, or the cluster has shown neither a record nor a workload of it.
@@ -52,14 +52,14 @@ const LINGER: Duration = Duration::from_secs(300);
 pub enum Phase {
     /// Nothing.
     Idle,
-    /// `FetchDeployment` is owed, or tried again at `retry_at`.
+    /// `FetchDeployment` is in flight, or tried again at `retry_at`.
     Fetching {
-        /// When to try again; `None` while the call is owed.
+        /// When to try again; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// The engine checks it against the chain's record and the hostname ledger.
     Checking,
-    /// `Record` is owed for the deployment at this index.
+    /// `Record` is in flight for the deployment at this index.
     Recording {
         /// What is recorded.
         accepted: Accepted,
@@ -83,7 +83,7 @@ pub enum Input {
     Recorded(Result<(), Failure>),
     /// We have a lease; its manifest is due at this block time.
     LeaseAdded {
-        /// The lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// When its manifest is due; `None` for never, while the block it is in has no time yet (then the lease is
         /// added once more), and where only a look at the cluster can say.
@@ -122,7 +122,7 @@ pub enum Action {
     Reply(RequestId, Result<(), Refusal>),
     /// Give a workload what it is to run.
     Deliver {
-        /// What.
+        /// What it is to run, with its version.
         deployment: Arc<cluster::Deployment>,
         /// Hostnames that go.
         purge: Vec<String>,
@@ -130,7 +130,7 @@ pub enum Action {
     /// A lease has no manifest in time.
     EndLease(LeaseId, CloseReason),
     /// Its manifest is being recorded, or may be there: it is no longer ended for want of one.
-    Spare(LeaseId),
+    CancelEnd(LeaseId),
     /// A deadline has passed: the cluster is to be listed, and `Listed` with the answer.
     LookAtCluster,
     /// Tell the world.
@@ -379,7 +379,7 @@ impl Deployment {
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
                     let spared = accepted.deployments.iter().map(|d| d.lease.clone());
-                    out.extend(spared.map(Action::Spare));
+                    out.extend(spared.map(Action::CancelEnd));
                     out.push(Action::Call(Call::Record(Arc::clone(first))));
                     self.phase = Phase::Recording { accepted, at: 0 };
                     self

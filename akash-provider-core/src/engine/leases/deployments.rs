@@ -49,8 +49,8 @@ impl Engine {
                 Action::Deliver { deployment, purge } => {
                     self.deliver(&deployment, purge);
                 }
-                Action::Spare(lease) => {
-                    self.drive_workload(&lease, workload::Input::Spare(CloseReason::ManifestTimeout));
+                Action::CancelEnd(lease) => {
+                    self.drive_workload(&lease, workload::Input::CancelEnd(CloseReason::ManifestTimeout));
                 }
                 Action::LookAtCluster => self.scan.doubt_cluster(),
                 Action::EndLease(lease, reason) => {

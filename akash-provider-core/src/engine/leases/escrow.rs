@@ -35,9 +35,9 @@ const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
 pub enum Phase {
     /// Waits for the next deadline.
     Idle,
-    /// `FetchDeployment` is owed.
+    /// `FetchDeployment` is in flight.
     Checking,
-    /// `Broadcast(WithdrawLease)` is owed.
+    /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
     /// A payout landed, or failed, in a block not later than this; the next needs a later one.
     Cooling(BlockTime),
@@ -52,7 +52,7 @@ pub enum Phase {
 pub enum Input {
     /// We have a lease of it.
     LeaseAdded {
-        /// The lease.
+        /// Order and provider of the lease.
         lease: LeaseId,
         /// When its next payout is due.
         due: Option<BlockTime>,

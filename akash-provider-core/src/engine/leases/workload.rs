@@ -1,6 +1,6 @@
 //! One lease's workload: deploy, watch, update, end, tear down.
 //!
-//! Two lanes run side by side, each with at most one call owed:
+//! Two lanes run side by side, each with at most one call in flight:
 //! ```text
 //!  cluster:  Idle ─► Deploying ─► Idle …  ─► TearingDown ─► Gone
 //!                        └─► Retry            └─► Retry (nothing is given up, capacity is held)
@@ -43,11 +43,11 @@ const TEARDOWN_POLL: Duration = Duration::from_secs(2);
 pub enum ClusterLane {
     /// Nothing.
     Idle,
-    /// `Deploy` of this generation is owed.
+    /// `Deploy` of this generation is in flight.
     Deploying(u64),
     /// The last call failed; the next is due then.
     Retry(Mono),
-    /// `Teardown` is owed.
+    /// `Teardown` is in flight.
     TearingDown,
     /// Nothing of it is left.
     Gone,
@@ -56,7 +56,7 @@ pub enum ClusterLane {
 /// We want this lease to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ending {
-    /// Why.
+    /// Reason as the chain records it.
     pub reason: CloseReason,
     /// The circuit breaker, or the operator, let it pass.
     pub granted: bool,
@@ -81,7 +81,7 @@ pub enum Input {
     Health(Health),
     /// It is to end; `granted` when the circuit breaker does not apply.
     End {
-        /// Why.
+        /// Reason as the chain records it.
         reason: CloseReason,
         /// By command of the operator.
         granted: bool,
@@ -89,7 +89,7 @@ pub enum Input {
     /// The circuit breaker lets its close or teardown pass.
     Granted,
     /// This reason to end it is gone.
-    Spare(CloseReason),
+    CancelEnd(CloseReason),
     /// The chain said it is over, or no longer lists it.
     Heard(Heard),
     /// Reclamation has started.
@@ -209,7 +209,7 @@ impl Workload {
         self.applied
     }
 
-    /// True when the cluster took the newest version and no call is due or owed.
+    /// True when the cluster took the newest version and no call is due or in flight.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let newest = self.desired.as_ref().map(|d| d.generation);
@@ -316,7 +316,7 @@ impl Workload {
             Input::Health(health) => self.health_seen(cx, health, out),
             Input::End { reason, granted } => self.end(reason, granted, out),
             Input::Granted => self.granted(out),
-            Input::Spare(reason) => self.call_off(reason, out),
+            Input::CancelEnd(reason) => self.call_off(reason, out),
             Input::Heard(heard) => self.hear(heard),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
@@ -408,12 +408,12 @@ impl Workload {
         }
     }
 
-    /// The deploy that is owed was not made yet: it becomes one of what is wanted now, if that is another.
+    /// The deploy that is in flight was not made yet: it becomes one of what is wanted now, if that is another.
     pub(in crate::engine) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
         let desired = self.desired.as_mut()?;
-        match self.cluster {
-            ClusterLane::Deploying(owed) if owed < desired.generation => {}
-            _ => return None,
+        let is_older = matches!(self.cluster, ClusterLane::Deploying(flying) if flying < desired.generation);
+        if !is_older {
+            return None;
         }
         self.cluster = ClusterLane::Deploying(desired.generation);
         Some(desired.deploy(epoch))

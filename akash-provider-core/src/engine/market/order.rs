@@ -9,7 +9,7 @@
 //! `Ready` is a priced order that may not be written yet (standby). `Unfunded` is one whose deposit the account
 //! cannot pay: with money it goes back to `Counting`. `Unsure` is a transaction whose outcome
 //! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
-//! At most one call is owed at a time, and the phase says which. The steps are in a room of their own.
+//! At most one call is in flight at a time, and the phase says which. The steps are in a room of their own.
 
 use crate::bidding::Decline;
 use crate::engine::OrderPhase;
@@ -38,9 +38,9 @@ const BID_ATTEMPTS: u32 = 3;
 /// Where an order stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// `FetchOrder` is owed, or tried again at `retry_at`.
+    /// `FetchOrder` is in flight, or tried again at `retry_at`.
     Looking {
-        /// When to try again; `None` while the call is owed.
+        /// When to try again; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// The engine is judging it, or waits for facts about us.
@@ -50,10 +50,10 @@ pub enum Phase {
     /// The engine counts the bids, for an order takes only so many, or asks for their number again at `retry_at`.
     /// Holds the reservation, like all that follow.
     Counting {
-        /// When to try again; `None` while the answer is owed.
+        /// When to try again; `None` while the answer is in flight.
         retry_at: Option<Mono>,
     },
-    /// `CalculatePrice` is owed.
+    /// `CalculatePrice` is in flight.
     Pricing,
     /// May not write; or sending failed and is tried again at `retry_at`.
     Ready {
@@ -62,7 +62,7 @@ pub enum Phase {
     },
     /// The account cannot pay the deposit: once it can, the bids are counted and the price is asked for anew.
     Unfunded,
-    /// `Broadcast(CreateBid)` is owed.
+    /// `Broadcast(CreateBid)` is in flight.
     Bidding {
         /// The order ended meanwhile.
         ending: Option<End>,
@@ -76,9 +76,9 @@ pub enum Phase {
         /// Try again (or look) once a block later than this is processed.
         again_after: BlockTime,
     },
-    /// `FetchBid` is owed, or tried again at `retry_at`.
+    /// `FetchBid` is in flight, or tried again at `retry_at`.
     Checking {
-        /// When to try again; `None` while the call is owed.
+        /// When to try again; `None` while the call is in flight.
         retry_at: Option<Mono>,
         /// The order ended, so an open bid is to be closed.
         ending: Option<End>,
@@ -90,11 +90,11 @@ pub enum Phase {
         /// Block time at which it is taken back.
         deadline: Option<BlockTime>,
     },
-    /// `Broadcast(CloseBid)` is owed, or tried again at `retry_at`.
+    /// `Broadcast(CloseBid)` is in flight, or tried again at `retry_at`.
     Closing {
-        /// When to try again; `None` while the call is owed.
+        /// When to try again; `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// Why.
+        /// What ends it, which decides what follows.
         ending: End,
     },
     /// Over; the engine forgets it.
@@ -165,7 +165,7 @@ pub enum Input {
     Doubt,
     /// Time passed or permissions changed.
     Wake,
-    /// Finish what is owed.
+    /// Finish what is in flight.
     Shutdown,
 }
 
@@ -259,7 +259,7 @@ impl Order {
 
     /// A bid of ours was told in the block of this height that was not sent here: it is read. One that is not there
     /// from that height on holds nothing, and the order gets no other bid.
-    pub fn told(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
+    pub fn observed(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
             retry_at: None,

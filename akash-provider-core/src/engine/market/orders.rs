@@ -138,7 +138,7 @@ impl Orders {
         self.ended.insert(id.clone(), memory);
         let decline = match end {
             End::Declined(decline) => Some(&**decline),
-            _ => None,
+            End::Won | End::Lost | End::OrderClosed | End::Stopped | End::BidClosed | End::BidTimeout => None,
         };
         match (memory, decline) {
             (Ended::MayPass, Some(Decline::Price { .. })) => {

@@ -18,12 +18,21 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+/// What a call does to a workload.
+enum Subject<'a> {
+    /// It brings this.
+    Deployment(&'a Deployment),
+    /// It takes away what this lease has.
+    Lease(&'a LeaseId),
+    /// It is about none.
+    None,
+}
+
 impl Call {
-    /// The lease whose workload it is about.
-    fn workload(&self) -> Option<&LeaseId> {
+    fn subject(&self) -> Subject<'_> {
         match self {
-            Self::Record(deployment) | Self::Deploy { deployment, .. } => Some(&deployment.lease),
-            Self::Teardown(lease) => Some(lease),
+            Self::Record(deployment) | Self::Deploy { deployment, .. } => Subject::Deployment(deployment),
+            Self::Teardown(lease) => Subject::Lease(lease),
             Self::FetchOrder(_)
             | Self::CountBids(_)
             | Self::FetchProvider
@@ -35,7 +44,16 @@ impl Call {
             | Self::FetchSnapshot
             | Self::CalculatePrice(_)
             | Self::Broadcast(_)
-            | Self::ListWorkloads => None,
+            | Self::ListWorkloads => Subject::None,
+        }
+    }
+
+    /// The lease whose workload it is about.
+    fn workload(&self) -> Option<&LeaseId> {
+        match self.subject() {
+            Subject::Deployment(deployment) => Some(&deployment.lease),
+            Subject::Lease(lease) => Some(lease),
+            Subject::None => None,
         }
     }
 }
@@ -74,9 +92,10 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Takes a call in and says which of its lease may go now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
-        let after = match &call {
-            Call::Deploy { deployment, .. } => self.declare(id, &lease, deployment),
-            _ => BTreeSet::new(),
+        let after = if let Call::Deploy { deployment, .. } = &call {
+            self.declare(id, &lease, deployment)
+        } else {
+            BTreeSet::new()
         };
         for earlier in &after {
             self.followers.entry(*earlier).or_default().insert(lease.clone());
@@ -214,9 +233,9 @@ impl Engine {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         // What was wanted before another led may no longer be right.
-        let outdated = match &call {
-            Call::Record(deployment) | Call::Deploy { deployment, .. } => deployment.epoch != cx.epoch(),
-            _ => false,
+        let outdated = match call.subject() {
+            Subject::Deployment(deployment) => deployment.epoch != cx.epoch(),
+            Subject::Lease(_) | Subject::None => false,
         };
         if cx.may_write() && !outdated {
             let Some(newest) = self.newest(&call, cx.epoch()) else {
@@ -235,9 +254,10 @@ impl Engine {
             transient: true,
             message: "it may no longer be made by this instance".to_owned(),
         };
-        let completion = match call {
-            Call::Teardown(_) => Completion::Teardown(Err(failure)),
-            _ => Completion::Cluster(Err(failure)),
+        let completion = match call.subject() {
+            Subject::Lease(_) => Completion::Teardown(Err(failure)),
+            // Whatever waits here is about a workload.
+            Subject::Deployment(_) | Subject::None => Completion::Cluster(Err(failure)),
         };
         self.completed(id, completion);
     }

@@ -24,7 +24,7 @@ impl Engine {
         // A node that lags behind what was processed shows the past, not the present.
         if self.progress.chain_known() && self.is_past(snapshot.height) {
             self.scan.soon();
-            return self.progress.tells_again();
+            return self.progress.replays();
         }
         if self.progress.chain_known() {
             self.market.forget_audits();

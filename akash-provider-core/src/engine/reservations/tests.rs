@@ -367,7 +367,7 @@ fn a_doubted_promise_is_known_once_the_bid_was_read() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(10)).unwrap();
     assert!(ledger.is_promise_known(&order(1)));
-    ledger.doubt_promise(&order(1));
+    ledger.recheck_offer(&order(1));
     assert!(!ledger.is_promise_known(&order(1)));
     ledger.keep_promise(&order(1), &[unit(1, 20, 1)]);
     assert!(ledger.is_promise_known(&order(1)));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::inventory::memory::MemoryInventorySource;
+use crate::inventory::node_inventory::MemoryInventorySource;
 use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory};
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;

@@ -17,7 +17,7 @@ use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
     Address, AuditedAttributes, BidState, ChainEvent, Mono, Now, Order, OrderId, OrderState, Snapshot,
 };
-use akash_provider_k8s::cluster::Leading;
+use akash_provider_k8s::cluster::LeadershipGate;
 use anyhow::{Context, bail};
 use futures::StreamExt;
 use std::path::Path;
@@ -101,7 +101,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
         config.provider.clone(),
         &config.chain_id,
         &options,
-        Leading::new(false),
+        LeadershipGate::new(false),
     );
     let kubernetes = connecting.await.context("the cluster")?;
     Ok((

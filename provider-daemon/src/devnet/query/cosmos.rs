@@ -5,7 +5,7 @@ use super::super::block::{Block, node_id, rfc3339};
 use super::super::deliver::{TxResult, responses};
 use super::super::event::Event;
 use super::super::node::{Node, NotTaken};
-use super::{Answered, At, Door, Refused, ask, page};
+use super::{Answered, At, Refused, Transport, ask, page};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::discovery::v1 as discovery;
 use akash_provider_chain::proto::cosmos::auth::v1beta1 as auth;
@@ -44,20 +44,20 @@ pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 /// Answers a query of one of these modules; `None` when it is of another.
 pub(super) fn answer(
     node: &Node,
-    door: Door,
+    transport: Transport,
     state: At<'_>,
     path: &str,
     data: &[u8],
     height: Height,
 ) -> Option<Answered> {
     accounts(state, path, data)
-        .or_else(|| transactions(node, door, path, data))
+        .or_else(|| transactions(node, transport, path, data))
         .or_else(|| node_itself(node, path, data, height))
         .or_else(|| {
             // Discovery is not behind abci_query.
             let discover = |_| Ok(info(node.lock().rules()));
             let answered = ask::<discovery::GetInfoRequest>(path, data, discover);
-            answered.filter(|_| door == Door::Grpc)
+            answered.filter(|_| transport == Transport::Grpc)
         })
 }
 
@@ -118,12 +118,12 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     })
 }
 
-fn transactions(node: &Node, door: Door, path: &str, data: &[u8]) -> Option<Answered> {
+fn transactions(node: &Node, transport: Transport, path: &str, data: &[u8]) -> Option<Answered> {
     ask::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
         .or_else(|| {
-            ask::<tx::BroadcastTxRequest>(path, data, |request| match door {
-                Door::Grpc => broadcast(node, request),
-                Door::Abci => Err(Refused::sdk(
+            ask::<tx::BroadcastTxRequest>(path, data, |request| match transport {
+                Transport::Grpc => broadcast(node, request),
+                Transport::Abci => Err(Refused::sdk(
                     18,
                     "invalid request",
                     "can't route a broadcast tx message",

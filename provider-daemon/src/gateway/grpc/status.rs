@@ -40,8 +40,8 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
     }
     let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
     let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
-    let seat = Arc::clone(&app.status_streams).try_acquire_owned();
-    let seat = seat.map_err(|_| refused(()))?;
+    let permit = Arc::clone(&app.status_streams).try_acquire_owned();
+    let permit = permit.map_err(|_| refused(()))?;
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
@@ -53,10 +53,10 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
         let news = watch.next().await?;
         Some((Ok(news), watch))
     });
-    // The seat is given back with the stream.
+    // The permit is given back with the stream.
     Ok(news
         .inspect(move |_| {
-            let _held = (&seat, &of_network);
+            let _held = (&permit, &of_network);
         })
         .boxed())
 }

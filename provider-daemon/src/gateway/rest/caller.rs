@@ -3,7 +3,7 @@
 use super::{Refused, answer};
 use crate::gateway::App;
 use crate::gateway::auth::{
-    Access, Authenticator, Credentials, Denial, Identity, Scope, Services, Target, Tenure,
+    Access, Authenticator, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target,
 };
 use crate::gateway::listen::Peer;
 use axum::extract::Request;
@@ -54,9 +54,9 @@ impl Caller {
     }
 
     /// For how long what was shown holds.
-    pub(in crate::gateway) fn tenure(&self, app: &App) -> Tenure {
+    pub(in crate::gateway) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
-        Tenure::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
+        CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 

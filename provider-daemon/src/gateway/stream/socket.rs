@@ -1,6 +1,6 @@
 //! A websocket that is being served: pings, a client that goes away, a client that reads slowly.
 
-use crate::gateway::auth::Tenure;
+use crate::gateway::auth::CredentialValidity;
 use crate::gateway::settings::Limits;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
@@ -68,7 +68,7 @@ pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
     incoming: SplitStream<Io>,
     shutdown: CancellationToken,
-    tenure: Tenure,
+    validity: CredentialValidity,
     ping: Duration,
     silence: Duration,
     stalled: Duration,
@@ -84,13 +84,18 @@ enum Over {
 
 impl Socket {
     /// In a box: it is handed on from task to task, each of which would keep room for it.
-    pub(super) fn new(io: Io, limits: &Limits, shutdown: CancellationToken, tenure: Tenure) -> Box<Self> {
+    pub(super) fn new(
+        io: Io,
+        limits: &Limits,
+        shutdown: CancellationToken,
+        validity: CredentialValidity,
+    ) -> Box<Self> {
         let (sink, incoming) = io.split();
         Box::new(Self {
             sink,
             incoming,
             shutdown,
-            tenure,
+            validity,
             ping: limits.ping,
             // A ping is sent, and its answer waited for.
             silence: limits.ping + limits.pong,
@@ -114,7 +119,7 @@ impl Socket {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => Over::Ended(Ending::stopping()),
-                over = self.tenure.over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
+                over = self.validity.over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
                 over = writing => over,
                 () = listening => Over::Gone,
             }

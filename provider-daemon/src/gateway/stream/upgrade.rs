@@ -2,7 +2,7 @@
 
 use super::socket::Socket;
 use crate::gateway::App;
-use crate::gateway::auth::Tenure;
+use crate::gateway::auth::CredentialValidity;
 use crate::gateway::rest::Refused;
 use crate::gateway::rest::answer::{self, Answer};
 use axum::body::Body;
@@ -30,7 +30,7 @@ const READ_BUFFER: usize = 128;
 /// Answers that the connection becomes a websocket, and has it served from then on.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
-    tenure: Tenure,
+    validity: CredentialValidity,
     mut request: Request,
     serve: impl FnOnce(Arc<App>, Box<Socket>) -> F + Send + 'static,
 ) -> Result<Answer, Refused>
@@ -57,7 +57,7 @@ where
         let config = config(served.limits.frame_bytes);
         let opening = WebSocketStream::from_raw_socket(io, Role::Server, Some(config));
         let stream = Box::pin(opening).await;
-        let socket = Socket::new(stream, &served.limits, served.draining.clone(), tenure);
+        let socket = Socket::new(stream, &served.limits, served.draining.clone(), validity);
         // The task that waited for the upgrade ends here, and with it what only it needed.
         let serving = serve(Arc::clone(&served), socket);
         served.tasks.spawn(serving);

@@ -177,7 +177,7 @@ async fn a_stream_that_nobody_reads_any_more_is_given_up() {
             drop(answer);
         }
     }
-    until("a free seat", || async {
+    until("a free permit", || async {
         let mut sender = connect(&world).await;
         let answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
         // A refusal says so at once.

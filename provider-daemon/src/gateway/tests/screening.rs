@@ -6,7 +6,7 @@ use super::world::{SDL, World, hardware, until};
 use akash_provider_chain::convert::wire_group_spec;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
 use akash_provider_core::error::Error;
-use akash_provider_core::inventory::memory::NodeInventory;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, Metrics,

@@ -210,11 +210,11 @@ async fn a_client_is_pinged_and_one_that_does_not_answer_is_let_go() {
         let ping = channel.next().await;
         assert_eq!(ping, Some(Message::Ping(Bytes::new())));
     }
-    // From here on nothing is read, so nothing is answered, and the gateway lets go: there is a seat again.
+    // From here on nothing is read, so nothing is answered, and the gateway lets go: there is a permit again.
     let client = world
         .client()
         .bearer(&token_for(&key, &json!({"access": "full"})));
-    until("a seat", || async { client.open(follow).await.is_ok() }).await;
+    until("a permit", || async { client.open(follow).await.is_ok() }).await;
     drop(channel);
     world.stop().await;
 }
@@ -236,7 +236,7 @@ async fn one_tenant_takes_no_more_streams_than_are_its_due_and_gets_them_back() 
         .bearer(&token_for(&other, &json!({"access": "full"})));
     assert!(others.open(follow).await.is_ok());
     drop(first);
-    until("a seat", || async { client.open(follow).await.is_ok() }).await;
+    until("a permit", || async { client.open(follow).await.is_ok() }).await;
     world.stop().await;
 }
 

@@ -66,7 +66,7 @@ impl Entry {
         self.deadline = None;
         self.bare_since = None;
         let lease = self.lease.clone();
-        out.push(Action::Spare(lease.clone()));
+        out.push(Action::CancelEnd(lease.clone()));
         out.push(Action::Publish(Event::RecordUnusable {
             lease,
             problem: problem.to_string(),

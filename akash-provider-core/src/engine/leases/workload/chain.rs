@@ -28,7 +28,7 @@ pub enum ChainLane {
         /// Block time of the reclamation deadline.
         deadline: Option<BlockTime>,
     },
-    /// `Broadcast(StartReclaim | CloseBid)` is owed.
+    /// `Broadcast(StartReclaim | CloseBid)` is in flight.
     Sending,
     /// Sending failed; again then.
     SendRetry(Mono),
@@ -36,9 +36,9 @@ pub enum ChainLane {
     Unsure(BlockTime),
     /// It landed; the event follows, or we look then.
     AwaitEvent(Mono),
-    /// `FetchLease` is owed, or tried again at `retry_at`.
+    /// `FetchLease` is in flight, or tried again at `retry_at`.
     Looking {
-        /// When to try again; `None` while the call is owed.
+        /// When to try again; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// The lease is over, by evidence. With `granted` its workload may be torn down.
@@ -49,7 +49,7 @@ pub enum ChainLane {
 }
 
 impl ChainLane {
-    /// True when a call is owed.
+    /// True when a call is in flight.
     #[must_use]
     pub const fn owes_call(&self) -> bool {
         matches!(self, Self::Sending | Self::Looking { retry_at: None })

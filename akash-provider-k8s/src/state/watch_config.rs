@@ -10,9 +10,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// A server that is overloaded and does not say for how long.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
-/// How eagerly watches are kept up. [`Pace::default`] is right for a real cluster.
+/// How eagerly watches are kept up. [`WatchConfig::default`] is right for a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct WatchConfig {
     /// Most objects of one answer to a list.
     pub page_size: u32,
     /// Limit of one page of a list.
@@ -38,7 +38,7 @@ pub struct Pace {
     pub grace: Duration,
 }
 
-impl Default for Pace {
+impl Default for WatchConfig {
     fn default() -> Self {
         Self {
             page_size: 500,
@@ -56,7 +56,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl WatchConfig {
     pub(crate) fn back_off(&self) -> ExponentialBackoff {
         let builder = ExponentialBuilder::default()
             .with_min_delay(self.wait_first)
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn waits_grow_to_their_cap_and_differ() {
-        let pace = Pace::default();
-        let waits: Vec<_> = pace.back_off().take(12).collect();
-        assert!(waits.iter().all(|w| *w >= pace.wait_first), "{waits:?}");
+        let watch_config = WatchConfig::default();
+        let waits: Vec<_> = watch_config.back_off().take(12).collect();
+        assert!(waits.iter().all(|w| *w >= watch_config.wait_first), "{waits:?}");
         // Jitter at most doubles a wait.
-        let most = pace.wait_max * 2;
+        let most = watch_config.wait_max * 2;
         assert!(waits.iter().all(|w| *w <= most), "{waits:?}");
         assert!(waits.last() > waits.first(), "{waits:?}");
-        let again: Vec<_> = pace.back_off().take(12).collect();
+        let again: Vec<_> = watch_config.back_off().take(12).collect();
         assert_ne!(waits, again, "two clients do not move in step");
     }
 }

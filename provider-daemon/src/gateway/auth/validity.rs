@@ -30,7 +30,7 @@ impl Over {
 
 /// The watch over something that is open.
 #[derive(Debug, Clone)]
-pub(crate) struct Tenure {
+pub(crate) struct CredentialValidity {
     auth: Arc<Authenticator>,
     certificate: Option<Arc<ClientCertificate>>,
     peer: IpAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Tenure {
     _place: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-impl Tenure {
+impl CredentialValidity {
     /// Of what this peer has shown, good until then, looked at so often.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,

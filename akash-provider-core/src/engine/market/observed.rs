@@ -45,13 +45,13 @@ impl Engine {
     fn bid_of_another(&mut self, id: &BidId) {
         self.market.orders.spend(&id.order);
         self.scan.soon();
-        let is_known = self.reservations.contains(&id.order) || self.progress.is_told_again();
+        let is_known = self.reservations.contains(&id.order) || self.progress.is_replayed();
         if is_known || self.role.is_stopping() {
             return;
         }
         self.reservations.adopt_unread(&id.order);
         let mut actions = Vec::new();
-        let machine = Order::told(id, self.progress.height() + 1, &mut actions);
+        let machine = Order::observed(id, self.progress.height() + 1, &mut actions);
         self.order_new(&id.order, machine, actions);
     }
 
@@ -64,7 +64,7 @@ impl Engine {
         self.drive_order(id, Input::Won);
         self.market.orders.forget_ended(id);
         if !sure {
-            self.reservations.doubt_promise(id);
+            self.reservations.recheck_offer(id);
             self.scan.soon();
         }
         if is_own { Origin::Won } else { Origin::Found }
