@@ -13,7 +13,10 @@
 //! ```
 //! No clock, no randomness, no I/O: time is passed in, timers are state ([`Engine::next_deadline`]), a call is
 //! an effect whose completion comes back as an input. The engine is a cache of chain and cluster; one path
-//! (`recover`) builds it from a snapshot, at the start, after a gap, and in every full scan.
+//! (`reconcile`) builds it from a snapshot, at the start, after a gap, and in every full scan.
+
+// A new case of an input or an answer does not compile until somebody has thought about every place that sees it.
+#![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod effect;
 pub mod input;

@@ -452,7 +452,7 @@ impl Workload {
         // What a refused deploy left half done may run well; what was asked for does not.
         let health = match health {
             Health::Good if self.refused => Health::Bad,
-            other => other,
+            Health::Good | Health::Bad | Health::Unknown => health,
         };
         let was_unknown = self.health.health() == Health::Unknown;
         if !self.health.see(cx.now.mono, health) {

@@ -252,12 +252,11 @@ impl Engine {
         for action in actions {
             match action {
                 Action::Call(mut call) => {
-                    match &mut call {
-                        Call::Broadcast(Msg::CreateBid { deposit, .. }) => self.market.wallet.spend(deposit),
-                        Call::CalculatePrice(request) => {
-                            request.utilization = self.reservations.utilization(id).map(Box::new);
-                        }
-                        _ => {}
+                    if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
+                        self.market.wallet.spend(deposit);
+                    }
+                    if let Call::CalculatePrice(request) = &mut call {
+                        request.utilization = self.reservations.utilization(id).map(Box::new);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
                     self.market.orders.machines.sent(id, Lane::Main, effect);
