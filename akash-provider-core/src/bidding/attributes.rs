@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a1_subset_and_any_of() {
+    fn subset_and_any_of() {
         let (k1, k2, k3, k4) = (("key1", "v1"), ("key2", "v2"), ("key3", "v3"), ("key4", "v4"));
         assert!(is_subset(&set(&[k1]), &set(&[k1, k2])));
         assert!(is_subset(&set(&[k1, k2]), &set(&[k1, k2, k3, k4])));
@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn a2_values_are_compared_byte_by_byte() {
+    fn values_are_compared_byte_by_byte() {
         assert!(!is_subset(&set(&[("key1", "val1")]), &set(&[("key1", "val2")])));
         assert!(!is_subset(&set(&[("key1", "val*")]), &set(&[("key1", "val1")])));
         assert!(!is_subset(&set(&[("key1", "VAL")]), &set(&[("key1", "val")])));
     }
 
     #[test]
-    fn a3_keys_have_a_form() {
+    fn keys_have_a_form() {
         let long = |n: usize| "a".repeat(n);
         for good in [
             "key1",

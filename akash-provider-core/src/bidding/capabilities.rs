@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a4_a_wildcard_model_does_not_cross_a_slash() {
+    fn a_wildcard_model_does_not_cross_a_slash() {
         let any = || gpu_unit(&["vendor/nvidia/model/*"]);
         assert!(check(&[("capabilities/gpu/vendor/nvidia/model/a100", "true")], any()).is_ok());
         let only_with_ram = [("capabilities/gpu/vendor/nvidia/model/a100/ram/80Gi", "true")];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a5_one_of_the_models_is_enough() {
+    fn one_of_the_models_is_enough() {
         let either = gpu_unit(&["vendor/nvidia/model/a100", "vendor/nvidia/model/h100"]);
         let h100 = [("capabilities/gpu/vendor/nvidia/model/h100", "true")];
         assert!(check(&h100, either.clone()).is_ok());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a6_one_storage_set_must_have_all_attributes() {
+    fn one_storage_set_must_have_all_attributes() {
         let wanted = || volume_unit(&[("class", "beta3"), ("persistent", "true")]);
         let two_sets = [
             ("capabilities/storage/1/persistent", "true"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a7_ram_volumes_need_a_declared_ram_set() {
+    fn ram_volumes_need_a_declared_ram_set() {
         let ram = || volume_unit(&[("class", "ram"), ("persistent", "false")]);
         let beta3 = [
             ("capabilities/storage/1/class", "beta3"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a8_volumes_without_attributes_are_never_declined() {
+    fn volumes_without_attributes_are_never_declined() {
         assert!(check(&[], volume_unit(&[])).is_ok());
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a9_all_of_and_any_of_must_both_hold() {
+    fn all_of_and_any_of_must_both_hold() {
         let wanted = [Attribute::new("region", "us"), Attribute::new("tier/*", "1")];
         let both = [("region", "us"), ("tier/x", "1")];
         let ok =

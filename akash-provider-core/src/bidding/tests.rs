@@ -86,7 +86,7 @@ fn services_behind_hostnames_need_a_cluster_that_serves_them() {
 }
 
 #[test]
-fn b10_configured_attributes_keep_other_orders_out() {
+fn configured_attributes_keep_other_orders_out() {
     let mut config = config();
     config.required_attributes = vec![attribute("owner", "me")];
     let decline = should_bid(&order(group()), &NOTHING, &config).unwrap_err();
@@ -115,7 +115,7 @@ fn b10_configured_attributes_keep_other_orders_out() {
 }
 
 #[test]
-fn a10_more_than_four_volumes_are_declined() {
+fn more_than_four_volumes_are_declined() {
     let with = |volumes: usize| {
         let mut group = group();
         let volume = |n| Storage {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn p15_prices_lie_in_the_lowest_hundredth_of_the_range() {
+    fn prices_lie_in_the_lowest_hundredth_of_the_range() {
         let (low, high) = range(2 << 30, "1000");
         assert!(low >= dec("100") && low < dec("100.1"), "{low}");
         assert!(high < dec("109") && high > dec("108.9"), "{high}");

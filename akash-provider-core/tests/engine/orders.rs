@@ -15,7 +15,7 @@ fn close_deployment(dseq: u64) -> TenantMsg {
 }
 
 #[test]
-fn b1_an_order_is_reserved_once_and_bid_for_and_the_end_leaves_the_bid() {
+fn an_order_is_reserved_once_and_bid_for_and_the_end_leaves_the_bid() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let sent: Vec<_> = world.calls.iter().filter(|c| is_bid(c)).collect();
@@ -39,7 +39,7 @@ fn b1_an_order_is_reserved_once_and_bid_for_and_the_end_leaves_the_bid() {
 }
 
 #[test]
-fn b2_a_bid_that_nobody_takes_is_closed_after_its_timeout() {
+fn a_bid_that_nobody_takes_is_closed_after_its_timeout() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.blocks(48, BLOCK);
@@ -52,7 +52,7 @@ fn b2_a_bid_that_nobody_takes_is_closed_after_its_timeout() {
 }
 
 #[test]
-fn b3_a_price_above_the_orders_is_no_bid() {
+fn a_price_above_the_orders_is_no_bid() {
     let mut world = World::new();
     world.price = Ok(price(9_999_999_999));
     world.order(1, &web());
@@ -64,7 +64,7 @@ fn b3_a_price_above_the_orders_is_no_bid() {
 }
 
 #[test]
-fn b4_an_order_that_closes_releases_once_whatever_is_under_way() {
+fn an_order_that_closes_releases_once_whatever_is_under_way() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.tenant(close_deployment(1));
@@ -82,7 +82,7 @@ fn b4_an_order_that_closes_releases_once_whatever_is_under_way() {
 }
 
 #[test]
-fn b5_our_lease_keeps_the_reservation() {
+fn our_lease_keeps_the_reservation() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     assert_eq!((world.pending(), world.active()), (vec![], vec![lease.order]));
@@ -90,7 +90,7 @@ fn b5_our_lease_keeps_the_reservation() {
 }
 
 #[test]
-fn b6_a_bid_from_before_is_taken_over_and_ends_with_its_order() {
+fn a_bid_from_before_is_taken_over_and_ends_with_its_order() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.restart();
@@ -101,7 +101,7 @@ fn b6_a_bid_from_before_is_taken_over_and_ends_with_its_order() {
 }
 
 #[test]
-fn b7_a_bid_that_is_over_is_never_repeated() {
+fn a_bid_that_is_over_is_never_repeated() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.blocks(60, BLOCK);
@@ -112,7 +112,7 @@ fn b7_a_bid_that_is_over_is_never_repeated() {
 }
 
 #[test]
-fn b8_a_bid_from_before_that_wins_keeps_its_reservation_and_sends_nothing() {
+fn a_bid_from_before_that_wins_keeps_its_reservation_and_sends_nothing() {
     let mut world = World::new();
     world.order(1, &web());
     world.restart();
@@ -121,7 +121,7 @@ fn b8_a_bid_from_before_that_wins_keeps_its_reservation_and_sends_nothing() {
 }
 
 #[test]
-fn b9_a_price_that_cannot_be_had_is_no_bid() {
+fn a_price_that_cannot_be_had_is_no_bid() {
     let mut world = World::new();
     world.price = Err(failure(false));
     world.order(1, &web());

@@ -76,7 +76,7 @@ fn params_of(allocation: &Allocation, unit: u32) -> &SchedulerParams {
 }
 
 #[test]
-fn i1_to_i5_and_i8_to_i10_replicas_spread_over_nodes() {
+fn replicas_spread_over_nodes() {
     for (cpu, count, expected) in [
         (100_000, 2, true),
         (68780, 4, true),
@@ -98,7 +98,7 @@ fn i1_to_i5_and_i8_to_i10_replicas_spread_over_nodes() {
 }
 
 #[test]
-fn i6_a_gpu_is_found_and_promised() {
+fn a_gpu_is_found_and_promised() {
     let allocation = fits(&[gpus(unit(68780, 1), 1, &["vendor/nvidia/model/a100"])]).unwrap();
     assert_eq!(&*allocation.places[0].node, "n2");
     let json = serde_json::to_string(params_of(&allocation, 1)).unwrap();
@@ -109,7 +109,7 @@ fn i6_a_gpu_is_found_and_promised() {
 }
 
 #[test]
-fn i7_units_are_placed_from_the_last_to_the_first() {
+fn units_are_placed_from_the_last_to_the_first() {
     let plain = sized(1, 68700, 16 * GI, 8 * GI, 1);
     let with_gpu = sized(2, 68700, 16 * GI, 8 * GI, 1);
     let with_gpu = gpus(with_gpu, 1, &["vendor/nvidia/model/a100"]);
@@ -121,7 +121,7 @@ fn i7_units_are_placed_from_the_last_to_the_first() {
 }
 
 #[test]
-fn i11_too_many_gpus() {
+fn too_many_gpus() {
     let misfit = fits(&[gpus(unit(68780, 1), 3, &["vendor/nvidia/model/a100"])]).unwrap_err();
     assert_eq!(misfit.unit, 1);
     assert!(
@@ -132,7 +132,7 @@ fn i11_too_many_gpus() {
 }
 
 #[test]
-fn i12_to_i14_gpu_attributes() {
+fn gpu_attributes() {
     for (key, interface, narrowed) in [
         ("model/*", "pcie", Some("model/a100")),
         ("model/a100/ram/81920Mi", "pcie", Some("model/a100/ram/80Gi")),
@@ -160,7 +160,7 @@ fn i12_to_i14_gpu_attributes() {
 }
 
 #[test]
-fn i15_persistent_storage_is_a_pool_that_some_nodes_mount() {
+fn persistent_storage_is_a_pool_that_some_nodes_mount() {
     let nodes = [
         node("without", 100_000),
         node("with", 100_000).with_class("beta2"),
@@ -183,7 +183,7 @@ fn i15_persistent_storage_is_a_pool_that_some_nodes_mount() {
 }
 
 #[test]
-fn i16_ram_volumes_come_from_memory() {
+fn ram_volumes_come_from_memory() {
     let spec = ClusterSpec::of_nodes([NodeSpec::new("n", 1000, 7 << 30, 0)]);
     let mut wanted = sized(1, 100, 4 * GI, 0, 1);
     let ram = |size| volume("shm", size, &[("class", "ram"), ("persistent", "false")]);
@@ -199,7 +199,7 @@ fn i16_ram_volumes_come_from_memory() {
 }
 
 #[test]
-fn i17_a_sequence_of_orders_on_the_null_nodes() {
+fn a_sequence_of_orders_on_the_null_nodes() {
     let mut inventory = NodeInventory::new(&ClusterSpec::null(&["a", "b"]));
     const GB: u64 = 1_000_000_000;
     for (cpu, memory, storage, count) in [
@@ -219,7 +219,7 @@ fn i17_a_sequence_of_orders_on_the_null_nodes() {
 }
 
 #[test]
-fn i18_a_null_node_takes_one_large_order() {
+fn a_null_node_takes_one_large_order() {
     let mut inventory = NodeInventory::new(&ClusterSpec::null(&["a"]));
     let large = [sized(1, 4000, 30 * GI, 100 * GI - MI, 1)];
     assert!(inventory.adjust(&large, AdjustOptions::default()).is_ok());
@@ -236,7 +236,7 @@ fn two_models() -> NodeInventory {
 }
 
 #[test]
-fn i19_w14_a_node_that_then_fails_does_not_narrow_a_wildcard() {
+fn w14_a_node_that_then_fails_does_not_narrow_a_wildcard() {
     let wanted = gpus(unit(1000, 2), 1, &["vendor/nvidia/model/*"]);
     let allocation = two_models().adjust(&[wanted], AdjustOptions::default()).unwrap();
     assert_eq!(&*allocation.places[0].node, "node2");

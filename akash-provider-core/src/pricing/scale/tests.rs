@@ -49,7 +49,7 @@ fn volume(bytes: u64, pairs: &[(&str, &str)]) -> Storage {
 }
 
 #[test]
-fn p1_no_price_at_all_is_refused() {
+fn no_price_at_all_is_refused() {
     assert_eq!(
         Scale::new(ScaleConfig::default()).unwrap_err(),
         ScaleError::AllZero
@@ -61,7 +61,7 @@ fn p1_no_price_at_all_is_refused() {
 }
 
 #[test]
-fn p2_one_price_is_enough() {
+fn one_price_is_enough() {
     for one in [
         config("1", "0", "0", "0", &[]),
         config("0", "1", "0", "0", &[]),
@@ -94,13 +94,13 @@ fn negative_prices_are_refused_by_name() {
 }
 
 #[test]
-fn p3_cpu_costs_by_the_thousandth() {
+fn cpu_costs_by_the_thousandth() {
     let request = request_with(|u| u.resources.cpu.units = 13);
     assert_eq!(price(config("22", "0", "0", "0", &[]), &request), Ok(dec("286")));
 }
 
 #[test]
-fn p4_memory_costs_by_the_mib() {
+fn memory_costs_by_the_mib() {
     let request = request_with(|u| u.resources.memory.bytes = 123_456);
     let per_mib = (23 << 20).to_string();
     assert_eq!(
@@ -110,7 +110,7 @@ fn p4_memory_costs_by_the_mib() {
 }
 
 #[test]
-fn p5_mib_have_sixteen_digits() {
+fn mib_have_sixteen_digits() {
     let memory = |bytes| {
         price(
             config("0", "1", "0", "0", &[]),
@@ -123,7 +123,7 @@ fn p5_mib_have_sixteen_digits() {
 }
 
 #[test]
-fn p6_storage_costs_by_the_mib() {
+fn storage_costs_by_the_mib() {
     let request = request_with(|u| u.resources.storage = vec![volume(98_765, &[])]);
     let scale = (24 << 20).to_string();
     let amount = price(config("0", "0", "0", "0", &[("ephemeral", &scale)]), &request).unwrap();
@@ -132,7 +132,7 @@ fn p6_storage_costs_by_the_mib() {
 }
 
 #[test]
-fn p7_storage_is_multiplied_by_the_count() {
+fn storage_is_multiplied_by_the_count() {
     let scale = (3 << 20).to_string();
     let of_count = |count| {
         let request = request_with(|u| {
@@ -150,7 +150,7 @@ fn p7_storage_is_multiplied_by_the_count() {
 }
 
 #[test]
-fn p8_leased_ips_count_once_whatever_the_count() {
+fn leased_ips_count_once_whatever_the_count() {
     let of = |sequence_numbers: &[u32], count| {
         let request = request_with(|u| {
             u.resources.endpoints = sequence_numbers.iter().map(|n| leased_ip(*n)).collect();
@@ -165,7 +165,7 @@ fn p8_leased_ips_count_once_whatever_the_count() {
 }
 
 #[test]
-fn p9_absurd_prices_are_an_error() {
+fn absurd_prices_are_an_error() {
     let cpu = (i128::from(i64::MAX) * 100).to_string();
     let absurd = Scale::new(config(&cpu, "0", "0", "0", &[]))
         .unwrap()
@@ -190,7 +190,7 @@ fn p9_absurd_prices_are_an_error() {
 }
 
 #[test]
-fn p10_everything_together() {
+fn everything_together() {
     let request = request_with(|u| {
         u.resources.cpu.units = 1000;
         u.resources.memory.bytes = 512 << 20;
@@ -203,7 +203,7 @@ fn p10_everything_together() {
 }
 
 #[test]
-fn p11_a_class_without_a_price_is_named() {
+fn a_class_without_a_price_is_named() {
     let beta2 = request_with(|u| {
         u.resources.storage = vec![volume(1 << 30, &[("class", "beta2"), ("persistent", "true")])];
     });
@@ -225,7 +225,7 @@ fn p11_a_class_without_a_price_is_named() {
 }
 
 #[test]
-fn p12_volumes_in_memory_are_priced_as_ephemeral() {
+fn volumes_in_memory_are_priced_as_ephemeral() {
     let ram = request_with(|u| {
         u.resources.storage = vec![volume(1 << 20, &[("class", "ram"), ("persistent", "false")])];
     });
@@ -236,7 +236,7 @@ fn p12_volumes_in_memory_are_priced_as_ephemeral() {
 }
 
 #[test]
-fn p13_a_price_of_zero_is_an_error() {
+fn a_price_of_zero_is_an_error() {
     let scale = Scale::new(config("0", "0", "0", "1", &[])).unwrap();
     assert_eq!(
         scale.price(&request(vec![base_unit()])).unwrap_err(),
@@ -245,7 +245,7 @@ fn p13_a_price_of_zero_is_an_error() {
 }
 
 #[test]
-fn p14_one_storage_class_with_a_price_is_enough() {
+fn one_storage_class_with_a_price_is_enough() {
     let config = config("0", "0", "0", "0", &[("ephemeral", "1"), ("beta2", "0")]);
     let one_mib = request_with(|u| u.resources.storage = vec![volume(1 << 20, &[])]);
     assert_eq!(price(config, &one_mib), Ok(dec("1")));

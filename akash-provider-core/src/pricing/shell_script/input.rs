@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn s6_every_unit_has_its_element() {
+    fn every_unit_has_its_element() {
         let mut units = Vec::new();
         for id in 1..=5_u32 {
             let mut unit = base_unit();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn s7_the_last_model_of_a_vendor_counts() {
+    fn the_last_model_of_a_vendor_counts() {
         let models = [
             "vendor/nvidia/model/a100",
             "vendor/nvidia/model/v100",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn s8_a_reserved_model_replaces_the_wildcard() {
+    fn a_reserved_model_replaces_the_wildcard() {
         let mut request = with_gpus(&["vendor/nvidia/model/*"]);
         assert_eq!(vendors(&request), r#"{"vendor":{"nvidia":{"model":"*"}}}"#);
         let reserved = with_gpus(&["vendor/nvidia/model/a100"]);

@@ -92,7 +92,7 @@ async fn becomes_sleep(pid: &str) -> bool {
 }
 
 #[test]
-fn s1_settings_that_cannot_work_are_refused() {
+fn settings_that_cannot_work_are_refused() {
     let config = ShellScriptConfig::new("/bin/true");
     assert_eq!(
         (config.process_limit, config.timeout),
@@ -124,7 +124,7 @@ fn s1_settings_that_cannot_work_are_refused() {
 }
 
 #[tokio::test]
-async fn s2_a_missing_script_is_a_path_error() {
+async fn a_missing_script_is_a_path_error() {
     let missing = strategy("/nowhere/price.sh", 4, LONG);
     let error = missing
         .calculate_price(&request(vec![base_unit()]))
@@ -139,7 +139,7 @@ async fn s2_a_missing_script_is_a_path_error() {
 }
 
 #[tokio::test]
-async fn s2_a_failing_script_says_why() {
+async fn a_failing_script_says_why() {
     let (kind, message) = fails("echo 5; echo first line >&2; echo 'rate too low' >&2; exit 1").await;
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(
@@ -151,7 +151,7 @@ async fn s2_a_failing_script_says_why() {
 }
 
 #[tokio::test]
-async fn s2_nothing_and_zero_and_less_are_no_price() {
+async fn nothing_and_zero_and_less_are_no_price() {
     for nothing in ["", "echo", "printf '  \\n\\n'", "exec >&-"] {
         assert!(
             fails(nothing).await.1.contains("printed nothing (EOF)"),
@@ -174,7 +174,7 @@ async fn s2_nothing_and_zero_and_less_are_no_price() {
 }
 
 #[tokio::test]
-async fn s2_a_number_is_the_price() {
+async fn a_number_is_the_price() {
     for (printed, price) in [
         ("1.5", "1.5"),
         ("132", "132"),
@@ -188,7 +188,7 @@ async fn s2_a_number_is_the_price() {
 }
 
 #[tokio::test]
-async fn s3_garbage_is_no_price() {
+async fn garbage_is_no_price() {
     let too_precise = format!("1{}.{}0", "0".repeat(18), "0".repeat(18));
     for garbage in [
         too_precise.as_str(),
@@ -220,7 +220,7 @@ async fn s3_garbage_is_no_price() {
 }
 
 #[tokio::test]
-async fn s4_many_runs_one_after_another() {
+async fn many_runs_one_after_another() {
     let scripts = Scripts::new();
     let strategy = strategy(scripts.add("echo run >> $DIR/log; echo 1"), 10, LONG);
     let request = request(vec![base_unit()]);
@@ -232,7 +232,7 @@ async fn s4_many_runs_one_after_another() {
 }
 
 #[tokio::test]
-async fn s5_a_script_that_hangs_is_killed_with_everything_it_started() {
+async fn a_script_that_hangs_is_killed_with_everything_it_started() {
     let scripts = Scripts::new();
     let path =
         scripts.add("sleep 300 & echo $! > $DIR/grandchild; echo $$ > $DIR/script_pid; sleep 300; echo 5");
@@ -285,7 +285,7 @@ async fn a_script_may_leave_something_running_that_holds_nothing() {
 }
 
 #[tokio::test]
-async fn s5_giving_up_a_call_kills_the_script_and_frees_its_place() {
+async fn giving_up_a_call_kills_the_script_and_frees_its_place() {
     let scripts = Scripts::new();
     let path = scripts.add(
         "[ -e $DIR/again ] && { echo 5; exit; }; echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; sleep 300",
@@ -409,7 +409,7 @@ async fn endless_output_is_cut_off() {
 }
 
 #[tokio::test]
-async fn s9_the_sample_script_prices_the_base_unit() {
+async fn the_sample_script_prices_the_base_unit() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/price.sh");
     let strategy = strategy(sample, 1, LONG);
     let with_endpoints = request_with(|u| u.resources.endpoints = vec![Endpoint::default(); 7]);
