@@ -35,7 +35,7 @@ enum What {
     K8s,
     /// The gateway, on backends in memory.
     Gateway,
-    /// Builds from nothing, of the daemon and of the tests: half an hour on two cores.
+    /// Builds from nothing, of the daemon and of the tests: a quarter of an hour on two cores.
     Build,
 }
 
@@ -215,25 +215,21 @@ fn reached(held: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    fn figure(name: &str, value: f64) -> Figure {
-        Figure {
-            name: name.to_owned(),
-            value,
-            unit: "us".to_owned(),
-        }
+    fn micros(name: &str, value: f64) -> Figure {
+        Figure::new(name, value, "us")
     }
 
     #[test]
     fn a_figure_stands_beside_its_aim() {
-        assert!(row(&figure("price_scale_us", 1.5)).ends_with("at most 2: reached"));
-        assert!(row(&figure("price_scale_us", 2.5)).ends_with("at most 2: NOT reached"));
-        assert!(row(&figure("engine_inputs_per_s", 1.0)).ends_with("NOT reached"));
-        assert!(row(&figure("something_else", 1.0)).ends_with("us"));
+        assert!(row(&micros("price_scale_us", 1.5)).ends_with("at most 2: reached"));
+        assert!(row(&micros("price_scale_us", 2.5)).ends_with("at most 2: NOT reached"));
+        assert!(row(&micros("engine_inputs_per_s", 1.0)).ends_with("NOT reached"));
+        assert!(row(&micros("something_else", 1.0)).ends_with("us"));
     }
 
     #[test]
     fn a_figure_that_nothing_measured_is_missed() {
-        let mut all: Vec<Figure> = CORE.iter().map(|(name, _)| figure(name, 1.0)).collect();
+        let mut all: Vec<Figure> = CORE.iter().map(|(name, _)| micros(name, 1.0)).collect();
         assert!(missing(&all, &CORE).is_empty());
         all.remove(0);
         assert_eq!(missing(&all, &CORE), ["engine_inputs_per_s"]);
@@ -242,7 +238,7 @@ mod tests {
     #[test]
     fn json_has_three_keys() {
         assert_eq!(
-            figures::json(&figure("a", 1.5)).unwrap(),
+            figures::json(&micros("a", 1.5)).unwrap(),
             r#"{"name":"a","value":1.5,"unit":"us"}"#
         );
     }

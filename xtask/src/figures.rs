@@ -12,6 +12,17 @@ pub(crate) struct Figure {
     pub(crate) unit: String,
 }
 
+impl Figure {
+    /// A value under its name, in its unit.
+    pub(crate) fn new(name: impl Into<String>, value: f64, unit: &str) -> Self {
+        Self {
+            name: name.into(),
+            value,
+            unit: unit.to_owned(),
+        }
+    }
+}
+
 /// Finds the figures among lines of other output.
 pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
     lines.into_iter().filter_map(parse).collect()

@@ -237,11 +237,7 @@ fn outcome(tried: &[Tried], accepted: &Accepted, took: Duration) -> [Figure; 6] 
         let found = tried.iter().filter(|tried| wanted(tried)).count();
         u32::try_from(found).unwrap_or(u32::MAX).into()
     };
-    let mutants = |name: &str, value| Figure {
-        name: name.to_owned(),
-        value,
-        unit: "mutants".to_owned(),
-    };
+    let mutants = |name: &str, value| Figure::new(name, value, "mutants");
     let survived = |tried: &Tried| tried.fate == Fate::Survived;
     [
         // What does not compile says nothing about the tests.
@@ -253,11 +249,7 @@ fn outcome(tried: &[Tried], accepted: &Accepted, took: Duration) -> [Figure; 6] 
             count(&|tried| survived(tried) && accepted.has(&tried.name)),
         ),
         mutants("mutants_timed_out", count(&|tried| tried.fate == Fate::TimedOut)),
-        Figure {
-            name: "mutants_seconds".to_owned(),
-            value: took.as_secs_f64().round(),
-            unit: "s".to_owned(),
-        },
+        Figure::new("mutants_seconds", took.as_secs_f64().round(), "s"),
     ]
 }
 

@@ -94,13 +94,7 @@ mod tests {
 
     #[test]
     fn a_simulation_that_ran_too_little_is_a_failure() {
-        let ran = |value| {
-            [Figure {
-                name: "sim_histories".to_owned(),
-                value,
-                unit: "histories".to_owned(),
-            }]
-        };
+        let ran = |value| [Figure::new("sim_histories", value, "histories")];
         assert_eq!(expect_histories(&ran(20.0), 20), Ok(()));
         assert!(expect_histories(&ran(19.0), 20).is_err());
         assert!(expect_histories(&[], 20).is_err());

@@ -9,6 +9,8 @@ use crate::figures::{Figure, json};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
+mod types;
+
 /// Structs of which several files have methods, each with the folder it lives in.
 const SHARED: [(&str, &str); 6] = [
     ("Engine", "akash-provider-core/src"),
@@ -27,6 +29,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     for figure in survey(&files) {
         println!("{}", json(&figure)?);
+    }
+    for name in types::unnamed_outside(&files) {
+        println!("named nowhere outside of its crate: {name}");
     }
     Ok(())
 }
@@ -51,23 +56,23 @@ fn survey(files: &[Source]) -> Vec<Figure> {
     let mut figures = lines_by_kind(files);
     let product: Vec<&Source> = files.iter().filter(|(path, _)| kind(path) == "source").collect();
     let text = || product.iter().flat_map(|(_, text)| text.lines());
-    let count = |name: &str, value: usize, unit: &str| figure(name.to_owned(), value as f64, unit);
     figures.push(count(
         "public_items",
         text().filter(|l| is_public_item(l)).count(),
         "items",
     ));
+    figures.extend(types::figures(files));
     let docs: Vec<usize> = product.iter().flat_map(|(_, text)| doc_lengths(text)).collect();
     let fillers = docs.iter().filter(|words| **words <= FILLER_WORDS).count();
-    figures.push(figure(
-        "doc_fillers".to_owned(),
+    figures.push(tenths(
+        "doc_fillers",
         share(fillers, docs.len()) * 100.0,
         "percent",
     ));
     let code = text().filter(|l| is_code(l)).count();
     let inline = text().filter(|l| is_inline_comment(l)).count();
-    figures.push(figure(
-        "inline_comments".to_owned(),
+    figures.push(tenths(
+        "inline_comments",
         share(inline, code) * 1000.0,
         "per mille",
     ));
@@ -92,12 +97,12 @@ fn survey(files: &[Source]) -> Vec<Figure> {
     figures
 }
 
-fn figure(name: String, value: f64, unit: &str) -> Figure {
-    Figure {
-        name,
-        value: (value * 10.0).round() / 10.0,
-        unit: unit.to_owned(),
-    }
+fn tenths(name: &str, value: f64, unit: &str) -> Figure {
+    Figure::new(name, (value * 10.0).round() / 10.0, unit)
+}
+
+fn count(name: &str, value: usize, unit: &str) -> Figure {
+    Figure::new(name, value as f64, unit)
 }
 
 fn share(part: usize, whole: usize) -> f64 {
@@ -124,7 +129,7 @@ fn lines_by_kind(files: &[Source]) -> Vec<Figure> {
     };
     kinds
         .iter()
-        .map(|of| figure(format!("lines_{of}"), lines(of) as f64, "lines"))
+        .map(|of| count(&format!("lines_{of}"), lines(of), "lines"))
         .collect()
 }
 

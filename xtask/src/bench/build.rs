@@ -29,7 +29,7 @@ const MIB: f64 = 1_048_576.0;
 /// What an embedder waits for: the core and all it needs.
 pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     let (seconds, ()) = cold(workspace, &CORE, |_| Ok(()))?;
-    Ok(figure("core_cold_build_s", seconds, "s"))
+    Ok(Figure::new("core_cold_build_s", seconds, "s"))
 }
 
 /// All others, one after the other. What a build takes of the processors is read as Linux tells it.
@@ -40,11 +40,11 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     let (tests, ()) = cold(workspace, &TESTS, |_| Ok(()))?;
     let ended = processor_seconds()?;
     Ok(vec![
-        figure("build_release_cold_cpu_s", between - begun, CPU),
-        figure("build_release_cold_s", release, "s"),
-        figure("binary_mib", bytes / MIB, "MiB"),
-        figure("build_test_cold_cpu_s", ended - between, CPU),
-        figure("build_test_cold_s", tests, "s"),
+        Figure::new("build_release_cold_cpu_s", between - begun, CPU),
+        Figure::new("build_release_cold_s", release, "s"),
+        Figure::new("binary_mib", bytes / MIB, "MiB"),
+        Figure::new("build_test_cold_cpu_s", ended - between, CPU),
+        Figure::new("build_test_cold_s", tests, "s"),
     ])
 }
 
@@ -90,14 +90,6 @@ fn size(path: &Path) -> Result<f64> {
 
 fn clear(folder: &Path) -> Result<()> {
     fs::remove_dir_all(folder).map_err(|error| Error::new(format!("{}: {error}", folder.display())))
-}
-
-fn figure(name: &str, value: f64, unit: &str) -> Figure {
-    Figure {
-        name: name.to_owned(),
-        value,
-        unit: unit.to_owned(),
-    }
 }
 
 #[cfg(test)]
