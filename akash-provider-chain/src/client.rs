@@ -15,8 +15,8 @@ use crate::limits::Limits;
 use crate::private_key::PrivateKey;
 use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
+use crate::tx::PlannerConfig;
 use crate::tx::api::{Code, Included};
-use crate::tx::planner::PlannerConfig;
 use crate::tx::{SeenBlock, TxWriter, WriterStatus};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,

@@ -134,12 +134,12 @@ impl GasConfig {
 
 /// What makes two transactions use the same gas.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shape(String);
+pub(crate) struct Shape(String);
 
 impl Shape {
     /// The shape of a transaction; `None` where the gas depends on more than the messages.
     #[must_use]
-    pub fn of(msgs: &[Msg]) -> Option<Self> {
+    pub(crate) fn of(msgs: &[Msg]) -> Option<Self> {
         match msgs {
             [
                 Msg::CreateBid {
@@ -160,7 +160,7 @@ impl Shape {
 
 /// Gas for a simulation, and for sending where simulating does not work: generous for what the messages use.
 #[must_use]
-pub fn generous(msgs: &[Msg]) -> u64 {
+pub(crate) fn generous(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
         Msg::CreateBid { resources_offer, .. } => 200_000 + 20_000 * resources_offer.len() as u64,
         Msg::CloseBid { .. } | Msg::WithdrawLease { .. } => 400_000,
@@ -172,20 +172,20 @@ pub fn generous(msgs: &[Msg]) -> u64 {
 
 /// Estimates so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Estimates {
+pub(crate) struct Estimates {
     known: BTreeMap<Shape, (u64, Height)>,
 }
 
 impl Estimates {
     /// The estimate for a transaction, if there is one that is still good.
     #[must_use]
-    pub fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
+    pub(crate) fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
         let (used, at) = self.known.get(&Shape::of(msgs)?)?;
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
     /// Remembers an estimate.
-    pub fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
+    pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
         if let Some(shape) = Shape::of(msgs) {
             if self.known.len() >= SHAPES_MAX {
                 self.known.clear();
@@ -195,7 +195,7 @@ impl Estimates {
     }
 
     /// Forgets an estimate that was too low.
-    pub fn forget(&mut self, msgs: &[Msg]) {
+    pub(crate) fn forget(&mut self, msgs: &[Msg]) {
         if let Some(shape) = Shape::of(msgs) {
             self.known.remove(&shape);
         }

@@ -7,7 +7,7 @@
 //! | [`endpoints`] | several nodes as one: health, fail-over, a second opinion |
 //! | [`Reader`] | queries and events over them: `ChainQuery` and `ChainEvents` of the core |
 //! | [`keyring`], [`private_key`] | keys as the Go tool keeps them, and what they sign |
-//! | [`signer`], [`gas`], [`sequence`] | a transaction from its parts: bytes, cost, nonce |
+//! | [`signer`], [`gas`] | a transaction from its parts: bytes and cost |
 //! | [`tx`] | each message sent once, with a known end: `ChainTx` of the core |
 //! | [`AkashClient`] | reading and sending as one: the whole `ChainClient` of the core |
 //! | [`cert`] | certificates: made, read, published, rotated |
@@ -53,7 +53,7 @@ mod query;
 mod raw;
 mod reader;
 mod rpc;
-pub mod sequence;
+mod sequence;
 pub mod signer;
 #[cfg(test)]
 mod testing;

@@ -19,7 +19,7 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// When a transaction can no longer land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Expiry {
+pub(crate) struct Expiry {
     /// After a block later than this; for ordered transactions an estimate on the safe side.
     pub time: BlockTime,
     /// After this height, for ordered transactions.
@@ -29,14 +29,14 @@ pub struct Expiry {
 impl Expiry {
     /// True when no block after this one can hold it.
     #[must_use]
-    pub fn passed(&self, height: Height, time: BlockTime) -> bool {
+    pub(crate) fn passed(&self, height: Height, time: BlockTime) -> bool {
         self.height.map_or(time > self.time, |last| height >= last)
     }
 }
 
 /// Gives out nonces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Sequencer {
+pub(crate) struct Sequencer {
     /// Nanoseconds below a millisecond by which the timeouts of two processes differ.
     salt: i64,
     last_nanos: i64,
@@ -51,7 +51,7 @@ struct Sequence {
 impl Sequencer {
     /// A sequencer for unordered transactions. `salt` keeps two processes with one key apart.
     #[must_use]
-    pub fn new(salt: u32) -> Self {
+    pub(crate) fn new(salt: u32) -> Self {
         Self {
             salt: i64::from(salt) % NANOS_PER_MILLI,
             last_nanos: 0,
@@ -61,23 +61,23 @@ impl Sequencer {
 
     /// True once the chain turned out not to know unordered transactions.
     #[must_use]
-    pub const fn is_ordered(&self) -> bool {
+    pub(crate) const fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
 
     /// Counts sequences from now on.
-    pub fn fall_back(&mut self) {
+    pub(crate) fn fall_back(&mut self) {
         self.ordered.get_or_insert_default();
     }
 
     /// True when the sequence must be learned before the next transaction.
     #[must_use]
-    pub fn must_learn(&self) -> bool {
+    pub(crate) fn must_learn(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
     /// The chain's sequence, and the highest of ours that waits for a block.
-    pub fn learn(&mut self, sequence: u64, waiting: Option<u64>) {
+    pub(crate) fn learn(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             let after = waiting.map_or(0, |w| w.saturating_add(1));
             ordered.next = Some(sequence.max(after));
@@ -85,21 +85,21 @@ impl Sequencer {
     }
 
     /// A node says that the sequence is wrong.
-    pub fn mismatch(&mut self) {
+    pub(crate) fn mismatch(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;
         }
     }
 
     /// A node accepted a transaction with this sequence.
-    pub fn used(&mut self, sequence: u64) {
+    pub(crate) fn used(&mut self, sequence: u64) {
         if let Some(Sequence { next: Some(next) }) = &mut self.ordered {
             *next = (*next).max(sequence.saturating_add(1));
         }
     }
 
     /// The next nonce, and when it expires; `None` while the sequence is not known.
-    pub fn stamp(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
+    pub(crate) fn stamp(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
         let Some(ordered) = &self.ordered else {
             return Some(self.stamp_unordered(time));
         };

@@ -11,7 +11,7 @@ const PANIC: u32 = 111_222;
 
 /// What a code means.
 #[must_use]
-pub fn meaning(code: &Code) -> TxError {
+pub(super) fn meaning(code: &Code) -> TxError {
     match (code.space.as_str(), code.number) {
         ("market", number) => market(number),
         ("sdk", 5) => TxError::InsufficientFunds,

@@ -19,6 +19,7 @@ mod answers;
 #[cfg(test)]
 mod explore;
 mod flight;
+mod known;
 mod next;
 mod status;
 #[cfg(test)]
@@ -33,15 +34,16 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{DecCoin, DeploymentId, Mono, Msg, TxOutcome};
 use flight::Flight;
+use known::Known;
 pub use status::{Nonces, WriterStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A call of the port that waits for its outcome.
-pub type Ticket = u64;
+pub(super) type Ticket = u64;
 /// A transaction under way.
-pub type FlightId = u64;
+pub(super) type FlightId = u64;
 
 /// How long things may take, and how many there may be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,7 +105,7 @@ impl PlannerConfig {
 
 /// A transaction to be signed. The same draft gives the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Draft {
+pub(super) struct Draft {
     /// Its messages.
     pub msgs: Arc<[Msg]>,
     /// Its nonce.
@@ -118,7 +120,7 @@ pub struct Draft {
 
 /// What the planner is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
+pub(super) enum Input {
     /// Send these as one transaction.
     Submit {
         /// Whose answer it is.
@@ -162,7 +164,7 @@ pub enum Input {
 
 /// What the planner wants done. Each is answered by the input of the same name, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Ask for the newest block.
     FetchBlock,
     /// Ask for the signing account.
@@ -191,66 +193,14 @@ struct Request {
     alone: bool,
 }
 
-/// Something that must be known before anything is sent.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Need<T> {
-    value: Option<T>,
-    asked: bool,
-    retry_at: Mono,
-    failures: u32,
-    why_not: String,
-}
-
-impl<T> Default for Need<T> {
-    fn default() -> Self {
-        Self {
-            value: None,
-            asked: false,
-            retry_at: Mono::default(),
-            failures: 0,
-            why_not: String::new(),
-        }
-    }
-}
-
-impl<T> Need<T> {
-    /// True when it should be asked for; counts as asked from then on.
-    fn ask(&mut self, now: Mono) -> bool {
-        let ask = !self.asked && now >= self.retry_at;
-        self.asked |= ask;
-        ask
-    }
-
-    fn failed(&mut self, now: Mono, why: String) {
-        self.asked = false;
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at = now.plus(backoff(self.failures));
-        self.why_not = why;
-    }
-
-    fn answered(&mut self, value: T) {
-        self.asked = false;
-        self.failures = 0;
-        self.why_not.clear();
-        self.value = Some(value);
-    }
-}
-
 /// Half a second, doubled with every failure in a row, at most eight.
 fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// The newest block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Tip {
-    height: u64,
-    time: akash_provider_core::types::BlockTime,
-}
-
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Planner {
+pub(super) struct Planner {
     config: Arc<PlannerConfig>,
     now: Mono,
     stopped: bool,
@@ -259,10 +209,7 @@ pub struct Planner {
     last_flight: FlightId,
     /// Deployments with a withdrawal of unknown outcome, until it can no longer land.
     unresolved: Vec<(Expiry, DeploymentId)>,
-    tip: Need<Tip>,
-    tip_at: Mono,
-    account: Need<u64>,
-    prices: Need<Vec<DecCoin>>,
+    known: Known,
     sequencer: Sequencer,
     /// A node has taken or simulated a transaction of the kind in use.
     proven: bool,
@@ -273,7 +220,7 @@ pub struct Planner {
 impl Planner {
     /// A planner that knows nothing yet; `salt` is any number, another one in each process.
     #[must_use]
-    pub fn new(config: PlannerConfig, salt: u32) -> Self {
+    pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
         if config.ordered {
             sequencer.fall_back();
@@ -286,10 +233,7 @@ impl Planner {
             flights: BTreeMap::new(),
             last_flight: 0,
             unresolved: Vec::new(),
-            tip: Need::default(),
-            tip_at: Mono::default(),
-            account: Need::default(),
-            prices: Need::default(),
+            known: Known::default(),
             sequencer,
             proven: false,
             estimates: Estimates::default(),
@@ -299,32 +243,32 @@ impl Planner {
 
     /// The same, where this was paid in the last hour already.
     #[must_use]
-    pub fn with_spent(mut self, spent: Spent) -> Self {
+    pub(super) fn with_spent(mut self, spent: Spent) -> Self {
         self.spent = spent;
         self
     }
 
     /// What was paid in the last hour.
     #[must_use]
-    pub const fn spent(&self) -> &Spent {
+    pub(super) const fn spent(&self) -> &Spent {
         &self.spent
     }
 
     /// Takes an input; what is to be done now.
-    pub fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
+    pub(super) fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
         self.now = self.now.max(now);
         let mut out = Vec::new();
         match input {
             Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
             Input::Forget { ticket } => self.forget(ticket),
-            Input::Block(answer) => self.block(answer),
+            Input::Block(answer) => self.known.block(self.now, &self.config, answer),
             Input::Seen {
                 block,
                 is_newest,
                 is_complete,
             } => self.seen(block, is_newest, is_complete),
             Input::Account(answer) => self.account(answer),
-            Input::Prices(answer) => self.prices(answer),
+            Input::Prices(answer) => self.known.prices_answered(self.now, answer),
             Input::Simulated(id, answer) => self.simulated(id, answer, &mut out),
             Input::Sent(id, answer) => self.sent(id, answer, &mut out),
             Input::Found(id, answer) => self.found(id, answer, &mut out),
@@ -338,13 +282,13 @@ impl Planner {
 
     /// True when nothing waits and nothing is under way: no node is asked anything.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
     /// Calls that wait, and transactions under way.
     #[must_use]
-    pub fn load(&self) -> (usize, usize) {
+    pub(super) fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.flights.len())
     }
 
@@ -379,9 +323,9 @@ impl Planner {
             out.push(Action::Reply(ticket, Err(failure(kind, message))));
             return;
         }
-        if self.is_idle() && self.now.since(self.tip_at) > self.config.tip_max {
+        if self.is_idle() {
             // While nothing was to be done nobody was asked; an old time would give an old timeout.
-            self.tip.value = None;
+            self.known.forget_old_tip(self.now, self.config.tip_max);
         }
         let request = Request {
             ticket,

@@ -28,7 +28,7 @@ pub enum Standing {
 ///
 /// # Errors
 /// When nobody answers.
-pub async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standing, Error> {
+pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standing, Error> {
     match msg {
         Msg::CreateBid { id, .. } => of_bid(chain, id).await,
         Msg::CloseBid { id, .. } => of_close(chain, id).await,

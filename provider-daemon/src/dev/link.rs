@@ -4,7 +4,7 @@ use super::gateway::is_wanted;
 use super::{Printer, names, node};
 use crate::args::DevArgs;
 use crate::devnet::{Devnet, DevnetConfig};
-use akash_provider_chain::tx::planner::PlannerConfig;
+use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
 use akash_provider_core::types::Address;

@@ -1,7 +1,7 @@
 //! A development network with tenants and the account of a provider.
 
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::tx::planner::PlannerConfig;
+use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};

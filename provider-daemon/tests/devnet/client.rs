@@ -3,8 +3,8 @@
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::gas::MemorySpent;
 use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxWriter;
-use akash_provider_chain::tx::planner::PlannerConfig;
 use akash_provider_chain::{Limits, Reader, Settings};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,

@@ -2,7 +2,7 @@
 
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
-use akash_provider_chain::tx::planner::PlannerConfig;
+use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::conformance::suite;
 use std::time::Duration;

@@ -4,11 +4,12 @@ use super::super::api::{Code, Included, Simulation, Submission};
 use super::super::code::{is_panic, rejected, shortened};
 use super::super::standing::Standing;
 use super::flight::{Check, Flight, Phase};
-use super::{Action, FlightId, Planner, Tip, backoff, failure};
+use super::known::Tip;
+use super::{Action, FlightId, Planner, backoff, failure};
 use crate::signer::Ordering;
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::types::{DecCoin, Msg, TxError, TxOutcome};
+use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
 /// Drafts of one flight that are replaced after a refusal that a new draft may mend.
 const REPLACED_MAX: u32 = 5;
@@ -68,37 +69,6 @@ fn cure(code: &Code, ordered: bool) -> Cure {
 }
 
 impl Planner {
-    pub(super) fn block(&mut self, answer: Result<SyncInfo, Failure>) {
-        let (now, poll) = (self.now, self.config.poll);
-        let info = match answer {
-            Ok(info) if info.chain_id != self.config.chain_id => {
-                let why = format!(
-                    "the node is of chain `{}`, not `{}`",
-                    info.chain_id, self.config.chain_id
-                );
-                return self.tip.failed(now, why);
-            }
-            Ok(info) if info.catching_up => {
-                return self.tip.failed(now, "the node is catching up".to_owned());
-            }
-            Ok(info) => info,
-            Err(error) => return self.tip.failed(now, error.message),
-        };
-        // A node behind a load balancer may lag: what was known is not forgotten.
-        let new = Tip {
-            height: info.height,
-            time: info.time,
-        };
-        let best = self
-            .tip
-            .value
-            .filter(|old| old.height >= new.height)
-            .unwrap_or(new);
-        self.tip.answered(best);
-        self.tip_at = now;
-        self.tip.retry_at = now.plus(poll);
-    }
-
     /// A block as the follower tells it. An old one says nothing about the time.
     pub(super) fn seen(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
         let height = block.height;
@@ -110,37 +80,17 @@ impl Planner {
                 }
             }
         }
-        // What a subscription that lags tells is no news, and must not put off the question for what is.
-        let is_news = self.tip.value.is_none_or(|tip| tip.height <= height);
-        if is_newest && is_news {
-            let asked = self.tip.asked;
-            self.block(Ok(block));
-            self.tip.asked = asked;
-            self.tip.retry_at = self.now.plus(self.config.told_poll);
+        if is_newest {
+            self.known.told(self.now, &self.config, block);
         }
     }
 
     pub(super) fn account(&mut self, answer: Result<Option<Account>, Failure>) {
-        match answer {
-            Ok(Some(account)) => {
-                self.account.answered(account.number);
-                let waiting = self.flights.values().filter_map(Flight::waiting_sequence);
-                // Those below the chain's sequence have landed or never will.
-                let waiting = waiting.filter(|s| *s >= account.sequence).max();
-                self.sequencer.learn(account.sequence, waiting);
-            }
-            Ok(None) => {
-                let why = "the chain does not know the signing account: send it some tokens first";
-                self.account.failed(self.now, why.to_owned());
-            }
-            Err(error) => self.account.failed(self.now, error.message),
-        }
-    }
-
-    pub(super) fn prices(&mut self, answer: Result<Vec<DecCoin>, Failure>) {
-        match answer {
-            Ok(prices) => self.prices.answered(prices),
-            Err(error) => self.prices.failed(self.now, error.message),
+        if let Some(sequence) = self.known.account_answered(self.now, answer) {
+            let waiting = self.flights.values().filter_map(Flight::waiting_sequence);
+            // Those below the chain's sequence have landed or never will.
+            let waiting = waiting.filter(|s| *s >= sequence).max();
+            self.sequencer.learn(sequence, waiting);
         }
     }
 
@@ -150,7 +100,7 @@ impl Planner {
         answer: Result<Simulation, Failure>,
         out: &mut Vec<Action>,
     ) {
-        let (now, height) = (self.now, self.tip.value.map_or(0, |t| t.height));
+        let (now, height) = (self.now, self.known.height().unwrap_or(0));
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
@@ -218,7 +168,7 @@ impl Planner {
             Ok(Submission::Refused { code, .. }) if flight.perhaps_sent => {
                 let full = code.is_sdk(MEMPOOL_FULL);
                 // Asked again after some more blocks, not at once.
-                flight.accepted_at = self.tip.value.map(|t| t.height);
+                flight.accepted_at = self.known.height();
                 flight.failures += u32::from(full);
                 flight.phase = if full {
                     Phase::Ready {
@@ -245,7 +195,7 @@ impl Planner {
                         .as_ref()
                         .is_some_and(|d| d.expiry.passed(t.height, t.time))
                 };
-                if self.tip.value.is_some_and(expired) {
+                if self.known.tip().is_some_and(expired) {
                     flight.phase = Phase::Waiting {
                         searched_at: None,
                         asked: false,
@@ -260,7 +210,7 @@ impl Planner {
             return;
         };
         // It cannot be in a block that was there before it was first sent.
-        let known = self.tip.value.map(|t| t.height);
+        let known = self.known.height();
         let searched_at = if flight.perhaps_sent { None } else { known };
         flight.perhaps_sent = true;
         flight.accepted_at = known;
@@ -310,19 +260,19 @@ impl Planner {
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
-                self.tip.retry_at = now;
+                self.known.hurry_tip(now);
             }
             Cure::Relearn => {
                 flight.replaced += 1;
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
-                self.account.value = None;
+                self.known.forget_account();
                 self.sequencer.mismatch();
             }
             Cure::Reprice => {
                 flight.replaced += 1;
-                self.prices.value = None;
+                self.known.forget_prices();
             }
             Cure::Reestimate => self.starve(id),
             Cure::Order => {
@@ -438,9 +388,7 @@ impl Planner {
                 ..
             } => match answer {
                 Ok(Standing::Done { height }) => {
-                    let height = height
-                        .or_else(|| self.tip.value.map(|t| t.height))
-                        .unwrap_or_default();
+                    let height = height.or_else(|| self.known.height()).unwrap_or_default();
                     self.reply(id, &Ok(TxOutcome::Committed { height }), out);
                 }
                 Ok(Standing::NotDone | Standing::Impossible(_)) => self.never(id, out),

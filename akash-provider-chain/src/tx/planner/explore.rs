@@ -511,11 +511,8 @@ impl World {
     fn unanswerable(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
-        let needs = [
-            (planner.tip.asked, InFlight::Block),
-            (planner.account.asked, InFlight::Account),
-            (planner.prices.asked, InFlight::Prices),
-        ];
+        let needs = [InFlight::Block, InFlight::Account, InFlight::Prices];
+        let needs = planner.known.asked().into_iter().zip(needs).collect::<Vec<_>>();
         if let Some((_, need)) = needs
             .iter()
             .find(|(asked, in_flight)| *asked && !self.in_flight.contains(in_flight))

@@ -1,7 +1,8 @@
 //! What to do next: from the queue into the air, by priority.
 
 use super::flight::{Check, Flight, Phase};
-use super::{Action, Draft, FlightId, Planner, Request, Tip, backoff, failure, withdrawn};
+use super::known::Tip;
+use super::{Action, Draft, FlightId, Planner, Request, backoff, failure, withdrawn};
 use crate::gas::{Shape, generous};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::{DeploymentId, Msg};
@@ -18,8 +19,8 @@ impl Planner {
         if self.is_idle() {
             return;
         }
-        self.ask_needs(out);
-        if let Some(tip) = self.tip.value {
+        self.known.ask(self.now, self.sequencer.must_learn(), out);
+        if let Some(tip) = self.known.tip() {
             self.unresolved
                 .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
             self.dispatch();
@@ -31,7 +32,7 @@ impl Planner {
 
     /// When to be called again though nothing was answered; `None` while idle.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<akash_provider_core::types::Mono> {
+    pub(crate) fn next_deadline(&self) -> Option<akash_provider_core::types::Mono> {
         // Everything is polled at the same pace: a deadline per thing would gain milliseconds.
         (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))
     }
@@ -39,7 +40,7 @@ impl Planner {
     /// Ends what has waited for too long.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
-        let why = self.why_not().unwrap_or("its turn did not come");
+        let why = self.known.why_not().unwrap_or("its turn did not come");
         let why = format!("not sent in time: {why}");
         let late = |r: &Request| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
@@ -77,20 +78,6 @@ impl Planner {
         });
     }
 
-    fn ask_needs(&mut self, out: &mut Vec<Action>) {
-        let now = self.now;
-        if self.tip.ask(now) {
-            out.push(Action::FetchBlock);
-        }
-        let learn = self.account.value.is_none() || self.sequencer.must_learn();
-        if learn && self.account.ask(now) {
-            out.push(Action::FetchAccount);
-        }
-        if self.prices.value.is_none() && self.prices.ask(now) {
-            out.push(Action::FetchPrices);
-        }
-    }
-
     /// Deployments that must not be withdrawn from now.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
@@ -121,7 +108,7 @@ impl Planner {
             } else {
                 vec![request]
             };
-            let height = self.tip.value.map_or(0, |t| t.height);
+            let height = self.known.height().unwrap_or(0);
             let mut flight = Flight::new(members, key.0, Phase::Ready { at: self.now }, None);
             flight.gas = self.estimates.get(&flight.msgs(), height);
             if flight.gas.is_none() {
@@ -250,7 +237,7 @@ impl Planner {
         };
         if by_itself.is_err() {
             // Its gas is as it should be, so it is the price: perhaps another node asks for less.
-            self.prices.value = None;
+            self.known.forget_prices();
         }
         let at = self.hold(id, why.to_string());
         if let Some(flight) = self.flights.get_mut(&id) {
@@ -286,13 +273,12 @@ impl Planner {
 
     /// A new draft of a flight; `None` when something is missing. Where no fee can be had its calls are answered.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
-        let account_number = self.account.value?;
-        let price = self.config.gas.price_at(self.prices.value.as_deref()?);
+        let account_number = self.known.account()?;
+        let price = self.config.gas.price_at(self.known.prices()?);
         let price = match price {
             Ok(price) => self.config.gas.price(gas_limit, price),
             Err(why) => {
-                self.prices.value = None;
-                self.prices.failed(self.now, why.to_string());
+                self.known.refuse_prices(self.now, why.to_string());
                 let error = failure(ErrorKind::Denied, format!("not sent: {why}"));
                 self.reply(id, &Err(error), out);
                 return None;

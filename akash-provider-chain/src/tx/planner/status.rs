@@ -33,9 +33,9 @@ pub struct WriterStatus {
 impl Planner {
     /// What it does.
     #[must_use]
-    pub fn status(&self) -> WriterStatus {
+    pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();
-        let prices = self.prices.value.as_deref();
+        let prices = self.known.prices();
         let price = prices.and_then(|minimum| self.config.gas.price_at(minimum).ok());
         WriterStatus {
             waiting,
@@ -46,7 +46,7 @@ impl Planner {
                 Nonces::Unordered
             },
             gas_price: price.map(|price| DecCoin::new(&self.config.gas.denom, price)),
-            trouble: self.why_not().or_else(|| self.held()).map(str::to_owned),
+            trouble: self.known.why_not().or_else(|| self.held()).map(str::to_owned),
             is_stopped: self.stopped,
         }
     }
@@ -54,11 +54,5 @@ impl Planner {
     /// Why a transaction waits that could be sent.
     fn held(&self) -> Option<&str> {
         self.flights.values().find_map(|flight| flight.held.as_deref())
-    }
-
-    /// Why nothing can be sent.
-    pub(super) fn why_not(&self) -> Option<&str> {
-        let needs = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not];
-        needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
     }
 }

@@ -1,0 +1,210 @@
+//! What must be known before anything is sent: the newest block, the signing account, the price of gas.
+
+use super::{Action, PlannerConfig, backoff};
+use akash_provider_core::chain::{Account, SyncInfo};
+use akash_provider_core::error::Failure;
+use akash_provider_core::types::{BlockTime, DecCoin, Mono};
+
+/// The newest block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Tip {
+    pub(super) height: u64,
+    pub(super) time: BlockTime,
+}
+
+/// One of them: its value, or when it is asked for again and why.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Need<T> {
+    value: Option<T>,
+    asked: bool,
+    retry_at: Mono,
+    failures: u32,
+    why_not: String,
+}
+
+impl<T> Default for Need<T> {
+    fn default() -> Self {
+        Self {
+            value: None,
+            asked: false,
+            retry_at: Mono::default(),
+            failures: 0,
+            why_not: String::new(),
+        }
+    }
+}
+
+impl<T> Need<T> {
+    /// True when it should be asked for; counts as asked from then on.
+    fn ask(&mut self, now: Mono) -> bool {
+        let ask = !self.asked && now >= self.retry_at;
+        self.asked |= ask;
+        ask
+    }
+
+    fn failed(&mut self, now: Mono, why: String) {
+        self.asked = false;
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = now.plus(backoff(self.failures));
+        self.why_not = why;
+    }
+
+    fn answered(&mut self, value: T) {
+        self.asked = false;
+        self.failures = 0;
+        self.why_not.clear();
+        self.value = Some(value);
+    }
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Known {
+    tip: Need<Tip>,
+    /// When the tip was last heard of.
+    tip_at: Mono,
+    account: Need<u64>,
+    prices: Need<Vec<DecCoin>>,
+}
+
+impl Known {
+    pub(super) fn tip(&self) -> Option<Tip> {
+        self.tip.value
+    }
+
+    pub(super) fn height(&self) -> Option<u64> {
+        self.tip.value.map(|tip| tip.height)
+    }
+
+    /// Number of the signing account.
+    pub(super) fn account(&self) -> Option<u64> {
+        self.account.value
+    }
+
+    /// What nodes ask for gas.
+    pub(super) fn prices(&self) -> Option<&[DecCoin]> {
+        self.prices.value.as_deref()
+    }
+
+    /// Asks for what is missing and is not being asked for.
+    pub(super) fn ask(&mut self, now: Mono, must_learn_sequence: bool, out: &mut Vec<Action>) {
+        if self.tip.ask(now) {
+            out.push(Action::FetchBlock);
+        }
+        let learn = self.account.value.is_none() || must_learn_sequence;
+        if learn && self.account.ask(now) {
+            out.push(Action::FetchAccount);
+        }
+        if self.prices.value.is_none() && self.prices.ask(now) {
+            out.push(Action::FetchPrices);
+        }
+    }
+
+    /// A node's answer for the newest block.
+    pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, answer: Result<SyncInfo, Failure>) {
+        let info = match answer {
+            Ok(info) if info.chain_id != config.chain_id => {
+                let why = format!(
+                    "the node is of chain `{}`, not `{}`",
+                    info.chain_id, config.chain_id
+                );
+                return self.tip.failed(now, why);
+            }
+            Ok(info) if info.catching_up => {
+                return self.tip.failed(now, "the node is catching up".to_owned());
+            }
+            Ok(info) => info,
+            Err(error) => return self.tip.failed(now, error.message),
+        };
+        // A node behind a load balancer may lag: what was known is not forgotten.
+        let new = Tip {
+            height: info.height,
+            time: info.time,
+        };
+        let best = self
+            .tip
+            .value
+            .filter(|old| old.height >= new.height)
+            .unwrap_or(new);
+        self.tip.answered(best);
+        self.tip_at = now;
+        self.tip.retry_at = now.plus(config.poll);
+    }
+
+    /// The newest block as the follower tells it, without being asked.
+    pub(super) fn told(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
+        // What a subscription that lags tells is no news, and must not put off the question for what is.
+        if self.height().is_none_or(|known| known <= block.height) {
+            let asked = self.tip.asked;
+            self.block(now, config, Ok(block));
+            self.tip.asked = asked;
+            self.tip.retry_at = now.plus(config.told_poll);
+        }
+    }
+
+    /// A node's answer for the signing account; its sequence, where there is one.
+    pub(super) fn account_answered(
+        &mut self,
+        now: Mono,
+        answer: Result<Option<Account>, Failure>,
+    ) -> Option<u64> {
+        match answer {
+            Ok(Some(account)) => {
+                self.account.answered(account.number);
+                return Some(account.sequence);
+            }
+            Ok(None) => {
+                let why = "the chain does not know the signing account: send it some tokens first";
+                self.account.failed(now, why.to_owned());
+            }
+            Err(error) => self.account.failed(now, error.message),
+        }
+        None
+    }
+
+    /// A node's answer for the price of gas.
+    pub(super) fn prices_answered(&mut self, now: Mono, answer: Result<Vec<DecCoin>, Failure>) {
+        match answer {
+            Ok(prices) => self.prices.answered(prices),
+            Err(error) => self.prices.failed(now, error.message),
+        }
+    }
+
+    /// A block heard of longer ago than `oldest` says nothing of the time any more.
+    pub(super) fn forget_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
+        if now.since(self.tip_at) > oldest {
+            self.tip.value = None;
+        }
+    }
+
+    /// Asks for the newest block without waiting for its turn.
+    pub(super) fn hurry_tip(&mut self, now: Mono) {
+        self.tip.retry_at = now;
+    }
+
+    pub(super) fn forget_account(&mut self) {
+        self.account.value = None;
+    }
+
+    pub(super) fn forget_prices(&mut self) {
+        self.prices.value = None;
+    }
+
+    /// No fee can be offered at these prices: asked for again, after a wait.
+    pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
+        self.prices.value = None;
+        self.prices.failed(now, why);
+    }
+
+    /// Why nothing can be sent.
+    pub(super) fn why_not(&self) -> Option<&str> {
+        let needs = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not];
+        needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
+    }
+
+    /// What is being asked for: the block, the account, the prices.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> [bool; 3] {
+        [self.tip.asked, self.account.asked, self.prices.asked]
+    }
+}
