@@ -28,7 +28,7 @@ use records::Records;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use workload::State;
+use workload::{Running, State};
 
 /// Which command an image stands for.
 pub type Images = BTreeMap<String, Vec<String>>;
@@ -59,8 +59,10 @@ impl ProcessCluster {
         cluster.state().unreadable = unreadable;
         for mut kept in found {
             // One that cannot start keeps no other from it.
-            let deployed = kept.deployed.take().filter(|d| cluster.check(d).is_ok());
-            kept.deployed.clone_from(&deployed);
+            if kept.deployed.as_ref().is_some_and(|d| cluster.check(d).is_err()) {
+                kept.deployed = None;
+            }
+            let deployed = kept.deployed.clone();
             cluster.state().keep(kept);
             if let Some(deployment) = deployed {
                 cluster.start(&deployment)?;
@@ -72,17 +74,12 @@ impl ProcessCluster {
     /// Ends everything that runs, and waits until it has. What is kept stays: the next [`ProcessCluster::open`]
     /// of the folder starts it again.
     pub async fn close(&self) {
-        let running: Vec<_> = {
+        let stopped: Vec<_> = {
             let state = self.state();
             let running = state.all().filter_map(|w| w.running.as_ref());
-            running
-                .map(|running| {
-                    running.stop.cancel();
-                    running.replicas.clone()
-                })
-                .collect()
+            running.map(Running::stop).collect()
         };
-        for replicas in running {
+        for replicas in stopped {
             replicas.wait().await;
         }
     }
@@ -105,12 +102,12 @@ fn no_lease(operation: &'static str, lease: &LeaseId) -> Error {
     )
 }
 
-/// The guide is compiled with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/writing-a-cluster.md")]
-pub struct Guide;
-
 fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error {
     let message = format!("lease {lease} has no service `{service}`");
     Error::new(ErrorKind::NotFound, operation, message)
 }
+
+/// The guide is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-cluster.md")]
+pub struct Guide;

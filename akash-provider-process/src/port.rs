@@ -93,10 +93,7 @@ impl ProcessCluster {
         let replicas = {
             let state = self.state();
             let running = state.get(lease).and_then(|w| w.running.as_ref());
-            running.map(|running| {
-                running.stop.cancel();
-                running.replicas.clone()
-            })
+            running.map(Running::stop)
         };
         if let Some(replicas) = replicas {
             replicas.wait().await;

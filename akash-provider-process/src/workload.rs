@@ -71,6 +71,12 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Tells every replica to end; they have when what is returned has no task left.
+    pub(crate) fn stop(&self) -> TaskTracker {
+        self.stop.cancel();
+        self.replicas.clone()
+    }
+
     pub(crate) fn new(deployment: Deployment, ports: Ports) -> Self {
         let replicas = deployment.group.services.iter();
         let replicas = replicas.flat_map(|s| (0..s.count).map(|n| ((s.name.clone(), n), false)));

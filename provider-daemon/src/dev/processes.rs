@@ -35,7 +35,7 @@ impl Processes {
     /// Opens the cluster: beside the state file, where there is one, with what ran there; else an empty one.
     ///
     /// # Errors
-    /// Its folder cannot be made or read, or what ran in it cannot be started.
+    /// Its folder cannot be made or read.
     pub async fn open(hardware: &ClusterArgs, state: Option<&Path>) -> anyhow::Result<Self> {
         let folder = match state {
             Some(state) => beside(state),
