@@ -49,6 +49,26 @@ pub struct Verdict {
     pub explanation: Explanation,
 }
 
+impl Verdict {
+    /// What came of screening a group.
+    #[must_use]
+    pub fn new(group: &GroupSpec, screened: bidding::Verdict) -> Self {
+        let (offer, decline) = match screened.bid {
+            Ok(offer) => (Some(offer), None),
+            Err(decline) => (None, Some(decline)),
+        };
+        Self {
+            group: group.name.clone(),
+            would_bid: offer.is_some(),
+            price: offer.map(|offer| offer.price),
+            maximum: group.max_price(),
+            reason: decline.as_ref().map(|decline| decline.code().to_owned()),
+            message: decline.map(|decline| decline.to_string()),
+            explanation: screened.explanation,
+        }
+    }
+}
+
 /// Prints a verdict for every group of an SDL, or for an order of the chain; fails (exit code 1) when one of them would
 /// get no bid.
 ///
@@ -107,19 +127,7 @@ impl Desk {
     }
 
     fn tell(&self, group: &GroupSpec, screened: bidding::Verdict) -> anyhow::Result<bool> {
-        let (offer, decline) = match screened.bid {
-            Ok(offer) => (Some(offer), None),
-            Err(decline) => (None, Some(decline)),
-        };
-        let verdict = Verdict {
-            group: group.name.clone(),
-            would_bid: offer.is_some(),
-            price: offer.map(|offer| offer.price),
-            maximum: group.max_price(),
-            reason: decline.as_ref().map(|decline| decline.code().to_owned()),
-            message: decline.map(|decline| decline.to_string()),
-            explanation: screened.explanation,
-        };
+        let verdict = Verdict::new(group, screened);
         print(&verdict, self.output)?;
         Ok(verdict.would_bid)
     }
@@ -131,6 +139,11 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
         Output::Text => say(&text(verdict)),
     }
     Ok(())
+}
+
+/// The SDL of a command line that names no order.
+fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
+    sdl.context("there is nothing to explain: name an SDL file, or an order with --order")
 }
 
 /// The orders that an SDL would make: an order for each of its groups.

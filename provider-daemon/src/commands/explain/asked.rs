@@ -1,14 +1,13 @@
 //! A provider that runs, asked at its gateway: it judges by what it knows at the moment.
 
-use super::{Verdict, code, print, real};
+use super::{Verdict, code, needed, print, real};
 use crate::args::{ExplainArgs, Output};
 use crate::tenant::{Screened, Screener};
 use crate::{plain, say};
-use akash_provider_core::bidding::Decline;
+use akash_provider_core::bidding::{self, Decline};
 use akash_provider_core::inventory::Explanation;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{Address, GroupSpec};
-use anyhow::Context;
 use std::process::ExitCode;
 
 /// Explains an order of the chain, or every group of an SDL.
@@ -24,12 +23,11 @@ pub(super) async fn explain(
         let order = real::open_order(screener.chain(), id).await?;
         let (_, is_ours) = real::bids(screener.chain(), provider, id).await?;
         verdicts.push(match is_ours {
-            true => already_bid(&order.spec),
+            true => Verdict::new(&order.spec, refused(Decline::AlreadyBid)),
             false => asked(&screener, &order.spec).await?,
         });
     } else {
-        let sdl = sdl.context("there is nothing to explain: name an SDL file, or an order with --order")?;
-        for group in &sdl.groups {
+        for group in &needed(sdl)?.groups {
             verdicts.push(asked(&screener, group).await?);
         }
     }
@@ -56,36 +54,24 @@ async fn asked(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdict
         Screened::Bid(price) => (Some(price), None),
         Screened::NoBid(words) => (None, Some(words)),
     };
-    let explanation = Explanation {
-        fits: price.is_some(),
-        ..Explanation::default()
-    };
+    // It says in words what it does not say in parts: no reason, no nodes.
     Ok(Verdict {
-        explanation,
+        group: group.name.clone(),
         would_bid: price.is_some(),
+        maximum: group.max_price(),
+        reason: None,
+        explanation: Explanation {
+            fits: price.is_some(),
+            ..Explanation::default()
+        },
         price,
         message,
-        ..nothing(group)
     })
 }
 
-fn already_bid(group: &GroupSpec) -> Verdict {
-    Verdict {
-        reason: Some(Decline::AlreadyBid.code().to_owned()),
-        message: Some(Decline::AlreadyBid.to_string()),
-        ..nothing(group)
-    }
-}
-
-/// What is known of a group without anybody being asked.
-fn nothing(group: &GroupSpec) -> Verdict {
-    Verdict {
-        group: group.name.clone(),
-        would_bid: false,
-        price: None,
-        maximum: group.max_price(),
-        reason: None,
-        message: None,
+fn refused(decline: Decline) -> bidding::Verdict {
+    bidding::Verdict {
+        bid: Err(decline),
         explanation: Explanation::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! A real provider: what the chain says of it and its cluster has, by the settings it runs with. Nothing is written.
 
-use super::{Desk, code, orders};
+use super::{Desk, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
 use crate::commands::chain::{addresses, given_chain_id, limits, roots};
 use crate::commands::run::config;
@@ -67,9 +67,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
         let order = open_order(&chain, id).await?;
         return Ok(code(explain_order(&mut desk, &chain, &us, &order).await?));
     }
-    let sdl = sdl.context("there is nothing to explain: name an SDL file, or an order with --order")?;
     let mut all_bid = true;
-    for order in orders(sdl)? {
+    for order in orders(needed(sdl)?)? {
         let audited = audited(&chain, &us, &order).await?;
         all_bid &= desk.explain(&order, &audited, None).await?;
     }
