@@ -6,6 +6,7 @@ mod memory;
 mod port;
 mod split;
 
+pub use crate::types::Certificate;
 pub use memory::{BlockMaker, Fate, Inclusion, MemoryChain, Outage};
 pub use port::*;
 pub use split::SplitChain;

@@ -31,11 +31,10 @@ mod tenants;
 mod tests;
 
 use crate::types::{
-    Address, Attribute, BidId, BlockTime, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec, Height,
-    LeaseId, MarketParams, Msg, OrderId, Provider, TxError,
+    Address, Attribute, BidId, BlockTime, Certificate, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec,
+    Height, LeaseId, MarketParams, Msg, OrderId, Provider, TxError,
 };
 use book::{Cx, DeploymentBook, Index};
-pub use certificates::CertificateRecord;
 pub use escrow::EscrowDetails;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
@@ -225,7 +224,7 @@ pub struct Market {
     providers: BTreeMap<Address, Provider>,
     /// By provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
-    certificates: BTreeMap<Address, Vec<CertificateRecord>>,
+    certificates: BTreeMap<Address, Vec<Certificate>>,
 }
 
 impl Market {

@@ -10,11 +10,12 @@ pub mod id;
 pub mod price;
 pub mod resources;
 pub mod time;
+pub mod tx;
 
 pub use chain::{
-    Agreement, AuditedAttributes, Bid, BidState, ChainEvent, CloseReason, Deployment, DeploymentRecord,
-    EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Msg, Observed, Order,
-    OrderState, Payment, Provider, ProviderInfo, Reclamation, Snapshot, TxError, TxOutcome,
+    Agreement, AuditedAttributes, Bid, BidState, Certificate, ChainEvent, CloseReason, Deployment,
+    DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams,
+    Observed, Order, OrderState, Payment, Provider, ProviderInfo, Reclamation, Snapshot,
 };
 pub use event::{BidOutcome, Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
@@ -22,3 +23,4 @@ pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 pub use price::{Coin, Dec, DecCoin, Denom};
 pub use resources::{Cpu, Endpoint, EndpointKind, Gpu, Memory, ResourceUnit, Resources, Storage};
 pub use time::{BlockTime, Height, Mono, Now};
+pub use tx::{Msg, TxError, TxOutcome};

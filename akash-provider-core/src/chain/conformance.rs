@@ -26,7 +26,7 @@ use crate::types::{
     Address, Attribute, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState,
     ProviderInfo, Snapshot, TxError, TxOutcome,
 };
-pub use driver::{Driver, MemoryDriver};
+pub use driver::{Driver, MemoryDriver, deployment_of};
 use futures::stream::BoxStream;
 pub use leases::{
     a_lease_lives_and_dies, a_lost_bid_is_known_without_an_event, a_snapshot_says_what_queries_say,

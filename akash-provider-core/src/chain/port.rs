@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::types::{
-    Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, DeploymentId,
+    Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, Certificate, ChainEvent, Coin, DeploymentId,
     DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, LeaseState, MarketParams, Msg, Observed,
     Order, OrderId, OrderState, Provider, Snapshot, TxOutcome,
 };
@@ -20,6 +20,14 @@ pub struct OrderFilter {
     pub deployment: Option<DeploymentId>,
 }
 
+impl OrderFilter {
+    /// True for an order that the question is about.
+    #[must_use]
+    pub fn takes(&self, record: &Order) -> bool {
+        takes(self.state.as_ref(), &record.state) && takes(self.deployment.as_ref(), record.id.deployment())
+    }
+}
+
 /// Which bids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BidFilter {
@@ -31,6 +39,16 @@ pub struct BidFilter {
     pub state: Option<BidState>,
 }
 
+impl BidFilter {
+    /// True for a bid that the question is about.
+    #[must_use]
+    pub fn takes(&self, record: &Bid) -> bool {
+        takes(self.order.as_ref(), &record.id.order)
+            && takes(self.provider.as_ref(), &record.id.provider)
+            && takes(self.state.as_ref(), &record.state)
+    }
+}
+
 /// Which leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseFilter {
@@ -40,6 +58,20 @@ pub struct LeaseFilter {
     pub deployment: Option<DeploymentId>,
     /// Only in this state.
     pub state: Option<LeaseState>,
+}
+
+impl LeaseFilter {
+    /// True for a lease that the question is about.
+    #[must_use]
+    pub fn takes(&self, record: &LeaseRecord) -> bool {
+        takes(self.provider.as_ref(), &record.lease.id.provider)
+            && takes(self.deployment.as_ref(), record.lease.id.deployment())
+            && takes(self.state.as_ref(), &record.lease.state)
+    }
+}
+
+fn takes<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
+    filter.is_none_or(|wanted| wanted == value)
 }
 
 /// Which page; opaque key from the page before.
@@ -114,19 +146,6 @@ pub struct SyncInfo {
     pub time: BlockTime,
     /// Still replaying the past: its answers are old.
     pub catching_up: bool,
-}
-
-/// A certificate as published.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Certificate {
-    /// Decimal serial.
-    pub serial: String,
-    /// True until revoked.
-    pub valid: bool,
-    /// PEM.
-    pub cert: Vec<u8>,
-    /// PEM.
-    pub pubkey: Vec<u8>,
 }
 
 /// An account.

@@ -1,22 +1,8 @@
 //! Certificates of accounts: published, revoked, never removed.
 
 use super::{Market, Rejection};
-use crate::types::{Address, ChainEvent};
+use crate::types::{Address, Certificate, ChainEvent};
 use data_encoding::BASE64;
-use serde::{Deserialize, Serialize};
-
-/// A certificate as published.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CertificateRecord {
-    /// Decimal serial.
-    pub serial: String,
-    /// True until revoked.
-    pub valid: bool,
-    /// PEM.
-    pub cert: Vec<u8>,
-    /// PEM.
-    pub pubkey: Vec<u8>,
-}
 
 /// Largest certificate that is looked at.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
@@ -108,7 +94,7 @@ impl Market {
         if of_owner.iter().any(|c| c.serial == serial) {
             return Err(Rejection::other("cert/3", "certificate exists"));
         }
-        of_owner.push(CertificateRecord {
+        of_owner.push(Certificate {
             serial,
             valid: true,
             cert: cert.to_vec(),

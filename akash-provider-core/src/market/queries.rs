@@ -1,9 +1,9 @@
 //! What can be asked, and the snapshot a provider starts from.
 
 use super::book::{DeploymentBook, Index, LeaseBook, OrderBook};
-use super::{AccountRecord, CertificateRecord, EscrowDetails, Market};
+use super::{AccountRecord, EscrowDetails, Market};
 use crate::types::{
-    Address, AuditedAttributes, Bid, BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId,
+    Address, AuditedAttributes, Bid, BidId, BlockTime, Certificate, CloseReason, Coin, Dec, DeploymentId,
     DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Order, OrderId, Provider,
     Snapshot,
 };
@@ -93,7 +93,7 @@ impl Market {
 
     /// Certificates of an account, oldest first.
     #[must_use]
-    pub fn certificates(&self, owner: &Address) -> &[CertificateRecord] {
+    pub fn certificates(&self, owner: &Address) -> &[Certificate] {
         self.certificates.get(owner).map_or(&[], Vec::as_slice)
     }
 

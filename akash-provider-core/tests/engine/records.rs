@@ -37,6 +37,11 @@ fn all_active(world: &World, leases: &[LeaseId]) -> bool {
     leases.iter().all(active)
 }
 
+fn all_run(world: &World) -> bool {
+    let status = world.status();
+    status.leases.iter().all(|l| l.phase == LeasePhase::Running)
+}
+
 fn problem_of(status: &Status, lease: &LeaseId) -> Option<String> {
     let info = status.leases.iter().find(|l| l.lease == *lease)?;
     info.record_problem.clone()
@@ -77,13 +82,7 @@ fn a_lease_whose_record_is_lost_or_spoiled_is_never_ended_for_it() {
         world.wait(2 * MINUTE);
         assert_eq!(problem_of(&world.status(), &leases[0]), None);
         assert_eq!(world.told(|e| matches!(e, Event::RecordUsable { .. })), 1);
-        assert!(
-            world
-                .status()
-                .leases
-                .iter()
-                .all(|l| l.phase == LeasePhase::Running)
-        );
+        assert!(all_run(&world));
     }
 }
 
@@ -137,13 +136,7 @@ fn a_start_that_finds_no_record_at_all_ends_nothing_until_one_is_found() {
     world.wait(2 * MINUTE);
     assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
     assert_eq!(world.status().breaker.shut_because, None);
-    assert!(
-        world
-            .status()
-            .leases
-            .iter()
-            .all(|l| l.phase == LeasePhase::Running)
-    );
+    assert!(all_run(&world));
 }
 
 #[test]

@@ -32,10 +32,6 @@ impl OwnChain {
     }
 }
 
-fn wants<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
-    filter.is_none_or(|wanted| wanted == value)
-}
-
 #[async_trait]
 impl ChainQuery for OwnChain {
     async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
@@ -43,11 +39,8 @@ impl ChainQuery for OwnChain {
     }
 
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error> {
-        let wanted = |o: &&Order| {
-            wants(filter.state.as_ref(), &o.state) && wants(filter.deployment.as_ref(), o.id.deployment())
-        };
         self.ask(|m| {
-            let records = m.orders().filter(wanted).cloned();
+            let records = m.orders().filter(|order| filter.takes(order)).cloned();
             Page::of("orders", records, |o| o.id.clone(), &page)
         })
     }
@@ -61,13 +54,8 @@ impl ChainQuery for OwnChain {
     }
 
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error> {
-        let wanted = |b: &&Bid| {
-            wants(filter.order.as_ref(), &b.id.order)
-                && wants(filter.provider.as_ref(), &b.id.provider)
-                && wants(filter.state.as_ref(), &b.state)
-        };
         self.ask(|m| {
-            let records = m.bids().filter(wanted).cloned();
+            let records = m.bids().filter(|bid| filter.takes(bid)).cloned();
             Page::of("bids", records, |b| b.id.clone(), &page)
         })
     }
@@ -85,12 +73,10 @@ impl ChainQuery for OwnChain {
     }
 
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error> {
-        let wanted = |r: &LeaseRecord| {
-            wants(filter.provider.as_ref(), &r.lease.id.provider)
-                && wants(filter.deployment.as_ref(), r.lease.id.deployment())
-                && wants(filter.state.as_ref(), &r.lease.state)
-        };
-        self.ask(|m| Page::of("leases", m.leases().filter(wanted), |r| r.lease.id.clone(), &page))
+        self.ask(|m| {
+            let records = m.leases().filter(|lease| filter.takes(lease));
+            Page::of("leases", records, |r| r.lease.id.clone(), &page)
+        })
     }
 
     async fn auditor_attributes(
@@ -104,13 +90,7 @@ impl ChainQuery for OwnChain {
     async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error> {
         let published = self.ask(|m| m.certificates(owner).to_vec()).into_iter();
         let wanted = published.filter(|c| serial.is_none_or(|wanted| wanted == c.serial));
-        let certificates = wanted.map(|c| Certificate {
-            serial: c.serial,
-            valid: c.valid,
-            cert: c.cert,
-            pubkey: c.pubkey,
-        });
-        Ok(certificates.collect())
+        Ok(wanted.collect())
     }
 
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {

@@ -3,12 +3,11 @@
 use super::client::reader;
 use akash_provider_chain::convert::{tenant_to_any, to_any};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::chain::conformance::Driver;
+use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
-    PlacementRequirements, Provider, ResourceUnit, Resources,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, Provider,
 };
 use async_trait::async_trait;
 use provider_daemon::devnet::wallet::{Wallet, allowance};
@@ -161,26 +160,7 @@ pub(crate) fn order(deployment: &DeploymentId, gseq: u32) -> OrderId {
 
 /// A deployment with so many groups that ask for no attributes.
 pub(crate) fn create(id: &DeploymentId, groups: u32) -> TenantMsg {
-    let unit = ResourceUnit {
-        resources: Resources {
-            id: 1,
-            ..Resources::default()
-        },
-        count: 1,
-        price: DecCoin::new(&"uact".into(), Dec::from_int(40)),
-    };
-    let group = |n| GroupSpec {
-        name: format!("group-{n}"),
-        requirements: PlacementRequirements::default(),
-        resources: vec![unit.clone()],
-    };
-    TenantMsg::CreateDeployment {
-        id: id.clone(),
-        groups: (0..groups).map(group).collect(),
-        hash: [1; 32],
-        deposit: uact(5_000_000),
-        reclamation_min_window: None,
-    }
+    deployment_of(id, groups, &DecCoin::new(&"uact".into(), Dec::from_int(40)))
 }
 
 pub(crate) fn bid(id: &BidId) -> Msg {

@@ -36,6 +36,32 @@ pub trait Driver: Send + Sync {
     async fn next_block(&self);
 }
 
+/// The message that creates a deployment with so many groups, each of one unit that asks for nothing but may cost
+/// `price` a block: what [`Driver::create_deployment`] has to put on the chain.
+#[must_use]
+pub fn deployment_of(id: &DeploymentId, groups: u32, price: &DecCoin) -> TenantMsg {
+    let unit = ResourceUnit {
+        resources: Resources {
+            id: 1,
+            ..Resources::default()
+        },
+        count: 1,
+        price: price.clone(),
+    };
+    let group = |n| GroupSpec {
+        name: format!("group-{n}"),
+        requirements: PlacementRequirements::default(),
+        resources: vec![unit.clone()],
+    };
+    TenantMsg::CreateDeployment {
+        id: id.clone(),
+        groups: (0..groups).map(group).collect(),
+        hash: [1; 32],
+        deposit: uact(5_000_000),
+        reclamation_min_window: None,
+    }
+}
+
 /// Drives a [`MemoryChain`].
 #[derive(Debug)]
 pub struct MemoryDriver {
@@ -127,26 +153,7 @@ impl Driver for MemoryDriver {
             owner: account(1),
             dseq: self.dseq.fetch_add(1, Ordering::Relaxed),
         };
-        let unit = ResourceUnit {
-            resources: Resources {
-                id: 1,
-                ..Resources::default()
-            },
-            count: 1,
-            price: self.price(),
-        };
-        let group = |n| GroupSpec {
-            name: format!("group-{n}"),
-            requirements: PlacementRequirements::default(),
-            resources: vec![unit.clone()],
-        };
-        self.tenant(TenantMsg::CreateDeployment {
-            id: id.clone(),
-            groups: (0..groups).map(group).collect(),
-            hash: [1; 32],
-            deposit: uact(5_000_000),
-            reclamation_min_window: None,
-        });
+        self.tenant(deployment_of(&id, groups, &self.price()));
         let order = |gseq| OrderId {
             group: GroupId {
                 deployment: id.clone(),

@@ -52,10 +52,6 @@ impl MemoryChain {
     }
 }
 
-fn is_wanted<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
-    filter.is_none_or(|wanted| wanted == value)
-}
-
 #[async_trait]
 impl ChainQuery for MemoryChain {
     async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
@@ -64,11 +60,7 @@ impl ChainQuery for MemoryChain {
 
     async fn orders(&self, filter: &OrderFilter, request: PageRequest) -> Result<Page<Order>, Error> {
         self.ask("orders", |m| {
-            let wanted = |o: &&Order| {
-                is_wanted(filter.state.as_ref(), &o.state)
-                    && is_wanted(filter.deployment.as_ref(), o.id.deployment())
-            };
-            let records = m.orders().filter(wanted).cloned();
+            let records = m.orders().filter(|order| filter.takes(order)).cloned();
             Page::of("orders", records, |o| o.id.clone(), &request)
         })?
     }
@@ -83,14 +75,9 @@ impl ChainQuery for MemoryChain {
 
     async fn bids(&self, filter: &BidFilter, request: PageRequest) -> Result<Page<Bid>, Error> {
         self.ask("bids", |m| {
-            let wanted = |b: &&Bid| {
-                is_wanted(filter.state.as_ref(), &b.state)
-                    && is_wanted(filter.order.as_ref(), &b.id.order)
-                    && is_wanted(filter.provider.as_ref(), &b.id.provider)
-            };
             let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
             let all = m.bids().filter(|_| filter.order.is_none());
-            let records = of_order.chain(all).filter(wanted).cloned();
+            let records = of_order.chain(all).filter(|bid| filter.takes(bid)).cloned();
             Page::of("bids", records, |b| b.id.clone(), &request)
         })?
     }
@@ -109,12 +96,7 @@ impl ChainQuery for MemoryChain {
 
     async fn leases(&self, filter: &LeaseFilter, request: PageRequest) -> Result<Page<LeaseRecord>, Error> {
         self.ask("leases", |m| {
-            let wanted = |r: &LeaseRecord| {
-                is_wanted(filter.state.as_ref(), &r.lease.state)
-                    && is_wanted(filter.provider.as_ref(), &r.lease.id.provider)
-                    && is_wanted(filter.deployment.as_ref(), r.lease.id.deployment())
-            };
-            let records = m.leases().filter(wanted);
+            let records = m.leases().filter(|lease| filter.takes(lease));
             Page::of("leases", records, |r| r.lease.id.clone(), &request)
         })?
     }
@@ -131,13 +113,7 @@ impl ChainQuery for MemoryChain {
         self.ask("certificates", |m| {
             let of_owner = m.certificates(owner).iter();
             let wanted = of_owner.filter(|c| serial.is_none_or(|s| s == c.serial));
-            let answer = wanted.map(|c| Certificate {
-                serial: c.serial.clone(),
-                valid: c.valid,
-                cert: c.cert.clone(),
-                pubkey: c.pubkey.clone(),
-            });
-            answer.collect()
+            wanted.cloned().collect()
         })
     }
 

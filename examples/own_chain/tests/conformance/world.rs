@@ -1,11 +1,10 @@
 //! A ledger in a folder of its own, and who acts on it: a tenant and two providers.
 
 use akash_provider_core::chain::ChainTx;
-use akash_provider_core::chain::conformance::Driver;
+use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::market::{TenantMsg, network_params};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
-    PlacementRequirements, Provider, ResourceUnit, Resources, TxOutcome,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, Provider, TxOutcome,
 };
 use async_trait::async_trait;
 use example_own_chain::{Genesis, OwnChain};
@@ -140,28 +139,7 @@ impl Driver for People {
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId> {
         let dseq = self.dseq.fetch_add(1, Ordering::Relaxed);
         let id = order(dseq, 1).deployment().clone();
-        let resources = Resources {
-            id: 1,
-            ..Resources::default()
-        };
-        let unit = ResourceUnit {
-            resources,
-            count: 1,
-            price: self.price(),
-        };
-        let group = |n| GroupSpec {
-            name: format!("group-{n}"),
-            requirements: PlacementRequirements::default(),
-            resources: vec![unit.clone()],
-        };
-        self.tenant(TenantMsg::CreateDeployment {
-            id,
-            groups: (0..groups).map(group).collect(),
-            hash: [1; 32],
-            deposit: uact(5_000_000),
-            reclamation_min_window: None,
-        })
-        .await;
+        self.tenant(deployment_of(&id, groups, &self.price())).await;
         (1..=groups).map(|gseq| order(dseq, gseq)).collect()
     }
 
