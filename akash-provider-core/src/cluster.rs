@@ -21,7 +21,7 @@ pub use port::*;
 
 /// A lease's workload as it is to be, or as it was deployed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Deployment {
+pub struct WorkloadSpec {
     /// Order and provider of the lease.
     pub lease: LeaseId,
     /// What to run.
@@ -36,7 +36,7 @@ pub struct Deployment {
     pub epoch: u64,
 }
 
-impl Deployment {
+impl WorkloadSpec {
     /// The hostnames to declare, to look names up in.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.hostnames.iter().map(|h| h.hostname.as_str()).collect()
@@ -76,7 +76,7 @@ pub struct IpDeclaration {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// As recorded or deployed last.
-    pub deployments: Vec<Deployment>,
+    pub deployments: Vec<WorkloadSpec>,
     /// What is there of a lease without a record that says what it runs.
     #[serde(default)]
     pub unusable: Vec<Unusable>,
@@ -128,9 +128,9 @@ impl Unusable {
     }
 }
 
-impl From<Vec<Deployment>> for Listing {
+impl From<Vec<WorkloadSpec>> for Listing {
     /// Of a backend whose records can always be read.
-    fn from(deployments: Vec<Deployment>) -> Self {
+    fn from(deployments: Vec<WorkloadSpec>) -> Self {
         Self {
             deployments,
             ..Self::default()

@@ -7,9 +7,9 @@ use crate::chain::{
     PageRequest, SyncInfo,
 };
 use crate::cluster::{
-    Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
+    Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,
     HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
-    LogOptions, ServiceStatus, Shell, Teardown,
+    LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use crate::error::Error;
 use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -48,8 +48,8 @@ macro_rules! forward {
 macro_rules! forward_ports {
     ($($pointer:ident)*) => {$(
         forward! { $pointer; async Cluster {
-            async fn deploy(deployment: &Deployment) -> ();
-            async fn record(deployment: &Deployment) -> ();
+            async fn deploy(deployment: &WorkloadSpec) -> ();
+            async fn record(deployment: &WorkloadSpec) -> ();
             async fn teardown_lease(lease: &LeaseId) -> Teardown;
             async fn deployments() -> Listing;
             async fn manifest_group(lease: &LeaseId) -> Option<Arc<Group>>;

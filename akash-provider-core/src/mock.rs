@@ -27,9 +27,9 @@ use crate::chain::{
     PageRequest, SyncInfo,
 };
 use crate::cluster::{
-    Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
+    Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,
     HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
-    LogOptions, ServiceStatus, Shell, Teardown,
+    LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use crate::error::Error;
 use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -53,8 +53,8 @@ mock! {
 
     #[async_trait]
     impl Cluster for Cluster {
-        async fn deploy(&self, deployment: &Deployment) -> Result<(), Error>;
-        async fn record(&self, deployment: &Deployment) -> Result<(), Error>;
+        async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
+        async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
         fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
         async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
         async fn deployments(&self) -> Result<Listing, Error>;

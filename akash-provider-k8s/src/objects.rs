@@ -31,7 +31,7 @@ pub use routes::{HTTPRoute, HttpRouteSpec, INGRESS_CLASS, ParentRef, http_route,
 use self::context::Context;
 use crate::crd::convert;
 use crate::settings::{Isolation, Settings};
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::Group;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
 use k8s_openapi::api::core::v1::{
@@ -112,7 +112,11 @@ pub const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 ///
 /// # Errors
 /// [`Refusal`] for the first thing Kubernetes would not take.
-pub fn render(deployment: &Deployment, settings: &Settings, prior: &Prior) -> Result<LeaseObjects, Refusal> {
+pub fn render(
+    deployment: &WorkloadSpec,
+    settings: &Settings,
+    prior: &Prior,
+) -> Result<LeaseObjects, Refusal> {
     let cx = Context::new(deployment, settings, prior);
     ports::check_total(&deployment.group)?;
     names_differ(&deployment.group)?;
@@ -161,7 +165,7 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// [`Refusal`] for the first thing that could not be recorded or that Kubernetes would not take.
-pub fn check(deployment: &Deployment, settings: &Settings) -> Result<(), Refusal> {
+pub fn check(deployment: &WorkloadSpec, settings: &Settings) -> Result<(), Refusal> {
     let prior = Prior {
         manifest_version: "0".to_owned(),
         isolation: settings.isolation,

@@ -18,7 +18,7 @@ mod recordings;
 #[path = "objects/sdl.rs"]
 mod sdl;
 
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_k8s::crd::{self, Manifest, convert};
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
 use akash_provider_k8s::settings::{CommitLevels, Isolation, Settings};
@@ -28,7 +28,7 @@ use kube::api::ObjectMeta;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-fn cases() -> Vec<(String, Deployment)> {
+fn cases() -> Vec<(String, WorkloadSpec)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/objects");
     let files = std::fs::read_dir(folder)
         .unwrap()
@@ -53,7 +53,7 @@ fn cases() -> Vec<(String, Deployment)> {
     cases
 }
 
-fn rendered(deployment: &Deployment, isolation: Isolation) -> LeaseObjects {
+fn rendered(deployment: &WorkloadSpec, isolation: Isolation) -> LeaseObjects {
     let settings = Settings {
         commit: CommitLevels {
             cpu: 1.5,
@@ -103,7 +103,7 @@ async fn every_object_is_taken_and_stored_as_rendered() {
     }
 }
 
-fn routes(deployment: &Deployment) -> Vec<k8s_openapi::api::networking::v1::Ingress> {
+fn routes(deployment: &WorkloadSpec) -> Vec<k8s_openapi::api::networking::v1::Ingress> {
     let hosts = deployment.hostnames.iter();
     let route = |host| {
         let options = akash_provider_core::cluster::http_options(&deployment.group, host).unwrap();

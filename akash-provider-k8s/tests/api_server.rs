@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-use akash_provider_core::cluster::{Cluster, ClusterChange, Deployment, HostnameDeclaration};
+use akash_provider_core::cluster::{Cluster, ClusterChange, HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// What a tenant waits at most.
 const LIMIT: Duration = Duration::from_secs(5);
 
-fn deployment() -> Deployment {
+fn deployment() -> WorkloadSpec {
     let owner = Address::from_bytes(&[1; 20]).unwrap();
     let group = GroupId {
         deployment: DeploymentId { owner, dseq: 1 },
@@ -73,7 +73,7 @@ fn deployment() -> Deployment {
         params: None,
         credentials: None,
     };
-    Deployment {
+    WorkloadSpec {
         lease,
         group: Arc::new(Group {
             name: "dc".to_owned(),

@@ -5,8 +5,8 @@ use crate::records::Kept;
 use crate::workload::{Running, State, Workload};
 use crate::{ProcessCluster, lock, no_lease, no_service};
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
+    Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use akash_provider_core::manifest::{Group, Service};
 use akash_provider_core::types::LeaseId;
@@ -22,7 +22,7 @@ const DEPLOY: &str = "deploy";
 
 impl ProcessCluster {
     /// Starts what is kept as deployed.
-    pub(crate) fn start(&self, deployment: &Deployment) -> Result<(), Error> {
+    pub(crate) fn start(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let mut state = self.state();
         let running = Running::new(deployment.clone(), state.ports(deployment));
         for service in &deployment.group.services {
@@ -48,7 +48,7 @@ impl ProcessCluster {
     }
 
     /// Fails for what can never run.
-    pub(crate) fn check(&self, deployment: &Deployment) -> Result<(), Error> {
+    pub(crate) fn check(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let plan = Running::new(deployment.clone(), BTreeMap::new());
         let mut services = deployment.group.services.iter();
         services.try_for_each(|service| self.program(&plan, service, 0).map(drop))
@@ -133,7 +133,7 @@ impl ProcessCluster {
 
 #[async_trait]
 impl Cluster for ProcessCluster {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         {
             let state = self.state();
             state.check_epoch(deployment, DEPLOY)?;
@@ -155,7 +155,7 @@ impl Cluster for ProcessCluster {
         self.start(deployment)
     }
 
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let deployed = {
             let state = self.state();
             state.check_epoch(deployment, "record")?;

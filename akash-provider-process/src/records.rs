@@ -1,6 +1,6 @@
 //! What a restart must know: a file for each lease, written whole or not at all.
 
-use akash_provider_core::cluster::{Deployment, Remains, Unusable};
+use akash_provider_core::cluster::{Remains, Unusable, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
 use akash_provider_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// As recorded or deployed last.
-    pub(crate) recorded: Deployment,
+    pub(crate) recorded: WorkloadSpec,
     /// As deployed last; `None` when it was only recorded.
-    pub(crate) deployed: Option<Deployment>,
+    pub(crate) deployed: Option<WorkloadSpec>,
 }
 
 /// The folder.

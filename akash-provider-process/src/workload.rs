@@ -4,8 +4,8 @@ use crate::journal::Journal;
 use crate::process::News;
 use crate::records::Kept;
 use akash_provider_core::cluster::{
-    ClusterChange, Deployment, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus,
-    Severity, Unusable,
+    ClusterChange, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus, Severity,
+    Unusable, WorkloadSpec,
 };
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{BlockTime, LeaseId};
@@ -46,7 +46,7 @@ pub(crate) struct Workload {
 /// What runs. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) deployment: Deployment,
+    pub(crate) deployment: WorkloadSpec,
     pub(crate) ports: Ports,
     /// Whether each replica of each service is up.
     up: BTreeMap<(String, u32), bool>,
@@ -77,7 +77,7 @@ impl Running {
         self.replicas.clone()
     }
 
-    pub(crate) fn new(deployment: Deployment, ports: Ports) -> Self {
+    pub(crate) fn new(deployment: WorkloadSpec, ports: Ports) -> Self {
         let replicas = deployment.group.services.iter();
         let replicas = replicas.flat_map(|s| (0..s.count).map(|n| ((s.name.clone(), n), false)));
         Self {
@@ -152,7 +152,11 @@ impl State {
     }
 
     /// An older epoch writes nothing any more.
-    pub(crate) fn check_epoch(&self, deployment: &Deployment, operation: &'static str) -> Result<(), Error> {
+    pub(crate) fn check_epoch(
+        &self,
+        deployment: &WorkloadSpec,
+        operation: &'static str,
+    ) -> Result<(), Error> {
         let there = self.get(&deployment.lease).map(|w| w.kept.recorded.epoch);
         if there.is_none_or(|epoch| epoch <= deployment.epoch) {
             return Ok(());
@@ -248,7 +252,7 @@ impl State {
     }
 
     /// Free ports of this machine for the exposes that need one; those the lease has stay.
-    pub(crate) fn ports(&self, deployment: &Deployment) -> Ports {
+    pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self
             .all()

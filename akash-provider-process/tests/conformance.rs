@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
 
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, ExecIo, ExecRequest, Health, LogOptions, conformance,
+    Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogOptions, WorkloadSpec, conformance,
 };
 use akash_provider_core::sdl;
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
@@ -115,12 +115,12 @@ async fn a_record_that_cannot_be_read_is_told_and_mended_by_its_manifest() {
 }
 
 /// The tenant's lease with one replica of an image.
-fn deployment(image: &str) -> Deployment {
+fn deployment(image: &str) -> WorkloadSpec {
     let sdl = sdl::parse(&SDL.replace("IMAGE", image)).unwrap();
     let owner = Address::from_bytes(&[7; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq: 1 };
     let group = GroupId { deployment, gseq: 1 };
-    Deployment {
+    WorkloadSpec {
         lease: LeaseId {
             order: OrderId { group, oseq: 1 },
             provider: PROVIDER.parse().unwrap(),
@@ -249,7 +249,7 @@ async fn a_lease_that_cannot_start_any_more_keeps_no_other_from_it() {
 }
 
 /// The same for the tenant's next deployment.
-fn second(mut deployment: Deployment) -> Deployment {
+fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment.lease.order.group.deployment.dseq = 2;
     deployment
 }

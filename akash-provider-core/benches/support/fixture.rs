@@ -202,7 +202,7 @@ impl World {
         self.engine_of(snapshot, running)
     }
 
-    fn running(&self, dseq: u64) -> cluster::Deployment {
+    fn running(&self, dseq: u64) -> cluster::WorkloadSpec {
         let service = manifest::Service {
             name: "web".to_owned(),
             image: "nginx:1.27".to_owned(),
@@ -225,7 +225,7 @@ impl World {
             params: None,
             credentials: None,
         };
-        cluster::Deployment {
+        cluster::WorkloadSpec {
             lease: self.bid_id(dseq),
             group: Arc::new(manifest::Group {
                 name: "group".to_owned(),
@@ -239,7 +239,11 @@ impl World {
     }
 
     /// Feeds a snapshot and a cluster, and answers every call until nothing is owed but what comes by the clock.
-    fn engine_of(&self, snapshot: Snapshot, deployments: Vec<cluster::Deployment>) -> Result<Engine, Failed> {
+    fn engine_of(
+        &self,
+        snapshot: Snapshot,
+        deployments: Vec<cluster::WorkloadSpec>,
+    ) -> Result<Engine, Failed> {
         let mut engine = self.empty_engine(1_000)?;
         let mut workloads = Some(Workloads {
             listing: deployments.into(),

@@ -27,7 +27,7 @@ mod streams;
 mod tests;
 mod workloads;
 
-use super::{Cluster, Deployment};
+use super::{Cluster, WorkloadSpec};
 use crate::conformance::Rule;
 use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage};
@@ -109,7 +109,7 @@ impl Setup {
         }
     }
 
-    fn deployment(&self, lease: &LeaseId, count: u32) -> Deployment {
+    fn deployment(&self, lease: &LeaseId, count: u32) -> WorkloadSpec {
         let service = Service {
             name: "web".to_owned(),
             image: self.image.clone(),
@@ -122,7 +122,7 @@ impl Setup {
             params: None,
             credentials: None,
         };
-        Deployment {
+        WorkloadSpec {
             lease: lease.clone(),
             group: Arc::new(Group {
                 name: "dc".to_owned(),

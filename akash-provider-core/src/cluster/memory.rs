@@ -14,8 +14,8 @@ mod terminal;
 mod tests;
 
 use super::{
-    ClusterChange, Deployment, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Severity,
-    Teardown,
+    ClusterChange, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Severity, Teardown,
+    WorkloadSpec,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -61,9 +61,9 @@ impl Default for Facets {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
     /// Workloads that run, as deployed last.
-    pub running: BTreeMap<LeaseId, Deployment>,
+    pub running: BTreeMap<LeaseId, WorkloadSpec>,
     /// Deployments that are recorded, whether they run or not.
-    pub recorded: BTreeMap<LeaseId, Deployment>,
+    pub recorded: BTreeMap<LeaseId, WorkloadSpec>,
     /// Declared hostnames.
     pub hostnames: BTreeMap<String, LeaseId>,
     /// Declared addresses.
@@ -121,10 +121,10 @@ enum Record {
 #[derive(Debug)]
 struct Workload {
     /// As recorded or deployed last.
-    recorded: Deployment,
+    recorded: WorkloadSpec,
     record: Record,
     /// As deployed last.
-    running: Option<Deployment>,
+    running: Option<WorkloadSpec>,
     health: Health,
     /// Ticks until it is healthy.
     starting: u32,
@@ -358,7 +358,7 @@ fn tell_readers<T: Clone + Send + 'static>(readers: &mut Readers<T>, service: &s
 }
 
 impl Workload {
-    fn recorded(deployment: &Deployment) -> Self {
+    fn recorded(deployment: &WorkloadSpec) -> Self {
         Self {
             recorded: deployment.clone(),
             record: Record::Good,
@@ -394,7 +394,7 @@ impl Workload {
     }
 
     /// Every replica starts, of an image that is to be had, and says so.
-    fn add_start_lines(&mut self, deployment: &Deployment, lines: &[String]) {
+    fn add_start_lines(&mut self, deployment: &WorkloadSpec, lines: &[String]) {
         for service in deployment.group.services.iter().filter(|s| has_image(s)) {
             for (replica, line) in (0..service.count).flat_map(|n| lines.iter().map(move |l| (n, l))) {
                 self.add_line(&service.name, replica, line);
@@ -472,7 +472,7 @@ impl State {
     }
 
     /// An older epoch writes nothing any more.
-    fn check_epoch(&self, deployment: &Deployment, operation: &'static str) -> Result<(), Error> {
+    fn check_epoch(&self, deployment: &WorkloadSpec, operation: &'static str) -> Result<(), Error> {
         let Some(there) = self.workloads.get(&deployment.lease) else {
             return Ok(());
         };
@@ -485,7 +485,7 @@ impl State {
         Err(Error::new(ErrorKind::Conflict, operation, message))
     }
 
-    fn record(&mut self, deployment: &Deployment) -> &mut Workload {
+    fn record(&mut self, deployment: &WorkloadSpec) -> &mut Workload {
         let lease = deployment.lease.clone();
         let workload = self.workloads.entry(lease);
         let workload = workload.or_insert_with(|| Workload::recorded(deployment));
@@ -494,7 +494,7 @@ impl State {
         workload
     }
 
-    fn deploy(&mut self, deployment: &Deployment) {
+    fn deploy(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let others = self.workloads.iter().filter(|(id, _)| *id != lease);
         let taken = others.flat_map(|(_, w)| w.ports.values().copied()).collect();

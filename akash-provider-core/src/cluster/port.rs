@@ -1,8 +1,8 @@
 //! The trait [`Cluster`] and its facets.
 
 use super::{
-    ClusterChange, DeclaredHostname, Deployment, ForwardedPort, HostnameDeclaration, IpDeclaration,
-    LeaseStatus, Listing, ServiceStatus, Teardown,
+    ClusterChange, DeclaredHostname, ForwardedPort, HostnameDeclaration, IpDeclaration, LeaseStatus, Listing,
+    ServiceStatus, Teardown, WorkloadSpec,
 };
 use crate::error::Error;
 use crate::inventory::LeasedIpUsage;
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// concurrently. Every call answers: the caller gives up after its limit (`cluster_timeout`) and asks again, and what
 /// it asked for may be under way still.
 ///
-/// A [`Deployment`] carries the epoch of the leader who writes it. What was written in a later epoch stays: `record`
+/// A [`WorkloadSpec`] carries the epoch of the leader who writes it. What was written in a later epoch stays: `record`
 /// and `deploy` of an older one change nothing and are a conflict.
 ///
 /// What is not known is not claimed: no health, no listing without what could not be read, no teardown that is done
@@ -49,7 +49,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// `Invalid` for what can never run, `Conflict` where a later epoch has written the lease.
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error>;
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
     /// Remembers a deployment durably without running it yet.
     ///
@@ -60,7 +60,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// `Invalid` for what a `deploy` would refuse with it: nothing is promised that cannot be kept. `Conflict` where a
     /// later epoch has written the lease.
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error>;
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
     /// Health as it changes.
     ///

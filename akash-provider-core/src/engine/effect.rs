@@ -1,7 +1,7 @@
 //! Everything the engine wants done.
 
 use super::input::{RequestId, Response};
-use crate::cluster::Deployment;
+use crate::cluster::WorkloadSpec;
 use crate::pricing::PriceRequest;
 use crate::types::{BidId, Denom, DeploymentId, Event, LeaseId, Msg, OrderId};
 use serde::{Deserialize, Serialize};
@@ -49,11 +49,11 @@ pub enum Call {
     /// Chain: one message in a transaction of its own.
     Broadcast(Msg),
     /// Cluster: make a deployment durable.
-    Record(Arc<Deployment>),
+    Record(Arc<WorkloadSpec>),
     /// Cluster: deploy, then declare hostnames and addresses, then purge the named ones.
     Deploy {
         /// What is to be.
-        deployment: Arc<Deployment>,
+        deployment: Arc<WorkloadSpec>,
         /// Hostnames of an earlier version that go.
         purge_hostnames: Vec<String>,
     },

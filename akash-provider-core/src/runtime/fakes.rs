@@ -7,9 +7,9 @@ use crate::chain::{
     PageRequest, SyncInfo,
 };
 use crate::cluster::{
-    Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ForwardedPort, HostnameDeclaration,
-    Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions,
-    ServiceStatus, Shell, Teardown,
+    Cluster, ClusterChange, DeclaredHostname, EventOptions, ForwardedPort, HostnameDeclaration, Hostnames,
+    IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell,
+    Teardown, WorkloadSpec,
 };
 use crate::engine::reservations::{Capacity, Reservations};
 use crate::engine::status::Pulse;

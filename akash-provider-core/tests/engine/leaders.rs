@@ -1,7 +1,7 @@
 //! Two instances: what one leader wrote counts for the next one.
 
 use crate::world::*;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::engine::{Call, Input, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -18,7 +18,7 @@ fn elsewhere(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
         id: lease.deployment().clone(),
         hash: sdl.hash,
     });
-    let mut deployment: Deployment = (*world.cluster[lease]).clone();
+    let mut deployment: WorkloadSpec = (*world.cluster[lease]).clone();
     deployment.group = Arc::new(sdl.manifest.groups[0].clone());
     deployment.epoch = epoch;
     for name in &mut deployment.hostnames {

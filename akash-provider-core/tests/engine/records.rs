@@ -1,7 +1,7 @@
 //! Records that are missing or cannot be read: no lease is ended for them, and what is put right goes on.
 
 use crate::world::*;
-use akash_provider_core::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
+use akash_provider_core::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
 use akash_provider_core::engine::{Completion, Input, Leadership, LeasePhase, Request, Status, Workloads};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
@@ -25,7 +25,7 @@ fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
 }
 
 /// The cluster has these no longer; what it had of them.
-fn take(world: &mut World, leases: &[LeaseId]) -> BTreeMap<LeaseId, Arc<Deployment>> {
+fn take(world: &mut World, leases: &[LeaseId]) -> BTreeMap<LeaseId, Arc<WorkloadSpec>> {
     leases
         .iter()
         .map(|lease| (lease.clone(), world.cluster.remove(lease).unwrap()))

@@ -4,7 +4,7 @@
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster::{
-    ClusterChange, DeclaredHostname, Deployment, Health, IpDeclaration, Listing, Teardown, Unusable,
+    ClusterChange, DeclaredHostname, Health, IpDeclaration, Listing, Teardown, Unusable, WorkloadSpec,
 };
 use akash_provider_core::engine::status::Pulse;
 use akash_provider_core::engine::{
@@ -47,7 +47,7 @@ pub(crate) struct World {
     /// Everything this engine told.
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
-    pub(crate) cluster: BTreeMap<LeaseId, Arc<Deployment>>,
+    pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
     /// Calls that are not answered.
     pub(crate) hold: Option<Which>,
     /// Calls that fail and may succeed later.
@@ -422,7 +422,7 @@ impl World {
     }
 
     fn workloads(&self) -> Workloads {
-        let names = |d: &Arc<Deployment>| {
+        let names = |d: &Arc<WorkloadSpec>| {
             let lease = d.lease.clone();
             let names = d.hostnames.clone().into_iter();
             names.map(move |h| DeclaredHostname {

@@ -61,7 +61,7 @@ fn submission(id: u64) -> Submission {
 }
 
 fn accepted() -> Accepted {
-    let deployment = cluster::Deployment {
+    let deployment = cluster::WorkloadSpec {
         lease: bid_id(),
         group: Arc::new(Group {
             name: "g".to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::fixture::{CONFIG, Clock, bid_id, price, transient};
 use crate::search::{World, explore};
-use akash_provider_core::cluster::{Deployment, Health, Teardown};
+use akash_provider_core::cluster::{Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::Call;
 use akash_provider_core::engine::machines::workload::{Action, ClusterLane, Heard, HeardBy, Input, Workload};
 use akash_provider_core::manifest::Group;
@@ -58,8 +58,8 @@ struct WorkloadWorld {
     wrong: Option<&'static str>,
 }
 
-fn deployment(epoch: u64) -> Arc<Deployment> {
-    Arc::new(Deployment {
+fn deployment(epoch: u64) -> Arc<WorkloadSpec> {
+    Arc::new(WorkloadSpec {
         lease: bid_id(),
         group: Arc::new(Group {
             name: "g".to_owned(),

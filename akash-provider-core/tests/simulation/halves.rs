@@ -4,7 +4,7 @@ use crate::invariants::{Moment, Rest};
 use crate::oracle::{Broken, Checked, Told, ensure};
 use crate::rack::Rack;
 use crate::world::World;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::engine::LeasePhase;
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{Event, LeaseId};
@@ -13,7 +13,11 @@ use std::sync::Arc;
 
 impl Rack {
     /// A deploy that breaks off: everything is recorded, and some services and names are there.
-    pub(crate) fn deploy_half(&mut self, deployment: &Arc<Deployment>, names: usize) -> Result<(), Failure> {
+    pub(crate) fn deploy_half(
+        &mut self,
+        deployment: &Arc<WorkloadSpec>,
+        names: usize,
+    ) -> Result<(), Failure> {
         self.record(deployment)?;
         if let Some(run) = self.runs.get_mut(&deployment.lease) {
             (run.deployed, run.whole) = (true, false);

@@ -217,7 +217,10 @@ impl Deed<'_> {
         )
     }
 
-    fn the_promised_gpu_is_deployed(&self, deployment: &akash_provider_core::cluster::Deployment) -> Checked {
+    fn the_promised_gpu_is_deployed(
+        &self,
+        deployment: &akash_provider_core::cluster::WorkloadSpec,
+    ) -> Checked {
         let Some(bid) = self.market.bid(&deployment.lease) else {
             return Ok(());
         };

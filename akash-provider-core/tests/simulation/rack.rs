@@ -2,7 +2,7 @@
 
 use crate::ids::{RIVAL, STRANGER};
 use akash_provider_core::cluster::{
-    DeclaredHostname, Deployment, Health, Listing, Remains, Teardown, Unusable,
+    DeclaredHostname, Health, Listing, Remains, Teardown, Unusable, WorkloadSpec,
 };
 use akash_provider_core::engine::Workloads;
 use akash_provider_core::error::{ErrorKind, Failure};
@@ -32,7 +32,7 @@ pub(crate) enum Place {
 /// One lease's workload.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    pub(crate) deployment: Arc<Deployment>,
+    pub(crate) deployment: Arc<WorkloadSpec>,
     /// Accepted to run, and not only recorded.
     pub(crate) deployed: bool,
     /// Nothing that a deploy makes is missing.
@@ -66,7 +66,7 @@ impl Rack {
     }
 
     /// An older epoch writes nothing any more.
-    pub(crate) fn record(&mut self, deployment: &Arc<Deployment>) -> Result<(), Failure> {
+    pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
             return Err(Failure {
@@ -91,7 +91,7 @@ impl Rack {
         Ok(())
     }
 
-    pub(crate) fn deploy(&mut self, deployment: &Arc<Deployment>, purge: &[String]) -> Result<(), Failure> {
+    pub(crate) fn deploy(&mut self, deployment: &Arc<WorkloadSpec>, purge: &[String]) -> Result<(), Failure> {
         self.record(deployment)?;
         if let Some(run) = self.runs.get_mut(&deployment.lease) {
             (run.deployed, run.whole) = (true, true);
@@ -147,7 +147,7 @@ impl Rack {
             provider: RIVAL.clone(),
         };
         if let Some(run) = self.runs.values().next() {
-            let mut theirs = Deployment::clone(&run.deployment);
+            let mut theirs = WorkloadSpec::clone(&run.deployment);
             theirs.lease = lease.clone();
             listing.deployments.push(theirs);
         }
@@ -191,7 +191,7 @@ impl Rack {
                     if !run.deployed || !run.whole {
                         listing.incomplete.push(lease.clone());
                     }
-                    listing.deployments.push(Deployment::clone(&run.deployment));
+                    listing.deployments.push(WorkloadSpec::clone(&run.deployment));
                     continue;
                 }
             };

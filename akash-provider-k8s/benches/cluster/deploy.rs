@@ -2,7 +2,7 @@
 
 use crate::server::{Server, deployment, settings};
 use crate::{Failed, median, print};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use futures::StreamExt;
@@ -78,7 +78,7 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
 }
 
 /// From the manifest to the Deployment object as others see it, in milliseconds.
-async fn deploy(cluster: &KubeCluster, deployment: Deployment, seen: &Seen) -> Result<f64, Failed> {
+async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();
     cluster.record(&deployment).await?;

@@ -1,7 +1,7 @@
 //! The API server: set up, and asked how often it was called.
 
 use crate::{Failed, SETTLE};
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
@@ -179,7 +179,7 @@ pub(crate) fn settings(number: u8) -> Result<Settings, Failed> {
 }
 
 /// A lease of one service with a port for HTTP and one on the node.
-pub(crate) fn deployment(settings: &Settings, dseq: u64) -> Result<Deployment, Failed> {
+pub(crate) fn deployment(settings: &Settings, dseq: u64) -> Result<WorkloadSpec, Failed> {
     let owner = Address::from_bytes(&[200; 20])?;
     let group = GroupId {
         deployment: DeploymentId { owner, dseq },
@@ -189,7 +189,7 @@ pub(crate) fn deployment(settings: &Settings, dseq: u64) -> Result<Deployment, F
         order: OrderId { group, oseq: 1 },
         provider: settings.provider.clone(),
     };
-    Ok(Deployment {
+    Ok(WorkloadSpec {
         lease,
         group: Arc::new(Group {
             name: "bench".to_owned(),

@@ -11,7 +11,7 @@ use crate::labels;
 use crate::objects::{self, Prior};
 use crate::settings::Isolation;
 use crate::state::LeaseView;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
@@ -36,7 +36,7 @@ const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Inner {
     /// Records and applies.
-    pub(crate) async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
         self.apply(deployment, None, DEPLOY).await
@@ -60,7 +60,7 @@ impl Inner {
     }
 
     /// What is recorded of a lease, asked of the API server itself.
-    async fn recorded_now(&self, lease: &LeaseId) -> Result<Deployment, Error> {
+    async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
         if let Some(manifest) = &there {
             self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
@@ -73,7 +73,7 @@ impl Inner {
     }
 
     /// The record of a lease that is hardened: as it is, and still what was read.
-    async fn record_of_hardened(&self, deployment: &Deployment) -> Result<Manifest, Error> {
+    async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
             let message = format!("lease {lease} is just being updated or closed; try again");
@@ -91,7 +91,7 @@ impl Inner {
 
     async fn apply(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         isolation: Option<Isolation>,
         operation: &'static str,
     ) -> Result<(), Error> {
@@ -177,7 +177,7 @@ impl Inner {
     /// What somebody changed in a lease that we applied, and what is not there any more.
     pub(crate) fn drift(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         manifest: &Manifest,
         all: &ByNamespace,
     ) -> (Vec<(Id, String)>, Vec<Id>) {
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     /// Services that another provider made and that did not change since.
-    fn kept(&self, manifest: &Manifest, deployment: &Deployment) -> BTreeSet<String> {
+    fn kept(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
         };
@@ -287,7 +287,7 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
 }
 
 /// Secrets of logins whose password is not known, because the Secret beside the record is lost.
-fn without_password(deployment: &Deployment) -> BTreeSet<Id> {
+fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
     let secret = |name: &String| Id {
@@ -317,7 +317,7 @@ fn is_searched(namespace: Option<&Namespace>) -> bool {
 /// no watch holds.
 fn is_whole(
     view: &LeaseView,
-    deployment: &Deployment,
+    deployment: &WorkloadSpec,
     kept: &BTreeSet<String>,
     items: &[Item],
     there: &There,

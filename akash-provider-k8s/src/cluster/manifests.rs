@@ -10,7 +10,7 @@ use crate::error::from_kube;
 use crate::labels;
 use crate::objects::{self, Refusal};
 use crate::state::lease_of_host;
-use akash_provider_core::cluster::{Deployment, HostnameDeclaration};
+use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -42,7 +42,7 @@ impl Inner {
     /// `basis` says what is believed when it is there.
     pub(crate) async fn record(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         basis: Basis,
         operation: &'static str,
     ) -> Result<Manifest, Error> {
@@ -100,7 +100,7 @@ impl Inner {
     /// True where the passwords are kept already, beside the record or, as another provider does it, in it.
     async fn has_passwords(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         wanted: &Manifest,
         seen: Option<&Manifest>,
         passwords: &BTreeMap<String, String>,
@@ -119,7 +119,7 @@ impl Inner {
 
     fn judge(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         wanted: &Manifest,
         there: Option<&Manifest>,
         operation: &'static str,
@@ -144,7 +144,7 @@ impl Inner {
     /// May this deployment be written over what is there?
     fn check_record(
         &self,
-        deployment: &Deployment,
+        deployment: &WorkloadSpec,
         there: Option<&Manifest>,
         operation: &'static str,
     ) -> Result<(), Error> {
@@ -226,7 +226,7 @@ impl Inner {
         &self,
         lease: &LeaseId,
         operation: &'static str,
-    ) -> Result<Option<Deployment>, Error> {
+    ) -> Result<Option<WorkloadSpec>, Error> {
         let name = lease.namespace();
         let Some(manifest) = self.look(self.manifests(), &name, operation).await? else {
             return Ok(None);
@@ -250,7 +250,7 @@ impl Inner {
             .map_err(|bad| Error::new(ErrorKind::Internal, operation, bad.to_string()).with_source(bad))
     }
 
-    pub(super) fn read_manifest(&self, manifest: &Manifest) -> Result<Deployment, BadObject> {
+    pub(super) fn read_manifest(&self, manifest: &Manifest) -> Result<WorkloadSpec, BadObject> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let recorded = convert::from_manifest(manifest)?;
         for remark in &recorded.remarks {
@@ -303,7 +303,7 @@ impl Inner {
 }
 
 /// The deployment is what the object says.
-fn is_recorded(deployment: &Deployment, wanted: &Manifest, there: &Manifest) -> bool {
+fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -> bool {
     if is_foreign(there) {
         return convert::from_manifest(there).is_ok_and(|read| {
             let read = read.deployment;

@@ -3,8 +3,8 @@
 use super::manifests::Basis;
 use super::{Inner, KubeCluster};
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames,
-    LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown,
+    Cluster, ClusterChange, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames, LeaseEvent,
+    LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::Group;
@@ -18,11 +18,11 @@ const RECORD: &str = "record";
 
 #[async_trait]
 impl Cluster for KubeCluster {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.inner.deploy(deployment).await
     }
 
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let limit = self.inner.settings.call_timeout;
         // The tenant waits: all calls together get the time of one.
         let record = self.inner.record(deployment, Basis::Live, RECORD);

@@ -16,7 +16,7 @@ use super::Manifest;
 use crate::labels;
 use crate::objects::Refusal;
 use crate::settings::Settings;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// What runs. Passwords that are not in the object are empty.
-    pub deployment: Deployment,
+    pub deployment: WorkloadSpec,
     /// Chain the lease lives on; `None` in objects of other providers.
     pub chain_id: Option<String>,
     /// What was ignored and why, for the log.
@@ -54,7 +54,7 @@ pub struct BadObject {
 ///
 /// # Errors
 /// [`Refusal`] for the first amount the object cannot hold, and for objects that are too large.
-pub fn to_manifest(deployment: &Deployment, settings: &Settings) -> Result<Manifest, Refusal> {
+pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Manifest, Refusal> {
     let name = deployment.lease.namespace();
     let mut spec = write::spec(deployment)?;
     if !settings.plain_registry_passwords {
@@ -131,15 +131,15 @@ pub fn epoch(manifest: &Manifest) -> u64 {
 
 /// True when both say the same group runs with the same scheduling facts, as far as a spec can say it.
 #[must_use]
-pub fn same_spec(a: &Deployment, b: &Deployment) -> bool {
-    let spec = |deployment: &Deployment| write::spec(&without_passwords(deployment)).ok();
+pub fn same_spec(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
+    let spec = |deployment: &WorkloadSpec| write::spec(&without_passwords(deployment)).ok();
     a.lease == b.lease && spec(a) == spec(b)
 }
 
-fn without_passwords(deployment: &Deployment) -> Deployment {
+fn without_passwords(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut group = (*deployment.group).clone();
     logins::clear_passwords(&mut group);
-    Deployment {
+    WorkloadSpec {
         group: Arc::new(group),
         ..deployment.clone()
     }

@@ -3,7 +3,7 @@
 use super::{Prior, Refusal};
 use crate::labels::{self, Labels};
 use crate::settings::{Isolation, Settings};
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{SchedulerParams, Service};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,7 +14,7 @@ const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// One rendering.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    pub(super) deployment: &'a Deployment,
+    pub(super) deployment: &'a WorkloadSpec,
     pub(super) settings: &'a Settings,
     pub(super) prior: &'a Prior,
     /// Name of the lease's namespace.
@@ -22,7 +22,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(deployment: &'a Deployment, settings: &'a Settings, prior: &'a Prior) -> Self {
+    pub(super) fn new(deployment: &'a WorkloadSpec, settings: &'a Settings, prior: &'a Prior) -> Self {
         Self {
             deployment,
             settings,

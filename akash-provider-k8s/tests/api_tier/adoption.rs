@@ -5,7 +5,7 @@
 
 use crate::apply::decided;
 use crate::world::{World, run};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
@@ -244,13 +244,13 @@ fn all(world: &World) -> Vec<Recording> {
     found
 }
 
-async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> Deployment {
+async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     let all = cluster.deployments().await.unwrap().deployments;
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
 /// Without environment, commands, all ports but the first, and volumes that need not persist.
-fn smaller(deployment: &Deployment) -> Deployment {
+fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {
         service.env = None;
@@ -432,7 +432,7 @@ async fn no_manager_of_theirs(world: &World, lease: &LeaseId) {
 }
 
 /// The record says the same to who knows nothing of our annotations.
-async fn as_they_would_read(world: &World, update: &Deployment) {
+async fn as_they_would_read(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();
     let mut theirs = record.clone();

@@ -3,7 +3,7 @@
 //! Length: what an apply does to every kind of object, each rule a test of its own.
 
 use crate::world::{Call, World, deployment, expose, run, service};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Service, ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, LeaseId, Storage};
@@ -104,7 +104,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
 }
 
 /// The parts of the first container that an update takes away.
-fn rich(lease: &LeaseId) -> Deployment {
+fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));
     web.env = Some(vec!["A=1".to_owned(), "B=2".to_owned(), "GONE=3".to_owned()]);

@@ -1,7 +1,7 @@
 //! What somebody deleted by hand of the kinds that no watch holds is told, and made again.
 
 use crate::world::{World, deployment, run, service};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::manifest::{Credentials, Permissions, ServiceParams};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::adopt::Finding;
@@ -23,7 +23,7 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
 ];
 
 /// A lease that has all of them.
-fn rich(lease: &LeaseId, password: &str, replicas: u32) -> Deployment {
+fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
     let mut web = service("web");
     web.count = replicas;
     web.credentials = Some(Credentials {

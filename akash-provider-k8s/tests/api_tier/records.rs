@@ -2,7 +2,7 @@
 
 use crate::admission::{admit, forbid, refuse};
 use crate::world::{Fault, World, deployment, run, service};
-use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
+use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
@@ -220,7 +220,7 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
 }
 
 /// A service with a login at a registry.
-fn private(lease: &LeaseId, password: &str) -> Deployment {
+fn private(lease: &LeaseId, password: &str) -> WorkloadSpec {
     let mut web = service("web");
     web.credentials = Some(Credentials {
         host: "registry.example".to_owned(),
@@ -386,7 +386,7 @@ fn an_older_epoch_leaves_the_passwords_alone() {
         async move {
             let (old, new) = (world.connect().await, world.connect().await);
             let lease = world.lease(1, 1);
-            let of = |epoch: u64, password: &str| Deployment {
+            let of = |epoch: u64, password: &str| WorkloadSpec {
                 epoch,
                 ..private(&lease, password)
             };

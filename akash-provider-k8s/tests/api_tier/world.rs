@@ -3,7 +3,7 @@
 //! Length: one corner for all tests of the tier; each part of it is a few lines.
 
 use crate::place::Place;
-use akash_provider_core::cluster::{Cluster, Deployment, Teardown};
+use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
@@ -610,8 +610,8 @@ pub(crate) fn expose(port: u16) -> ServiceExpose {
 }
 
 /// A deployment of some services.
-pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> Deployment {
-    Deployment {
+pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
+    WorkloadSpec {
         lease: lease.clone(),
         group: Arc::new(Group {
             name: "dc".to_owned(),

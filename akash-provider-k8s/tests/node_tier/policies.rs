@@ -8,7 +8,7 @@
 
 use crate::place::Place;
 use crate::tenant::{PATIENCE, Tenant, client, deployment};
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Permissions, ServiceParams};
 use akash_provider_k8s::infrastructure::Infrastructure;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ impl Pair {
     }
 }
 
-fn two_services(tenant: &Tenant) -> Deployment {
+fn two_services(tenant: &Tenant) -> WorkloadSpec {
     let mut deployment = deployment(&tenant.lease, WEB, 1);
     let group = Arc::make_mut(&mut deployment.group);
     let web = &mut group.services[0];

@@ -2,7 +2,7 @@
 
 use crate::place::Place;
 use crate::tenant::{PATIENCE, Tenant, client, deployment};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::manifest::{ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_k8s::cluster::LeadershipGate;
@@ -26,7 +26,7 @@ const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /dat
 const CLASS: &str = "rollouts";
 
 /// A service with a volume that persists.
-fn persistent(tenant: &Tenant, script: &str) -> Deployment {
+fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {
     let mut deployment = deployment(&tenant.lease, script, 1);
     let web = &mut Arc::make_mut(&mut deployment.group).services[0];
     let attributes = [("class", CLASS), ("persistent", "true")].map(|(key, value)| Attribute {

@@ -2,7 +2,7 @@
 
 use crate::place::Place;
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, ExecIo, ExecRequest, Health, LogLine, Teardown,
+    Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogLine, Teardown, WorkloadSpec,
 };
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
@@ -134,7 +134,7 @@ impl Tenant {
     }
 
     /// Deploys and waits until it is healthy.
-    pub(crate) async fn deploy_as(&self, deployment: &Deployment) {
+    pub(crate) async fn deploy_as(&self, deployment: &WorkloadSpec) {
         self.cluster.deploy(deployment).await.unwrap();
         let mut changes = self.cluster.changes();
         let good = async {
@@ -249,7 +249,7 @@ pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>)
     next.expect("a line in time").expect("no end").expect("no error")
 }
 
-pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> Deployment {
+pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> WorkloadSpec {
     let resources = Resources {
         id: 1,
         cpu: Cpu {
@@ -291,7 +291,7 @@ pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> Deploy
         params: None,
         credentials: None,
     };
-    Deployment {
+    WorkloadSpec {
         lease: lease.clone(),
         group: Arc::new(Group {
             name: "dc".to_owned(),

@@ -1,7 +1,7 @@
 //! Any deployment at all.
 
 use crate::sdl;
-use akash_provider_core::cluster::{Deployment, HostnameDeclaration};
+use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::manifest::{
     Credentials, HttpOptions, Permissions, Proto, SchedulerGpu, SchedulerParams, SchedulerResources, Service,
     ServiceExpose, ServiceParams, StorageParams, Tee,
@@ -168,7 +168,7 @@ fn service() -> impl Strategy<Value = Service> {
 }
 
 /// Deployments as no tenant would write them.
-pub(crate) fn deployments() -> impl Strategy<Value = Deployment> {
+pub(crate) fn deployments() -> impl Strategy<Value = WorkloadSpec> {
     let host = ("[a-z]{1,9}", any::<u16>()).prop_map(|(name, external_port)| HostnameDeclaration {
         hostname: format!("{name}.example.com"),
         service: name,
@@ -179,7 +179,7 @@ pub(crate) fn deployments() -> impl Strategy<Value = Deployment> {
         |(services, params, hostnames, epoch)| {
             let mut deployment = sdl::web(|_| {});
             Arc::make_mut(&mut deployment.group).services = services;
-            Deployment {
+            WorkloadSpec {
                 params: Arc::new(params),
                 hostnames,
                 epoch,

@@ -2,7 +2,7 @@
 
 use crate::any::deployments;
 use crate::sdl;
-use akash_provider_core::cluster::{Deployment, HostnameDeclaration};
+use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::manifest::{Credentials, ServiceParams};
 use akash_provider_k8s::crd::convert::{self, MAX_EXTRA_BYTES};
 use akash_provider_k8s::crd::{Manifest, ProviderHost};
@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-fn with_login() -> Deployment {
+fn with_login() -> WorkloadSpec {
     sdl::web(|service| {
         let login = |password: &str| Credentials {
             host: "ghcr.io".to_owned(),

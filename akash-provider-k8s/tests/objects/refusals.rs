@@ -1,7 +1,7 @@
 //! What Kubernetes would not take is refused before anything is created, by the field that is to be mended.
 
 use crate::sdl;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
     Credentials, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams, StorageParams, Tee,
 };
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A change of a service.
 type Change<'a> = &'a dyn Fn(&mut Service);
 
-fn check(deployment: &Deployment) -> Result<(), Refusal> {
+fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {
     objects::check(deployment, &sdl::settings())
 }
 

@@ -3,7 +3,7 @@
 //! `BLESS_OBJECTS=1` writes what is made; read the difference before keeping it.
 
 use crate::sdl;
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
 use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
@@ -18,7 +18,7 @@ fn data(file: &str) -> PathBuf {
         .join(file)
 }
 
-fn read(name: &str) -> Deployment {
+fn read(name: &str) -> WorkloadSpec {
     let path = data(&format!("{name}.yaml"));
     sdl::deployment(&std::fs::read_to_string(path).unwrap())
 }
@@ -31,7 +31,7 @@ fn fresh(settings: &Settings) -> Prior {
     }
 }
 
-fn rendered(deployment: &Deployment, settings: &Settings) -> LeaseObjects {
+fn rendered(deployment: &WorkloadSpec, settings: &Settings) -> LeaseObjects {
     objects::render(deployment, settings, &fresh(settings)).unwrap()
 }
 
@@ -51,7 +51,7 @@ fn json_of(objects: &LeaseObjects) -> Value {
 }
 
 /// Compares with the kept file, or writes it.
-fn kept(name: &str, deployment: &Deployment, settings: &Settings) -> Value {
+fn kept(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));
     let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
@@ -137,7 +137,7 @@ fn requests_follow_fractions_of_the_commit_levels() {
     );
 }
 
-fn gpu(vendor: &str, memory: &str, interface: &str) -> Deployment {
+fn gpu(vendor: &str, memory: &str, interface: &str) -> WorkloadSpec {
     let mut deployment = sdl::web(|service| service.resources.gpu.units = 2);
     let params = SchedulerParams {
         runtime_class: if vendor == "nvidia" {

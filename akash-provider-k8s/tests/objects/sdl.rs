@@ -1,6 +1,6 @@
 //! Deployments from SDL texts.
 
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::Service;
 use akash_provider_core::manifest::hosts::{hostnames_wanted, ips_wanted};
 use akash_provider_core::sdl;
@@ -25,11 +25,11 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// The first group of an SDL as the deployment of [`lease`].
-pub(crate) fn deployment(text: &str) -> Deployment {
+pub(crate) fn deployment(text: &str) -> WorkloadSpec {
     let parsed = sdl::parse(text).unwrap_or_else(|e| panic!("{e}"));
     let group = parsed.manifest.groups.into_iter().next().unwrap();
     let lease = lease();
-    Deployment {
+    WorkloadSpec {
         hostnames: hostnames_wanted(&group, &lease, Some("example.net")),
         ips: ips_wanted(&group, &lease),
         params: Arc::new(group.services.iter().map(|s| (s.resources.id, None)).collect()),
@@ -40,7 +40,7 @@ pub(crate) fn deployment(text: &str) -> Deployment {
 }
 
 /// One service `web` on port 80, changed by `change`.
-pub(crate) fn web(change: impl FnOnce(&mut Service)) -> Deployment {
+pub(crate) fn web(change: impl FnOnce(&mut Service)) -> WorkloadSpec {
     let text = "
 version: '2.0'
 services: {web: {image: nginx:1, expose: [{port: 80, to: [{global: true}]}]}}

@@ -1,6 +1,6 @@
 //! What was recorded: SDLs, and the objects a cluster had of them.
 
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::hosts::{hostnames_wanted, ips_wanted};
 use akash_provider_core::sdl;
 use akash_provider_core::types::LeaseId;
@@ -91,7 +91,7 @@ impl Recording {
     }
 
     /// The SDL as a deployment of the recorded lease, with the scheduling facts of the recorded manifest.
-    pub(super) fn deployment(&self) -> Deployment {
+    pub(super) fn deployment(&self) -> WorkloadSpec {
         let text = std::fs::read_to_string(&self.sdl).unwrap();
         let parsed = sdl::parse(&text).unwrap();
         let group = parsed.manifest.groups.into_iter().next().unwrap();
@@ -102,7 +102,7 @@ impl Recording {
             (id, serde_json::from_value(params).unwrap())
         });
         let lease = self.lease();
-        Deployment {
+        WorkloadSpec {
             hostnames: hostnames_wanted(&group, &lease, Some("ingress.localhost")),
             ips: ips_wanted(&group, &lease),
             group: Arc::new(group),

@@ -2,7 +2,7 @@
 
 use crate::objects::{lease, manifest, settings};
 use crate::server::{Reply, Request, Server};
-use akash_provider_core::cluster::{Cluster, Deployment};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::convert::{from_manifest, to_manifest};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-fn deployed(epoch: u64) -> Deployment {
+fn deployed(epoch: u64) -> WorkloadSpec {
     let there = serde_json::from_value(manifest(1, 1)).unwrap();
     let mut deployment = from_manifest(&there).unwrap().deployment;
     deployment.epoch = epoch;

@@ -6,7 +6,7 @@
 //! This is the whole of a shell: everything that decides is in the engine, and it is the same engine that the
 //! provider drives. It builds for a browser as it is.
 
-use akash_provider_core::cluster::{ClusterChange, Deployment, Health, Teardown};
+use akash_provider_core::cluster::{ClusterChange, Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::{
     Call, Completion, Effect, EffectId, Engine, Input, Request, RequestId, Response, Status, Workloads,
 };
@@ -28,7 +28,7 @@ pub struct Hand {
     market: Market,
     prices: Scale,
     provider: Address,
-    workloads: BTreeMap<LeaseId, Deployment>,
+    workloads: BTreeMap<LeaseId, WorkloadSpec>,
     inputs: VecDeque<Input>,
     mono: Mono,
     requests: u64,
@@ -77,7 +77,7 @@ impl Hand {
 
     /// What runs.
     #[must_use]
-    pub const fn workloads(&self) -> &BTreeMap<LeaseId, Deployment> {
+    pub const fn workloads(&self) -> &BTreeMap<LeaseId, WorkloadSpec> {
         &self.workloads
     }
 
@@ -182,7 +182,7 @@ impl Hand {
             Call::Deploy { deployment, .. } => {
                 let (lease, health) = (deployment.lease.clone(), Health::Good);
                 self.workloads
-                    .insert(lease.clone(), Deployment::clone(&deployment));
+                    .insert(lease.clone(), WorkloadSpec::clone(&deployment));
                 let change = ClusterChange::Health { lease, health };
                 self.inputs.push_back(Input::Cluster(change));
                 Completion::Cluster(Ok(()))

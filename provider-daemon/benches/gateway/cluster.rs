@@ -1,8 +1,8 @@
 //! A cluster in memory whose services have as many log lines as are asked for: the one in memory keeps a thousand.
 
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, Listing, LogLine, LogOptions, MemoryCluster, ServiceStatus, Shell, Teardown,
+    Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
+    Listing, LogLine, LogOptions, MemoryCluster, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Group;
@@ -21,10 +21,10 @@ pub(crate) struct Talkative(pub(crate) MemoryCluster);
 
 #[async_trait]
 impl Cluster for Talkative {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.0.deploy(deployment).await
     }
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.0.record(deployment).await
     }
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {

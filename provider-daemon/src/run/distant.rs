@@ -3,9 +3,9 @@
 
 use crate::dev::Backend;
 use akash_provider_core::cluster::{
-    Cluster, ClusterChange, DeclaredHostname, Deployment, EventOptions, ExecIo, ExecRequest, ForwardedPort,
+    Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,
     HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
-    LogOptions, ServiceStatus, Shell, Teardown,
+    LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
 };
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -103,11 +103,11 @@ macro_rules! once_there {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Cluster for Distant {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.cluster("deploy")?.deploy(deployment).await
     }
 
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.cluster("record")?.record(deployment).await
     }
 

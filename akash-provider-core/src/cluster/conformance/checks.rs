@@ -6,7 +6,7 @@
 )]
 
 use super::Setup;
-use crate::cluster::{Cluster, ClusterChange, Deployment, Health, Teardown};
+use crate::cluster::{Cluster, ClusterChange, Health, Teardown, WorkloadSpec};
 use crate::conformance::{Found, Rule};
 use crate::error::Error;
 use crate::types::LeaseId;
@@ -48,7 +48,7 @@ pub(super) async fn listed(
     setup: &Setup,
     lease: &LeaseId,
     rule: &Rule,
-) -> Option<Deployment> {
+) -> Option<WorkloadSpec> {
     let all = rule.ok("deployments", cluster.deployments()).await;
     let deployed = all.deployments.iter().map(|d| &d.lease);
     for other in deployed.chain(&all.incomplete) {
@@ -74,7 +74,7 @@ pub(super) async fn assert_listed(
     cluster: &dyn Cluster,
     setup: &Setup,
     lease: &LeaseId,
-    wanted: Option<&Deployment>,
+    wanted: Option<&WorkloadSpec>,
     rule: &Rule,
 ) {
     let there = listed(cluster, setup, lease, rule).await;
@@ -92,7 +92,7 @@ pub(super) async fn assert_listed(
 }
 
 /// What differs mostly.
-fn brief(deployment: Option<&Deployment>) -> String {
+fn brief(deployment: Option<&WorkloadSpec>) -> String {
     let Some(deployment) = deployment else {
         return "nothing".to_owned();
     };

@@ -2,7 +2,7 @@
 
 use super::Setup;
 use super::checks::{assert_listed, hears, remove, wait_for};
-use crate::cluster::{Cluster, ClusterChange, Deployment, EventOptions, Health, LogOptions, Teardown};
+use crate::cluster::{Cluster, ClusterChange, EventOptions, Health, LogOptions, Teardown, WorkloadSpec};
 use crate::conformance::{Found, Rule};
 use crate::error::ErrorKind;
 use crate::types::LeaseId;
@@ -164,7 +164,7 @@ async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule
 pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an older term writes nothing");
     let lease = setup.lease(1, 11);
-    let of_term = |epoch, count| Deployment {
+    let of_term = |epoch, count| WorkloadSpec {
         epoch,
         ..setup.deployment(&lease, count)
     };

@@ -2,8 +2,8 @@
 
 use super::{MemoryCluster, Operation, Record, State, Workload};
 use crate::cluster::{
-    Cluster, ClusterChange, Deployment, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent,
-    LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, Remains, ServiceStatus, Shell, Teardown, Unusable,
+    Cluster, ClusterChange, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent, LeaseStatus,
+    LeasedIps, Listing, LogLine, LogOptions, Remains, ServiceStatus, Shell, Teardown, Unusable, WorkloadSpec,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -164,7 +164,7 @@ fn history_then<T: Send + 'static>(
 
 #[async_trait]
 impl Cluster for MemoryCluster {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let call = self.begin(Operation::Deploy, Some(&deployment.lease)).await?;
         {
             let mut state = lock(&self.state);
@@ -174,7 +174,7 @@ impl Cluster for MemoryCluster {
         call.answer(())
     }
 
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let call = self.begin(Operation::Record, Some(&deployment.lease)).await?;
         {
             let mut state = lock(&self.state);

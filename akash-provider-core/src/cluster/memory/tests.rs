@@ -18,7 +18,7 @@ fn lease(dseq: u64) -> LeaseId {
     }
 }
 
-fn deployment(dseq: u64) -> Deployment {
+fn deployment(dseq: u64) -> WorkloadSpec {
     let service = Service {
         name: "web".to_owned(),
         image: "nginx".to_owned(),
@@ -35,7 +35,7 @@ fn deployment(dseq: u64) -> Deployment {
         name: "dc".to_owned(),
         services: vec![service],
     };
-    Deployment {
+    WorkloadSpec {
         lease: lease(dseq),
         group: Arc::new(group),
         params: Arc::default(),

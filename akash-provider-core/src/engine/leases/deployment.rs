@@ -123,7 +123,7 @@ pub enum Action {
     /// Give a workload what it is to run.
     Deliver {
         /// What it is to run, with its version.
-        deployment: Arc<cluster::Deployment>,
+        deployment: Arc<cluster::WorkloadSpec>,
         /// Hostnames that go.
         purge: Vec<String>,
     },
@@ -399,7 +399,7 @@ impl Deployment {
             return self.answer(cx, Err(not_recorded(&failure)), out);
         }
         // Another leader may not have seen it, and then what it wrote counts.
-        let outdated = |d: &Arc<cluster::Deployment>| d.epoch != cx.epoch();
+        let outdated = |d: &Arc<cluster::WorkloadSpec>| d.epoch != cx.epoch();
         if cx.is_standby() || accepted.deployments.iter().any(outdated) {
             self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));

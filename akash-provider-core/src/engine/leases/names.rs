@@ -3,7 +3,7 @@
 use super::deployment::Accepted;
 use super::hostnames::HostnameError;
 use super::workload::{self, Workload};
-use crate::cluster::Deployment;
+use crate::cluster::WorkloadSpec;
 use crate::engine::Engine;
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
 use crate::manifest::{Group, hosts};
@@ -16,7 +16,7 @@ impl Engine {
         &mut self,
         lease: &LeaseId,
         group: Arc<Group>,
-    ) -> Result<(Deployment, Vec<String>), Refusal> {
+    ) -> Result<(WorkloadSpec, Vec<String>), Refusal> {
         let names = hosts::custom_hosts(&group);
         let released = self.claim_names(lease, &names).map_err(|error| Refusal {
             kind: RefusalKind::Hostname,
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// What a lease is to run, with the hostnames it holds now.
-    fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> Deployment {
+    fn deployment_of(&self, lease: &LeaseId, group: Arc<Group>) -> WorkloadSpec {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
         let asked_for = hosts::custom_host_set(&group);
@@ -64,7 +64,7 @@ impl Engine {
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);
         let config = Arc::clone(&self.config);
-        Deployment {
+        WorkloadSpec {
             lease: lease.clone(),
             ips,
             hostnames,
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Hands an accepted manifest to its workload. Names may have moved since they were claimed.
-    pub(super) fn deliver(&mut self, accepted: &Deployment, mut gone: Vec<String>) {
+    pub(super) fn deliver(&mut self, accepted: &WorkloadSpec, mut gone: Vec<String>) {
         let lease = &accepted.lease;
         if self.has_lease(lease) {
             gone.extend(self.claim_possible(lease, hosts::custom_hosts(&accepted.group)));
@@ -136,7 +136,7 @@ impl Engine {
 
     /// Claims the names of a manifest that is in the cluster and was not in hand: those it was recorded with and
     /// that nobody else has got meanwhile. It waits for the others.
-    pub(in crate::engine) fn adopt_names(&mut self, deployment: &Deployment) {
+    pub(in crate::engine) fn adopt_names(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();
         for name in hosts::custom_hosts(&deployment.group) {
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// What the cluster has of a lease, with the hostnames that it holds now.
-    pub(in crate::engine) fn with_held_names(&self, deployment: &Arc<Deployment>) -> Arc<Deployment> {
+    pub(in crate::engine) fn with_held_names(&self, deployment: &Arc<WorkloadSpec>) -> Arc<WorkloadSpec> {
         let lease = &deployment.lease;
         let asked_for = hosts::custom_host_set(&deployment.group);
         let lost = |name: &String| asked_for.contains(name) && !self.holds_name(lease, name);

@@ -19,7 +19,7 @@ mod health;
 pub use chain::ChainLane;
 pub use evidence::{Heard, HeardBy};
 
-use crate::cluster::{Deployment, Health, Teardown};
+use crate::cluster::{Health, Teardown, WorkloadSpec};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
@@ -68,11 +68,11 @@ pub struct Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
     /// An accepted manifest, and the hostnames that go with the one before.
-    Desire(Arc<Deployment>, Vec<String>),
+    Desire(Arc<WorkloadSpec>, Vec<String>),
     /// The cluster has it from before.
-    Adopt(Arc<Deployment>),
+    Adopt(Arc<WorkloadSpec>),
     /// The cluster has it, perhaps from another leader: that counts.
-    Relearn(Arc<Deployment>),
+    Relearn(Arc<WorkloadSpec>),
     /// Of `Deploy`.
     Deployed(Result<(), Failure>),
     /// Of `Teardown`.
@@ -199,7 +199,7 @@ impl Workload {
 
     /// What it is to run, if a manifest is there.
     #[must_use]
-    pub fn deployment(&self) -> Option<&Arc<Deployment>> {
+    pub fn deployment(&self) -> Option<&Arc<WorkloadSpec>> {
         self.desired.as_ref().map(|d| &d.deployment)
     }
 
@@ -332,7 +332,7 @@ impl Workload {
     fn desire(
         &mut self,
         cx: &Cx<'_>,
-        deployment: Arc<Deployment>,
+        deployment: Arc<WorkloadSpec>,
         purge: Vec<String>,
         out: &mut Vec<Action>,
     ) {

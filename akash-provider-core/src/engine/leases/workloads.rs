@@ -2,7 +2,7 @@
 
 use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
 use super::{breaker, deployment, escrow};
-use crate::cluster::{ClusterChange, Deployment, Health};
+use crate::cluster::{ClusterChange, Health, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
@@ -177,7 +177,7 @@ impl Engine {
 
     /// The cluster has this from before, or from another leader (`fresh`: then it counts, whatever was to run).
     /// What it may be for is known from the chain.
-    pub(in crate::engine) fn workload_found(&mut self, deployment: &Arc<Deployment>, fresh: bool) {
+    pub(in crate::engine) fn workload_found(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);
         if unknown {

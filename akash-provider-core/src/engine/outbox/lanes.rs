@@ -9,7 +9,7 @@
 //! and its acceptance, and one that has waited goes with the newest manifest: what was accepted is never written
 //! over with what was before.
 
-use crate::cluster::Deployment;
+use crate::cluster::WorkloadSpec;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
 use crate::error::{ErrorKind, Failure};
 use crate::types::{DeploymentId, LeaseId};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// What a call does to a workload.
 enum Subject<'a> {
     /// It brings this.
-    Deployment(&'a Deployment),
+    Deployment(&'a WorkloadSpec),
     /// It takes away what this lease has.
     Lease(&'a LeaseId),
     /// It is about none.
@@ -80,7 +80,7 @@ struct Lane {
 pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
-    deploys: FxHashMap<EffectId, Arc<Deployment>>,
+    deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
     /// What is declared by deploys that have not ended. Names of equal hash wait for each other for nothing, which
     /// costs a moment.
     declaring: BTreeSet<(u64, EffectId)>,
@@ -107,7 +107,12 @@ impl Lanes {
     }
 
     /// Remembers what a deploy declares; returns the deploys of other leases that declare the same.
-    fn declare(&mut self, id: EffectId, lease: &LeaseId, deployment: &Arc<Deployment>) -> BTreeSet<EffectId> {
+    fn declare(
+        &mut self,
+        id: EffectId,
+        lease: &LeaseId,
+        deployment: &Arc<WorkloadSpec>,
+    ) -> BTreeSet<EffectId> {
         let mut after = BTreeSet::new();
         for name in hashes(deployment) {
             let same = self
@@ -181,7 +186,7 @@ impl Lanes {
     }
 }
 
-fn hashes(deployment: &Deployment) -> impl Iterator<Item = u64> {
+fn hashes(deployment: &WorkloadSpec) -> impl Iterator<Item = u64> {
     let names = deployment.hostnames.iter();
     names.map(|name| FxBuildHasher.hash_one(&*name.hostname))
 }

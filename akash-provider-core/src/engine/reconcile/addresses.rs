@@ -1,6 +1,6 @@
 //! Leased addresses: what is declared, held against what leases were deployed with.
 
-use crate::cluster::{Deployment, IpDeclaration};
+use crate::cluster::{IpDeclaration, WorkloadSpec};
 use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ impl<'a> Addresses<'a> {
 
     /// An address that a lease was deployed with and that is not declared so, or one that is declared and not
     /// wanted. One that another lease holds is not missed: it moves only on the tenant's command.
-    pub(in crate::engine) fn difference(&self, deployment: &Deployment) -> Option<String> {
+    pub(in crate::engine) fn difference(&self, deployment: &WorkloadSpec) -> Option<String> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);
         let wanted: BTreeSet<&IpDeclaration> = deployment.ips.iter().collect();

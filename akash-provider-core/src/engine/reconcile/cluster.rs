@@ -4,7 +4,7 @@
 //! nothing.
 
 use super::addresses::Addresses;
-use crate::cluster::{DeclaredHostname, Deployment, Listing, Remains, Unusable};
+use crate::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
 use crate::engine::workload::{ClusterLane, Input, Workload};
 use crate::engine::{Engine, Workloads, deployment, sorted};
 use crate::manifest::hosts;
@@ -90,7 +90,7 @@ impl Engine {
     fn judge_records(
         &mut self,
         fresh: bool,
-        deployments: &[Arc<Deployment>],
+        deployments: &[Arc<WorkloadSpec>],
         unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>,
         place: String,
     ) {
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Names that lead to a lease are its own, unless its manifest no longer lists them. What is in hand has its
     /// claims; the list may be older than they are.
-    fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<Deployment>]) {
+    fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
             .map(|d| (&d.lease, hosts::custom_host_set(&d.group)))

@@ -1,6 +1,6 @@
 //! Calls of the engine that are several calls of the cluster port.
 
-use crate::cluster::{Cluster, Deployment, IpDeclaration, LeasedIps, Listing, Teardown};
+use crate::cluster::{Cluster, IpDeclaration, LeasedIps, Listing, Teardown, WorkloadSpec};
 use crate::engine::Workloads;
 use crate::error::{Error, ErrorKind};
 use crate::types::LeaseId;
@@ -14,7 +14,7 @@ const IP_QUERIES: usize = 8;
 /// failure anywhere is answered by doing the whole again.
 pub(super) async fn deploy(
     cluster: &dyn Cluster,
-    deployment: &Deployment,
+    deployment: &WorkloadSpec,
     purge_hostnames: &[String],
 ) -> Result<(), Error> {
     cluster.deploy(deployment).await?;

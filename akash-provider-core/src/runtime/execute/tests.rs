@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::{Deployment, HostnameDeclaration, IpDeclaration, Teardown};
+use crate::cluster::{HostnameDeclaration, IpDeclaration, Teardown, WorkloadSpec};
 use crate::manifest::{Group, Proto};
 use crate::runtime::fakes::{self, Does, FakeChain, FakeCluster, FakePricing, Script, lease};
 use crate::types::{CloseReason, GroupSpec, PlacementRequirements};
@@ -39,13 +39,13 @@ fn ip(key: &str) -> IpDeclaration {
     }
 }
 
-fn deployment() -> Arc<Deployment> {
+fn deployment() -> Arc<WorkloadSpec> {
     let hostname = |name: &str| HostnameDeclaration {
         hostname: name.into(),
         service: "web".into(),
         external_port: 80,
     };
-    Arc::new(Deployment {
+    Arc::new(WorkloadSpec {
         lease: lease(1),
         group: Arc::new(Group {
             name: "g".into(),

@@ -12,13 +12,13 @@ pub(crate) struct FakeCluster {
 
 #[async_trait]
 impl Cluster for FakeCluster {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.script
             .call("deploy", deployment.lease.deployment().dseq)
             .await
             .map(drop)
     }
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.script
             .call("record", deployment.lease.deployment().dseq)
             .await

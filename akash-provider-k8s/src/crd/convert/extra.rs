@@ -3,7 +3,7 @@
 use super::{MAX_EXTRA_BYTES, read, without_passwords};
 use crate::crd::ManifestSpec;
 use crate::objects::Refusal;
-use akash_provider_core::cluster::{Deployment, HostnameDeclaration, IpDeclaration};
+use akash_provider_core::cluster::{HostnameDeclaration, IpDeclaration, WorkloadSpec};
 use akash_provider_core::manifest::{Group, SchedulerParamsById, canonical_json};
 use data_encoding::HEXLOWER;
 use json_patch::Patch;
@@ -39,7 +39,7 @@ struct Meant {
 }
 
 impl Meant {
-    fn json(deployment: &Deployment) -> Result<Value, String> {
+    fn json(deployment: &WorkloadSpec) -> Result<Value, String> {
         let scrubbed = without_passwords(deployment);
         let meant = Self {
             group: scrubbed.group,
@@ -50,7 +50,7 @@ impl Meant {
 }
 
 /// The annotation of a deployment that is written as this spec.
-pub(super) fn write(deployment: &Deployment, spec: &ManifestSpec) -> Result<String, Refusal> {
+pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
     let said = read::deployment(deployment.lease.clone(), spec);
     let said = said
@@ -77,7 +77,7 @@ pub(super) fn write(deployment: &Deployment, spec: &ManifestSpec) -> Result<Stri
 }
 
 /// What was meant, from what the spec says and the annotation; and what of the annotation was ignored.
-pub(super) fn read(said: Deployment, spec: &ManifestSpec, text: &str) -> (Deployment, Vec<String>) {
+pub(super) fn read(said: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
         Err(error) => {
@@ -95,7 +95,7 @@ pub(super) fn read(said: Deployment, spec: &ManifestSpec, text: &str) -> (Deploy
     }
     match meant(&said, &extra.patch) {
         Ok(meant) => {
-            let deployment = Deployment {
+            let deployment = WorkloadSpec {
                 group: meant.group,
                 params: meant.params,
                 hostnames: extra.hostnames,
@@ -113,7 +113,7 @@ pub(super) fn read(said: Deployment, spec: &ManifestSpec, text: &str) -> (Deploy
 }
 
 /// The spec as it is, with the hostnames that still lead somewhere.
-fn changed(said: Deployment, extra: Extra) -> Deployment {
+fn changed(said: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = said.group.services.iter();
         services.any(|service| {
@@ -127,28 +127,28 @@ fn changed(said: Deployment, extra: Extra) -> Deployment {
         .filter(|name| leads(name))
         .cloned()
         .collect();
-    Deployment {
+    WorkloadSpec {
         hostnames,
         epoch: extra.epoch,
         ..said
     }
 }
 
-fn meant(said: &Deployment, patch: &Patch) -> Result<Meant, String> {
+fn meant(said: &WorkloadSpec, patch: &Patch) -> Result<Meant, String> {
     let mut value = Meant::json(said)?;
     json_patch::patch(&mut value, patch).map_err(|e| e.to_string())?;
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
 /// Passwords that stand in the spec in clear.
-fn with_passwords(deployment: Deployment, spec: &ManifestSpec) -> Deployment {
+fn with_passwords(deployment: WorkloadSpec, spec: &ManifestSpec) -> WorkloadSpec {
     let logins = spec.group.services.iter().filter_map(|service| {
         let login = service.credentials.as_ref()?;
         Some((service.name.clone(), login.password.clone()))
     });
     let mut group = (*deployment.group).clone();
     super::restore_passwords(&mut group, &logins.collect());
-    Deployment {
+    WorkloadSpec {
         group: Arc::new(group),
         ..deployment
     }

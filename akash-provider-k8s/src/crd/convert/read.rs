@@ -4,7 +4,7 @@ use crate::crd::{
     ManifestAttribute, ManifestExpose, ManifestHttpOptions, ManifestLeaseId, ManifestResources,
     ManifestSchedulerParams, ManifestService, ManifestServiceParams, ManifestSpec,
 };
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::hosts::ips_wanted;
 use akash_provider_core::manifest::{
     Credentials, Group, HttpOptions, Permissions, Proto, SchedulerGpu, SchedulerParams, SchedulerResources,
@@ -39,7 +39,7 @@ pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
 }
 
 /// The deployment of a spec alone.
-pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Deployment, Fault> {
+pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<WorkloadSpec, Fault> {
     if spec.group.services.is_empty() {
         // Read as it stands it would take down everything that runs.
         let problem = "there is none, and every lease runs at least one service";
@@ -56,7 +56,7 @@ pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Deployme
         name: spec.group.name.clone(),
         services,
     };
-    Ok(Deployment {
+    Ok(WorkloadSpec {
         ips: ips_wanted(&group, &lease),
         lease,
         group: Arc::new(group),

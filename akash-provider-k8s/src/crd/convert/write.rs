@@ -7,13 +7,13 @@ use crate::crd::{
     ManifestServiceParams, ManifestSpec, ManifestStorage, ManifestUnits,
 };
 use crate::objects::{MAX_OBJECT_BYTES, Refusal};
-use akash_provider_core::cluster::Deployment;
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
     HttpOptions, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams,
 };
 use akash_provider_core::types::{Attribute, LeaseId};
 
-pub(super) fn spec(deployment: &Deployment) -> Result<ManifestSpec, Refusal> {
+pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
     let services = deployment.group.services.iter().map(|one| {
         let params = deployment.params.get(&one.resources.id);
         service(one, params.and_then(Option::as_ref))

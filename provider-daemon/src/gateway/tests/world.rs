@@ -357,7 +357,7 @@ impl World {
             let deployed = self.cluster.contents().running.get(lease).cloned();
             // Names are declared after the workload.
             let declared = self.cluster.contents().hostnames;
-            let named = |d: &akash_provider_core::cluster::Deployment| {
+            let named = |d: &akash_provider_core::cluster::WorkloadSpec| {
                 d.hostnames
                     .iter()
                     .all(|h| declared.get(&h.hostname) == Some(lease))

@@ -176,7 +176,7 @@ impl Liar {
     }
 
     /// What has been refused for its term is done anyhow.
-    async fn forced(&self, refused: Result<(), Error>, deployment: &Deployment) -> Result<(), Error> {
+    async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;
             return self.truth.deploy(deployment).await;
@@ -208,7 +208,7 @@ impl Liar {
 
 #[async_trait]
 impl Cluster for Liar {
-    async fn deploy(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let running = self.truth.contents().running;
         let is_same = running.get(&deployment.lease) == Some(deployment);
         if is_same && matches!(self.mistake, M::Recreates | M::RecreatesUnseen) {
@@ -221,7 +221,7 @@ impl Cluster for Liar {
         done
     }
 
-    async fn record(&self, deployment: &Deployment) -> Result<(), Error> {
+    async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let done = self.truth.record(deployment).await;
         if self.is(M::OlderTermRecords) {
             return self.forced(done, deployment).await;

@@ -23,7 +23,7 @@ pub struct Accepted {
     /// The manifest's hash on the chain.
     pub hash: [u8; 32],
     /// What each lease is to run.
-    pub deployments: Vec<Arc<cluster::Deployment>>,
+    pub deployments: Vec<Arc<cluster::WorkloadSpec>>,
     /// Hostnames each lease gave up with it.
     pub purge: Vec<(LeaseId, Vec<String>)>,
 }

@@ -1,13 +1,13 @@
 //! What is to run of a lease, and since which of its manifests.
 
-use crate::cluster::Deployment;
+use crate::cluster::WorkloadSpec;
 use crate::engine::effect::Call;
 use std::sync::Arc;
 
 /// The newest manifest that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Desired {
-    pub(super) deployment: Arc<Deployment>,
+    pub(super) deployment: Arc<WorkloadSpec>,
     /// Hostnames to take away when it is deployed.
     pub(super) purge: Vec<String>,
     pub(super) generation: u64,
@@ -15,7 +15,7 @@ pub(super) struct Desired {
 
 impl Desired {
     /// Follows what was wanted before.
-    pub(super) fn after(before: Option<Self>, deployment: Arc<Deployment>, mut purge: Vec<String>) -> Self {
+    pub(super) fn after(before: Option<Self>, deployment: Arc<WorkloadSpec>, mut purge: Vec<String>) -> Self {
         let generation = before.as_ref().map_or(1, |d| d.generation + 1);
         // Names an undeployed version gave up are still to be purged, unless they are wanted again.
         if let Some(old) = before {
