@@ -25,8 +25,8 @@ use akash_provider_core::chain::{
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
-    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
-    Snapshot, TxOutcome,
+    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
+    ProviderRecord, Snapshot, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -208,7 +208,7 @@ impl ChainEvents for AkashClient {
 
 #[async_trait]
 impl ChainQuery for AkashClient {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         self.reader.provider(owner).await
     }
 

@@ -18,7 +18,7 @@ use akash_provider_core::chain::{
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord, Group, GroupId,
-    Height, Lease, LeaseId, LeaseRecord, LeaseState, MarketParams, Observed, Order, OrderId, Provider,
+    Height, Lease, LeaseId, LeaseRecord, LeaseState, MarketParams, Observed, Order, OrderId, ProviderRecord,
     Snapshot,
 };
 use async_trait::async_trait;
@@ -277,7 +277,7 @@ fn bid_of(answer: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
 
 #[async_trait]
 impl ChainQuery for Reader {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         let request = akash::provider::v1beta4::QueryProviderRequest {
             owner: owner.to_string(),
         };

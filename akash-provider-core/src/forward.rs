@@ -16,8 +16,8 @@ use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
 use crate::manifest::Group;
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
-    Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
-    Snapshot, Topic, TxOutcome,
+    Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
+    ProviderRecord, Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -81,7 +81,7 @@ macro_rules! forward_ports {
             async fn exec(lease: &LeaseId, request: ExecRequest, io: ExecIo) -> i32;
         } }
         forward! { $pointer; async ChainQuery {
-            async fn provider(owner: &Address) -> Option<Provider>;
+            async fn provider(owner: &Address) -> Option<ProviderRecord>;
             async fn orders(filter: &OrderFilter, page: PageRequest) -> Page<Order>;
             async fn order(id: &OrderId) -> Option<Order>;
             async fn bid(id: &BidId) -> Observed<Bid>;

@@ -12,7 +12,7 @@ mod validate;
 mod version;
 
 pub use cross::cross_validate;
-pub use fault::{CrossFault, EndpointNeed, ManifestError, Quantity, StructureFault};
+pub use fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, StructureFault};
 pub use validate::{
     MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, validate,
 };

@@ -32,7 +32,7 @@ mod tests;
 
 use crate::types::{
     Address, Attribute, BidId, BlockTime, Certificate, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec,
-    Height, LeaseId, MarketParams, Msg, OrderId, Provider, TxError,
+    Height, LeaseId, MarketParams, Msg, OrderId, ProviderRecord, TxError,
 };
 use book::{Cx, DeploymentBook, Index};
 pub use escrow::EscrowDetails;
@@ -221,7 +221,7 @@ pub struct Market {
     deployments: BTreeMap<DeploymentId, DeploymentBook>,
     ledger: Ledger,
     index: Index,
-    providers: BTreeMap<Address, Provider>,
+    providers: BTreeMap<Address, ProviderRecord>,
     /// By provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
@@ -344,14 +344,14 @@ impl Market {
         }
     }
 
-    fn create_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
+    fn create_provider(&mut self, record: &ProviderRecord) -> Result<Vec<ChainEvent>, Rejection> {
         if self.providers.contains_key(&record.owner) {
             return Err(Rejection::other("provider/4", "invalid provider: already exists"));
         }
         self.put_provider(record)
     }
 
-    fn update_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
+    fn update_provider(&mut self, record: &ProviderRecord) -> Result<Vec<ChainEvent>, Rejection> {
         if !self.providers.contains_key(&record.owner) {
             return Err(Rejection::other(
                 "provider/3",
@@ -361,7 +361,7 @@ impl Market {
         self.put_provider(record)
     }
 
-    fn put_provider(&mut self, record: &Provider) -> Result<Vec<ChainEvent>, Rejection> {
+    fn put_provider(&mut self, record: &ProviderRecord) -> Result<Vec<ChainEvent>, Rejection> {
         if !record.host_uri.starts_with("https://") {
             let uri = &record.host_uri;
             let log = format!("`{uri}` does not start with https://: invalid provider: invalid host uri");

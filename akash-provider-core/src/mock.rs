@@ -38,7 +38,7 @@ use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId,
     DeploymentRecord, Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order,
-    OrderId, Provider, Snapshot, Topic, TxOutcome,
+    OrderId, ProviderRecord, Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -168,7 +168,7 @@ mock! {
 
     #[async_trait]
     impl ChainQuery for ChainClient {
-        async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error>;
+        async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error>;
         async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
         async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error>;
         async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error>;

@@ -15,6 +15,4 @@ pub use crate::pricing::PricingStrategy;
 pub use crate::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
 pub use crate::provider::{Provider, ProviderHandle};
 pub use crate::sdl;
-/// A provider as the chain records it; [`Provider`] is the one that runs.
-pub use crate::types::Provider as ProviderRecord;
-pub use crate::types::{Address, BlockTime, Event, Msg, Topic};
+pub use crate::types::{Address, BlockTime, Event, Msg, ProviderRecord, Topic};

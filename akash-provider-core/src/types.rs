@@ -15,7 +15,7 @@ pub mod tx;
 pub use chain::{
     Agreement, AuditedAttributes, Bid, BidState, Certificate, ChainEvent, CloseReason, Deployment,
     DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams,
-    Observed, Order, OrderState, Payment, Provider, ProviderInfo, Reclamation, Snapshot,
+    Observed, Order, OrderState, Payment, ProviderInfo, ProviderRecord, Reclamation, Snapshot,
 };
 pub use event::{BidOutcome, Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};

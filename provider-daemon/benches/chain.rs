@@ -12,7 +12,7 @@ use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height,
-    Memory, Msg, OrderId, PlacementRequirements, Provider, ResourceUnit, Resources, Storage,
+    Memory, Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
 use anyhow::{Context, ensure};
 use fault_proxy::{Faults, Proxy};
@@ -84,7 +84,7 @@ fn chain(us: &Address, tenant: &Address) -> anyhow::Result<MemoryChain> {
         market.fund(tenant, &coin("uact"));
         market.fund(us, &coin("uact"));
         market.fund(us, &coin("uakt"));
-        market.execute(&Msg::CreateProvider(Provider {
+        market.execute(&Msg::CreateProvider(ProviderRecord {
             owner: us.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
             attributes: Vec::new(),

@@ -11,7 +11,7 @@ use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{BidDeposit, EscrowDetails, LeaseDetails};
 use akash_provider_core::types::{
     Address, Bid, BidState, CloseReason, Dec, DecCoin, Deployment, DeploymentRecord, EscrowAccount, Group,
-    GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, Provider,
+    GroupState, Lease, LeaseRecord, LeaseState, MarketParams, Order, OrderState, Payment, ProviderRecord,
     ResourceUnit,
 };
 
@@ -325,7 +325,7 @@ pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentRes
 
 /// A provider.
 #[must_use]
-pub fn provider(provider: &Provider) -> prov::v1beta4::Provider {
+pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     prov::v1beta4::Provider {
         owner: provider.owner.to_string(),
         host_uri: provider.host_uri.clone(),

@@ -7,7 +7,7 @@ use super::resources::{from_attributes, wire_attributes, wire_resources};
 use super::{Malformed, required, shown};
 use crate::proto::akash::base::deposit::v1::{Deposit, Source};
 use crate::proto::akash::{cert::v1 as cert, market::v1beta5 as mkt, provider::v1beta4 as prov};
-use akash_provider_core::types::{CloseReason, Msg, Provider, ResourceUnit};
+use akash_provider_core::types::{CloseReason, Msg, ProviderRecord, ResourceUnit};
 use prost::{Message, Name};
 use prost_types::Any;
 
@@ -124,7 +124,7 @@ pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
         }
     } else if name == prov::MsgCreateProvider::type_url() {
         let msg: prov::MsgCreateProvider = unpack(any)?;
-        Msg::CreateProvider(Provider {
+        Msg::CreateProvider(ProviderRecord {
             owner: address("owner", &msg.owner)?,
             host_uri: msg.host_uri,
             attributes: from_attributes(msg.attributes),
@@ -132,7 +132,7 @@ pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
         })
     } else if name == prov::MsgUpdateProvider::type_url() {
         let msg: prov::MsgUpdateProvider = unpack(any)?;
-        Msg::UpdateProvider(Provider {
+        Msg::UpdateProvider(ProviderRecord {
             owner: address("owner", &msg.owner)?,
             host_uri: msg.host_uri,
             attributes: from_attributes(msg.attributes),

@@ -14,7 +14,7 @@ use akash_provider_core::chain::{Account, Certificate};
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidState, BlockTime, CloseReason, Coin, Dec, DecCoin, Denom, Deployment,
     EscrowAccount, Group, GroupState, Height, Lease, LeaseRecord, LeaseState, MarketParams, Order,
-    OrderState, Payment, Provider, ProviderInfo, Reclamation, ResourceUnit,
+    OrderState, Payment, ProviderInfo, ProviderRecord, Reclamation, ResourceUnit,
 };
 use prost::{Message, Name};
 use std::collections::BTreeMap;
@@ -230,8 +230,8 @@ pub fn deployment(
 ///
 /// # Errors
 /// When its owner is no address.
-pub fn provider(provider: prov::v1beta4::Provider) -> Result<Provider, Malformed> {
-    Ok(Provider {
+pub fn provider(provider: prov::v1beta4::Provider) -> Result<ProviderRecord, Malformed> {
+    Ok(ProviderRecord {
         owner: address("owner", &provider.owner)?,
         host_uri: provider.host_uri,
         attributes: from_attributes(provider.attributes),

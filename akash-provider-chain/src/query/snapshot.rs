@@ -12,7 +12,7 @@ use crate::proto::akash;
 use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo};
 use akash_provider_core::types::{
     Address, Bid, BidId, BidState, BlockTime, DeploymentId, DeploymentRecord, Height, LeaseRecord,
-    LeaseState, MarketParams, Order, OrderId, OrderState, Provider, Snapshot,
+    LeaseState, MarketParams, Order, OrderId, OrderState, ProviderRecord, Snapshot,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,11 @@ impl Reader {
         Ok(snapshot)
     }
 
-    async fn provider_at(&self, owner: &Address, pin: Option<Height>) -> Result<Option<Provider>, NodeError> {
+    async fn provider_at(
+        &self,
+        owner: &Address,
+        pin: Option<Height>,
+    ) -> Result<Option<ProviderRecord>, NodeError> {
         let request = akash::provider::v1beta4::QueryProviderRequest {
             owner: owner.to_string(),
         };

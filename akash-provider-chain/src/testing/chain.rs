@@ -9,7 +9,7 @@ use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
-    Provider, Snapshot,
+    ProviderRecord, Snapshot,
 };
 use prost::Message;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ impl Chain {
             market.fund(&account(number), &coin);
         }
         for number in 2..=3 {
-            let record = Provider {
+            let record = ProviderRecord {
                 owner: account(number),
                 host_uri: "https://provider.example:8443".to_owned(),
                 info: Default::default(),

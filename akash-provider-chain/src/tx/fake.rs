@@ -10,7 +10,7 @@ use akash_provider_core::chain::{Account, MemoryChain, SyncInfo};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, CloseReason, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg,
-    OrderId, PlacementRequirements, Provider, ResourceUnit, Resources,
+    OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
 };
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ impl Node {
         chain.market(|market| {
             market.fund(&tenant(), &uact(u128::from(u64::MAX)));
             market.fund(key.address(), &uact(u128::from(u64::MAX)));
-            let record = Provider {
+            let record = ProviderRecord {
                 owner: key.address().clone(),
                 host_uri: "https://provider.example:8443".into(),
                 info: Default::default(),

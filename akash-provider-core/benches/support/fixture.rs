@@ -10,7 +10,7 @@ use akash_provider_core::manifest;
 use akash_provider_core::types::{
     Address, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, Deployment, DeploymentId,
     DeploymentRecord, EscrowAccount, Group, GroupId, GroupSpec, GroupState, Lease, LeaseRecord, LeaseState,
-    MarketParams, Memory, Mono, Now, Order, OrderId, OrderState, PlacementRequirements, Provider,
+    MarketParams, Memory, Mono, Now, Order, OrderId, OrderState, PlacementRequirements, ProviderRecord,
     ResourceUnit, Resources, Snapshot, Storage,
 };
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ impl World {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let provider = Provider {
+        let provider = ProviderRecord {
             owner: self.provider.clone(),
             host_uri: "https://localhost:8443".to_owned(),
             info: Default::default(),

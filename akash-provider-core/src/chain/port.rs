@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, Certificate, ChainEvent, Coin, DeploymentId,
     DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, LeaseState, MarketParams, Msg, Observed,
-    Order, OrderId, OrderState, Provider, Snapshot, TxOutcome,
+    Order, OrderId, OrderState, ProviderRecord, Snapshot, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -178,7 +178,7 @@ pub struct Account {
 #[async_trait]
 pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     /// A provider's record.
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error>;
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error>;
     /// Orders, page by page.
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
     /// One order.

@@ -7,8 +7,8 @@ use super::{
 use crate::error::Error;
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
-    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
-    Snapshot, TxOutcome,
+    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
+    ProviderRecord, Snapshot, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -67,7 +67,7 @@ macro_rules! read {
 }
 
 read! {
-    async fn provider(owner: &Address) -> Option<Provider>;
+    async fn provider(owner: &Address) -> Option<ProviderRecord>;
     async fn orders(filter: &OrderFilter, page: PageRequest) -> Page<Order>;
     async fn order(id: &OrderId) -> Option<Order>;
     async fn bid(id: &BidId) -> Observed<Bid>;

@@ -7,7 +7,7 @@ use crate::inventory::InventoryUpdate;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{
     Address, AuditedAttributes, Bid, ChainEvent, CloseReason, Coin, DecCoin, DeploymentId, DeploymentRecord,
-    LeaseId, LeaseRecord, Observed, Order, Provider, Snapshot, TxOutcome,
+    LeaseId, LeaseRecord, Observed, Order, ProviderRecord, Snapshot, TxOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub enum Completion {
     /// Of `CountBids`.
     BidCount(Result<u32, Failure>),
     /// Of `FetchProvider`.
-    Provider(Result<Option<Provider>, Failure>),
+    Provider(Result<Option<ProviderRecord>, Failure>),
     /// Of `FetchBalances`; what is not there is zero.
     Balances(Result<Vec<Coin>, Failure>),
     /// Of `FetchAudit`.

@@ -22,7 +22,7 @@ use crate::types::{BlockTime, DeploymentId, Height, LeaseId, Mono, Now, OrderId}
 use breaker::Breaker;
 use deployment::Deployment;
 use escrow::Escrow;
-use hostnames::Hostnames;
+use hostnames::HostnameLedger;
 use std::collections::BTreeMap;
 use waiting::Waiting;
 use workload::Workload;
@@ -33,7 +33,7 @@ pub(super) struct Leases {
     deployments: Table<Deployment>,
     workloads: Table<Workload>,
     escrows: Table<Escrow>,
-    hostnames: Hostnames,
+    hostnames: HostnameLedger,
     /// Names that another lease of the same tenant still holds.
     withheld: Waiting,
     /// Leases won whose time for a manifest starts when this block is complete.
@@ -47,7 +47,7 @@ impl Leases {
             deployments: Table::default(),
             workloads: Table::default(),
             escrows: Table::default(),
-            hostnames: Hostnames::new(&config.blocked_hostnames),
+            hostnames: HostnameLedger::new(&config.blocked_hostnames),
             withheld: Waiting::default(),
             won: Vec::new(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),

@@ -11,7 +11,7 @@ mod observed;
 
 use crate::bidding::Decline;
 use crate::config::Config;
-use crate::types::{BlockTime, Coin, GroupId, MarketParams, Mono, Now, OrderId, Provider};
+use crate::types::{BlockTime, Coin, GroupId, MarketParams, Mono, Now, OrderId, ProviderRecord};
 use facts::Facts;
 use order::Order;
 use orders::Orders;
@@ -87,7 +87,7 @@ impl Market {
     }
 
     /// What a snapshot says of us and of bids.
-    pub(super) fn read(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+    pub(super) fn read(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         self.facts.resync(provider, params);
     }
 

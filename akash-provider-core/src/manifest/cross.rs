@@ -1,6 +1,6 @@
 //! Right for the groups on the chain: the same groups, the same resources, every endpoint and replica used.
 
-use super::fault::{CrossFault, EndpointNeed, ManifestError, Quantity, shown};
+use super::fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, shown};
 use super::{Group, Manifest, Service};
 use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 
@@ -119,10 +119,10 @@ fn check_service(service: &Service, left: &mut [Left<'_>]) -> Result<(), CrossFa
     };
     let (ours, theirs) = (&service.resources, &left.unit.resources);
     let same = [
-        (Quantity::Cpu, ours.cpu == theirs.cpu),
-        (Quantity::Gpu, ours.gpu == theirs.gpu),
-        (Quantity::Memory, ours.memory == theirs.memory),
-        (Quantity::Storage, ours.storage == theirs.storage),
+        (ResourceKind::Cpu, ours.cpu == theirs.cpu),
+        (ResourceKind::Gpu, ours.gpu == theirs.gpu),
+        (ResourceKind::Memory, ours.memory == theirs.memory),
+        (ResourceKind::Storage, ours.storage == theirs.storage),
     ];
     if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
         return Err(CrossFault::Mismatch { id, what });

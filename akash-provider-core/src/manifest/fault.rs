@@ -202,7 +202,7 @@ pub enum CrossFault {
         /// Resource id.
         id: u32,
         /// What differs.
-        what: Quantity,
+        what: ResourceKind,
     },
     /// An endpoint the unit does not have.
     #[error("resource unit {id} has no {endpoint} endpoint left for it; update the deployment first")]
@@ -238,7 +238,7 @@ pub enum CrossFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Quantity {
+pub enum ResourceKind {
     /// Processor.
     Cpu,
     /// GPU.
@@ -249,7 +249,7 @@ pub enum Quantity {
     Storage,
 }
 
-impl std::fmt::Display for Quantity {
+impl std::fmt::Display for ResourceKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Cpu => "CPU",

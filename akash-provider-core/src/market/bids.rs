@@ -5,7 +5,7 @@ use super::{Market, Rejection};
 use crate::bidding::{Capabilities, attributes};
 use crate::types::{
     AuditedAttributes, Bid, BidId, BidState, ChainEvent, CloseReason, Coin, DecCoin, GroupSpec, GroupState,
-    LeaseId, LeaseState, MarketParams, OrderState, Provider, ResourceUnit, TxError,
+    LeaseId, LeaseState, MarketParams, OrderState, ProviderRecord, ResourceUnit, TxError,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn check_window(
 /// As the network's order of checks: attributes, signatures, capabilities.
 fn check_placement(
     spec: &GroupSpec,
-    provider: &Provider,
+    provider: &ProviderRecord,
     audits: &[AuditedAttributes],
 ) -> Result<(), Rejection> {
     let mismatch = |log: &str| Err(Rejection::market(TxError::AttributeMismatch, 5, log));

@@ -4,8 +4,8 @@ use super::book::{DeploymentBook, Index, LeaseBook, OrderBook};
 use super::{AccountRecord, EscrowDetails, Market};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, Certificate, CloseReason, Coin, Dec, DeploymentId,
-    DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Order, OrderId, Provider,
-    Snapshot,
+    DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Order, OrderId,
+    ProviderRecord, Snapshot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ impl Market {
 
     /// A provider's record.
     #[must_use]
-    pub fn provider(&self, owner: &Address) -> Option<&Provider> {
+    pub fn provider(&self, owner: &Address) -> Option<&ProviderRecord> {
         self.providers.get(owner)
     }
 
@@ -203,7 +203,7 @@ impl Market {
     }
 
     /// All providers, by account.
-    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+    pub fn providers(&self) -> impl Iterator<Item = &ProviderRecord> {
         self.providers.values()
     }
 

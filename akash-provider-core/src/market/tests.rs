@@ -104,7 +104,7 @@ pub(super) fn market() -> Market {
         market.fund(&address(account), &uact(START));
     }
     for owner in [ONE, TWO] {
-        let record = Provider {
+        let record = ProviderRecord {
             owner: address(owner),
             host_uri: "https://provider.example:8443".to_owned(),
             info: Default::default(),

@@ -21,7 +21,7 @@ use crate::manifest::Group;
 use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, Coin, DecCoin, DeploymentId, DeploymentRecord, Event, Group as G,
-    GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
+    GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, ProviderRecord,
     ResourceUnit, Snapshot, Topic, TxOutcome,
 };
 use async_trait::async_trait;

@@ -248,7 +248,7 @@ pub struct DeploymentRecord {
 
 /// A provider as registered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Provider {
+pub struct ProviderRecord {
     /// Account.
     pub owner: Address,
     /// Where tenants reach it.
@@ -260,7 +260,7 @@ pub struct Provider {
     pub info: ProviderInfo,
 }
 
-impl Provider {
+impl ProviderRecord {
     /// The host of [`host_uri`](Self::host_uri), as it is written there, without its port; `None` where there is none.
     ///
     /// ```
@@ -480,7 +480,7 @@ pub struct Snapshot {
     /// Time of that block.
     pub time: BlockTime,
     /// Our record; `None` when we are not registered.
-    pub provider: Option<Provider>,
+    pub provider: Option<ProviderRecord>,
     /// Market parameters.
     pub params: MarketParams,
     /// All open orders.

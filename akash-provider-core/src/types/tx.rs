@@ -1,6 +1,6 @@
 //! What we tell the chain: messages, and how they end.
 
-use super::chain::{CloseReason, Provider};
+use super::chain::{CloseReason, ProviderRecord};
 use super::id::{Address, BidId, LeaseId};
 use super::price::{Coin, DecCoin};
 use super::resources::ResourceUnit;
@@ -45,9 +45,9 @@ pub enum Msg {
         id: LeaseId,
     },
     /// Register.
-    CreateProvider(Provider),
+    CreateProvider(ProviderRecord),
     /// Replace the record.
-    UpdateProvider(Provider),
+    UpdateProvider(ProviderRecord),
     /// Publish a certificate.
     CreateCertificate {
         /// Account that it belongs to.

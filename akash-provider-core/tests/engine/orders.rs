@@ -4,7 +4,7 @@ use crate::world::*;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidOutcome, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, Provider, SignedBy,
+    Attribute, BidOutcome, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, ProviderRecord, SignedBy,
 };
 use std::slice::from_ref;
 use std::time::Duration;
@@ -140,7 +140,7 @@ fn w9_our_record_counts_as_soon_as_it_changes() {
     sdl.groups[0].requirements.attributes = vec![region.clone()];
     let order = world.order(1, &sdl);
     assert_eq!(world.bid(&order), None);
-    world.outside(&Msg::UpdateProvider(Provider {
+    world.outside(&Msg::UpdateProvider(ProviderRecord {
         owner: us(),
         host_uri: "https://provider.example:8443".to_owned(),
         info: Default::default(),

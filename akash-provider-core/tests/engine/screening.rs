@@ -11,7 +11,7 @@ use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
     Address, Attribute, AuditedAttributes, BlockTime, ChainEvent, Dec, DecCoin, Endpoint, EndpointKind,
     Event, GroupSpec, Height, MarketParams, Mono, Msg, Now, Order, OrderState, PlacementRequirements,
-    Provider, ResourceUnit, Resources, SignedBy, Snapshot, Storage, TxOutcome,
+    ProviderRecord, ResourceUnit, Resources, SignedBy, Snapshot, Storage, TxOutcome,
 };
 use akash_provider_core::{Config, Failure};
 use proptest::collection::vec;
@@ -91,7 +91,7 @@ impl Setup {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let record = Provider {
+        let record = ProviderRecord {
             owner: us(),
             host_uri: "https://provider.example:8443".to_owned(),
             info: Default::default(),

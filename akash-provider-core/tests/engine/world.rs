@@ -19,7 +19,7 @@ use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, Agreement, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin,
-    DeploymentId, Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, Provider,
+    DeploymentId, Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, ProviderRecord,
     TxOutcome,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -212,7 +212,7 @@ impl World {
         let mut market = Market::new(MarketConfig::new(CHAIN, BlockTime(1_000_000)));
         for provider in [us(), rival()] {
             market.fund(&provider, &uact(1 << 60));
-            let record = Provider {
+            let record = ProviderRecord {
                 owner: provider,
                 host_uri: "https://provider.example:8443".to_owned(),
                 info: Default::default(),

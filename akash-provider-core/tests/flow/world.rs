@@ -13,7 +13,7 @@ use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, Bid, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, Event, GroupId, LeaseId, Msg, OrderId,
-    Provider as Registration, Topic,
+    ProviderRecord as Registration, Topic,
 };
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,7 +25,7 @@ use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
 use akash_provider_core::market::{Market, MarketConfig};
-use akash_provider_core::types::{BlockTime, Event, LeaseId, Mono, Msg, Now, Provider};
+use akash_provider_core::types::{BlockTime, Event, LeaseId, Mono, Msg, Now, ProviderRecord};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ fn market(flavour: Flavour) -> Market {
     let mut market = Market::new(MarketConfig::new("simulated", BlockTime(1_700_000_000_000)));
     flavour.wallet.fund(&mut market);
     for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
-        let provider = Provider {
+        let provider = ProviderRecord {
             owner: owner.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
             info: Default::default(),

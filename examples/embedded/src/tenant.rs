@@ -8,7 +8,7 @@ use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::pricing::{Scale, ScaleConfig};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    BidId, BlockTime, Coin, DeploymentId, GroupId, LeaseId, Msg, OrderId, Provider,
+    BidId, BlockTime, Coin, DeploymentId, GroupId, LeaseId, Msg, OrderId, ProviderRecord,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub fn market() -> Result<Market, Failed> {
     for account in [PROVIDER, TENANT] {
         market.fund(&account.parse()?, &coin);
     }
-    market.execute(&Msg::CreateProvider(Provider {
+    market.execute(&Msg::CreateProvider(ProviderRecord {
         owner: PROVIDER.parse()?,
         host_uri: "https://provider.example.com:8443".to_owned(),
         info: Default::default(),

@@ -3,7 +3,7 @@
 use akash_provider_core::Error;
 use akash_provider_core::chain::{ChainClient, ChainTx};
 use akash_provider_core::market::{TenantMsg, network_params};
-use akash_provider_core::types::{BlockTime, Coin, Msg, Provider, TxOutcome};
+use akash_provider_core::types::{BlockTime, Coin, Msg, ProviderRecord, TxOutcome};
 use example_embedded::{BLOCK, CHAIN_ID, DENOM, Failed, Network, PROVIDER, Play, Ports, SDL, TENANT};
 use example_own_chain::{Genesis, OwnChain};
 use std::path::Path;
@@ -92,7 +92,7 @@ fn genesis() -> Result<Genesis, Failed> {
 }
 
 async fn register(chain: &OwnChain) -> Result<(), Failed> {
-    let record = Provider {
+    let record = ProviderRecord {
         owner: PROVIDER.parse()?,
         host_uri: "https://provider.example.com:8443".to_owned(),
         info: Default::default(),

@@ -8,7 +8,8 @@ use akash_provider_core::chain::{
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{
     Address, Agreement, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord,
-    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, Provider, Snapshot,
+    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, ProviderRecord,
+    Snapshot,
 };
 use async_trait::async_trait;
 
@@ -34,7 +35,7 @@ impl OwnChain {
 
 #[async_trait]
 impl ChainQuery for OwnChain {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         Ok(self.ask(|m| m.provider(owner).cloned()))
     }
 

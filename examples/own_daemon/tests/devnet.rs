@@ -8,7 +8,9 @@ use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInvent
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::sdl;
-use akash_provider_core::types::{Address, BidId, BlockTime, DeploymentId, GroupId, Msg, OrderId, Provider};
+use akash_provider_core::types::{
+    Address, BidId, BlockTime, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
+};
 use akash_provider_core::{Kept, engine::Status};
 use example_own_daemon::{Backend, Failed, Settings, run};
 use provider_daemon::devnet::wallet::allowance;
@@ -39,7 +41,7 @@ fn chain() -> MemoryChain {
                 market.fund(&account, &coin);
             }
         }
-        let record = Provider {
+        let record = ProviderRecord {
             owner: provider(),
             host_uri: "https://provider.example:8443".to_owned(),
             info: Default::default(),

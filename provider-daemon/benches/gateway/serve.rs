@@ -16,7 +16,7 @@ use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, Provider as Record,
+    Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, ProviderRecord as Record,
 };
 use anyhow::{Context, bail};
 use provider_daemon::gateway::auth::memory::Volatile;

@@ -279,7 +279,7 @@ fn market(
         config.chain_id = format!("{}-{}", names::CHAIN_ID, genesis.0);
     }
     let chain = MemoryChain::new(MarketConfig::new(config.chain_id.clone(), genesis));
-    let record = akash_provider_core::types::Provider {
+    let record = akash_provider_core::types::ProviderRecord {
         owner: config.provider.clone(),
         host_uri: "https://localhost:8443".to_owned(),
         info: Default::default(),

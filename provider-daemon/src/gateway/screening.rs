@@ -19,11 +19,11 @@ use super::auth::LookupFault;
 use super::listen::Peer;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Decline, Facts, Offer};
-use akash_provider_core::engine::hostnames::Hostnames;
+use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, Provider,
+    AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, ProviderRecord,
     ResourceUnit,
 };
 use std::sync::Arc;
@@ -238,9 +238,9 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     }
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
-    let mut blocked = Hostnames::new(&screening.config.blocked_hostnames);
+    let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames);
     let record = app.desk.known.record(app, &screening.config.provider).await?;
-    if let Some(host) = record.provider.as_ref().and_then(Provider::host) {
+    if let Some(host) = record.provider.as_ref().and_then(ProviderRecord::host) {
         blocked.set_own(host);
     }
     let names = names.iter().map(|n| n.to_ascii_lowercase());

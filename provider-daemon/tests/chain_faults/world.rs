@@ -7,7 +7,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
-    Msg, OrderId, PlacementRequirements, Provider, ResourceUnit, Resources, Storage,
+    Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
 use provider_daemon::devnet::{Devnet, DevnetConfig};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(crate) fn chain() -> MemoryChain {
         for denom in ["uact", "uakt"] {
             market.fund(&us(), &coin(u128::from(u64::MAX), denom));
         }
-        let record = Provider {
+        let record = ProviderRecord {
             owner: us(),
             host_uri: "https://provider.example:8443".to_owned(),
             attributes: Vec::new(),

@@ -13,8 +13,8 @@ use akash_provider_core::chain::{
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
-    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, Provider,
-    Snapshot, TxOutcome,
+    Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
+    ProviderRecord, Snapshot, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -66,7 +66,7 @@ impl WireClient {
 
 #[async_trait]
 impl ChainQuery for WireClient {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         self.queries.provider(owner).await
     }
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error> {

@@ -6,7 +6,7 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
 use akash_provider_core::types::{
-    BidId, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, Provider, ProviderInfo,
+    BidId, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, ProviderInfo, ProviderRecord,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -171,7 +171,7 @@ impl Served {
 }
 
 async fn register(provider: &Wallet) {
-    let record = Provider {
+    let record = ProviderRecord {
         owner: provider.address().clone(),
         host_uri: "https://provider.example:8443".to_owned(),
         attributes: Vec::new(),

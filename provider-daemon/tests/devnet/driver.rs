@@ -7,7 +7,7 @@ use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, Provider,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
 };
 use async_trait::async_trait;
 use provider_daemon::devnet::wallet::{Wallet, allowance};
@@ -40,7 +40,7 @@ pub(crate) fn chain() -> MemoryChain {
             }
         }
         for number in 2..=3 {
-            let record = Provider {
+            let record = ProviderRecord {
                 owner: key(number).address().clone(),
                 host_uri: "https://provider.example:8443".to_owned(),
                 attributes: Vec::new(),

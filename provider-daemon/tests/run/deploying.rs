@@ -2,7 +2,7 @@
 
 use crate::stage::{ADDRESS, Stage, TENANT, until};
 use akash_provider_core::types::{
-    Address, BidId, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId, Provider,
+    Address, BidId, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId, ProviderRecord,
 };
 use serde_json::Value;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> Bid
         if market.provider(provider).is_none() {
             let coin = "900000000uact".parse().unwrap();
             market.fund(provider, &coin);
-            let record = Provider {
+            let record = ProviderRecord {
                 owner: provider.clone(),
                 host_uri: "https://provider.example:8443".to_owned(),
                 attributes: Vec::new(),

@@ -5,7 +5,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::sdl;
 use akash_provider_core::types::{
-    Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, Provider,
+    Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, ProviderRecord,
 };
 use fault_proxy::Proxy;
 use nix::sys::signal::{Signal, kill};
@@ -81,7 +81,7 @@ impl Stage {
                 market.fund(&TENANT.parse().unwrap(), &coin);
             }
             if is_registered {
-                let record = Provider {
+                let record = ProviderRecord {
                     owner,
                     host_uri: "https://localhost:8443".to_owned(),
                     attributes: Vec::new(),

@@ -15,7 +15,7 @@ use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, Provider as Record,
+    Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, ProviderRecord as Record,
 };
 use provider_daemon::devnet::{Devnet, DevnetConfig};
 use provider_daemon::gateway::auth::memory::Volatile;

@@ -4,7 +4,7 @@ use crate::chain::MemoryChain;
 use crate::market::{MarketConfig, TenantMsg};
 use crate::types::{
     Address, BidId, BlockTime, Coin, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
-    PlacementRequirements, Provider, ResourceUnit, Resources,
+    PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
 };
 use async_trait::async_trait;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,7 +101,7 @@ impl MemoryDriver {
             market.fund(&account(1), &uact(1_000_000_000));
             for owner in [driver.provider(), driver.rival()] {
                 market.fund(&owner, &uact(1_000_000_000));
-                let record = Provider {
+                let record = ProviderRecord {
                     owner,
                     host_uri: "https://provider.example:8443".to_owned(),
                     info: Default::default(),

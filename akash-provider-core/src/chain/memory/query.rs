@@ -9,7 +9,7 @@ use crate::feed::lock;
 use crate::market::Market;
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, Coin, DeploymentId, DeploymentRecord, Group, GroupId,
-    Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, Provider, Snapshot,
+    Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, ProviderRecord, Snapshot,
 };
 use async_trait::async_trait;
 
@@ -54,7 +54,7 @@ impl MemoryChain {
 
 #[async_trait]
 impl ChainQuery for MemoryChain {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         self.ask("provider", |m| m.provider(owner).cloned())
     }
 

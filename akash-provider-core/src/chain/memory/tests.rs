@@ -1,7 +1,9 @@
 use super::*;
 use crate::chain::{ChainQuery, OrderFilter, PageRequest};
 use crate::types::{BidId, DecCoin, GroupId, OrderId};
-use crate::types::{Coin, DeploymentId, GroupSpec, PlacementRequirements, Provider, ResourceUnit, Resources};
+use crate::types::{
+    Coin, DeploymentId, GroupSpec, PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
+};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
@@ -27,7 +29,7 @@ fn chain() -> MemoryChain {
     chain.market(|m| {
         m.fund(&account(1), &uact(100_000_000));
         m.fund(&account(2), &uact(100_000_000));
-        let record = Provider {
+        let record = ProviderRecord {
             owner: account(2),
             host_uri: "https://provider.example".to_owned(),
             info: Default::default(),

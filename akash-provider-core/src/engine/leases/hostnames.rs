@@ -41,7 +41,7 @@ pub struct Reserved {
 
 /// The ledger of hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Hostnames {
+pub struct HostnameLedger {
     /// Whole names, and domains without their leading dot.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
@@ -51,7 +51,7 @@ pub struct Hostnames {
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
-impl Hostnames {
+impl HostnameLedger {
     /// An empty ledger. An entry of `blocked` with a leading dot blocks the domain and everything below it.
     #[must_use]
     pub fn new(blocked: &[String]) -> Self {

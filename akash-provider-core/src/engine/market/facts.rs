@@ -3,7 +3,7 @@
 
 use crate::bidding;
 use crate::error::Failure;
-use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, Provider};
+use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, ProviderRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ enum Audit {
 /// The facts.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct Facts {
-    provider: Option<Provider>,
+    provider: Option<ProviderRecord>,
     provider_asked: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
@@ -61,7 +61,7 @@ pub(in crate::engine) enum Needs {
 
 impl Facts {
     /// Takes a snapshot's facts.
-    pub(in crate::engine) fn resync(&mut self, provider: Option<&Provider>, params: &MarketParams) {
+    pub(in crate::engine) fn resync(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
         self.version = self.version.wrapping_add(u32::from(changed));
         self.changed |= changed;
@@ -110,7 +110,7 @@ impl Facts {
     }
 
     /// Our record was read; a failure keeps the old one.
-    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
         self.provider_asked = false;
         if let Ok(provider) = result {
             self.version = self.version.wrapping_add(1);

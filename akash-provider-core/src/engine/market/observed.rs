@@ -5,7 +5,7 @@ use crate::bidding;
 use crate::engine::deployment::Origin;
 use crate::engine::{Call, EffectId, Engine, Target};
 use crate::error::Failure;
-use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, Provider};
+use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, ProviderRecord};
 
 impl Engine {
     /// An order begins.
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Our record was read.
-    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<Provider>, Failure>) {
+    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
         self.market.facts.provider_read(result);
         self.block_own_host();
         self.market.orders.forget_declines();

@@ -70,26 +70,26 @@ fn resources_are_equal_in_units_and_attributes() {
     let unit = |spec: &mut GroupSpec| spec.resources[0].resources.clone();
     assert_eq!(
         fault(|_, s| s.resources[0].resources.cpu.units += 1),
-        mismatch(Quantity::Cpu)
+        mismatch(ResourceKind::Cpu)
     );
     let attribute = || vec![Attribute::new("arch", "amd64")];
     assert_eq!(
         fault(|_, s| s.resources[0].resources.cpu.attributes = attribute()),
-        mismatch(Quantity::Cpu)
+        mismatch(ResourceKind::Cpu)
     );
     assert_eq!(
         fault(|_, s| s.resources[0].resources.gpu.units += 1),
-        mismatch(Quantity::Gpu)
+        mismatch(ResourceKind::Gpu)
     );
     assert_eq!(
         fault(|_, s| s.resources[0].resources.memory.bytes -= 1),
-        mismatch(Quantity::Memory)
+        mismatch(ResourceKind::Memory)
     );
     // A list that is shorter on either side is not equal.
     let fewer = fault(|_, s| s.resources[0].resources.storage.truncate(1));
-    assert_eq!(fewer, mismatch(Quantity::Storage));
+    assert_eq!(fewer, mismatch(ResourceKind::Storage));
     let more = fault(|m, s| m.groups[0].services[0].resources.storage = unit(s).storage[..1].to_vec());
-    assert_eq!(more, mismatch(Quantity::Storage));
+    assert_eq!(more, mismatch(ResourceKind::Storage));
     assert_eq!(
         fault(|_, s| s.resources[0].resources.id = 7),
         CrossFault::UnknownResource { id: 1 }

@@ -29,7 +29,7 @@ impl ChainEvents for FakeChain {
 
 #[async_trait]
 impl ChainQuery for FakeChain {
-    async fn provider(&self, owner: &Address) -> Result<Option<Provider>, Error> {
+    async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         self.script.call("provider", owner).await?;
         Ok(None)
     }

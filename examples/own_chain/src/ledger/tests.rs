@@ -2,7 +2,7 @@ use super::*;
 use crate::OwnChain;
 use akash_provider_core::chain::{ChainEvents, ChainQuery, ChainTx};
 use akash_provider_core::market::network_params;
-use akash_provider_core::types::{Provider, TxOutcome};
+use akash_provider_core::types::{ProviderRecord, TxOutcome};
 use futures::StreamExt;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn a_block_that_cannot_be_written_is_told_to_nobody_and_tried_again() {
     let owner = Address::from_bytes(&[2; 20]).unwrap();
     let mut events = chain.subscribe(&owner);
     events.next().await.unwrap().unwrap();
-    let record = Provider {
+    let record = ProviderRecord {
         owner: owner.clone(),
         host_uri: "https://provider.example:8443".to_owned(),
         info: Default::default(),

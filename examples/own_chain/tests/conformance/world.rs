@@ -4,7 +4,8 @@ use akash_provider_core::chain::ChainTx;
 use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::market::{TenantMsg, network_params};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, Provider, TxOutcome,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
+    TxOutcome,
 };
 use async_trait::async_trait;
 use example_own_chain::{Genesis, OwnChain};
@@ -65,8 +66,8 @@ pub(crate) fn genesis() -> Genesis {
     }
 }
 
-pub(crate) fn record(owner: Address) -> Provider {
-    Provider {
+pub(crate) fn record(owner: Address) -> ProviderRecord {
+    ProviderRecord {
         owner,
         host_uri: "https://provider.example:8443".to_owned(),
         info: Default::default(),

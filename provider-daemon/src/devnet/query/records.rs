@@ -10,7 +10,8 @@ use akash_provider_chain::proto::akash::{
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{MIN_DEPLOYMENT_DEPOSIT, Market};
 use akash_provider_core::types::{
-    Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order, OrderState, Provider,
+    Address, Attribute, Bid, BidState, DeploymentRecord, LeaseRecord, LeaseState, Order, OrderState,
+    ProviderRecord,
 };
 use data_encoding::HEXLOWER;
 
@@ -252,9 +253,9 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     .or_else(|| {
         ask::<prov::QueryProvidersRequest>(path, data, |request| {
             // In the order of the accounts' bytes, which is not the order of their texts.
-            let mut all: Vec<&Provider> = market.providers().collect();
+            let mut all: Vec<&ProviderRecord> = market.providers().collect();
             all.sort_by_cached_key(|p| p.owner.to_bytes());
-            let wire = |p: &&Provider| answers::provider(p);
+            let wire = |p: &&ProviderRecord| answers::provider(p);
             let (providers, pagination) = page(
                 all.into_iter(),
                 |p| HEXLOWER.encode(&p.owner.to_bytes()),

@@ -5,7 +5,7 @@ use crate::gateway::App;
 use crate::gateway::auth::LookupFault;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
-use akash_provider_core::types::{Address, AuditedAttributes, MarketParams, Provider};
+use akash_provider_core::types::{Address, AuditedAttributes, MarketParams, ProviderRecord};
 use moka::future::Cache;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(in crate::gateway) struct Known {
 /// The provider, where it is registered, and the market.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) provider: Option<Provider>,
+    pub(super) provider: Option<ProviderRecord>,
     pub(super) params: MarketParams,
 }
 

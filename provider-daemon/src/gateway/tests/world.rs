@@ -20,7 +20,7 @@ use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, Attribute, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, Provider as Record,
+    Address, Attribute, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, ProviderRecord as Record,
 };
 use serde_json::{Value, json};
 use std::future::Future;

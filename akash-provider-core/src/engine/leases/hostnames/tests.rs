@@ -16,7 +16,7 @@ fn names(names: &[&str]) -> Vec<String> {
 
 #[test]
 fn w40_blocked_names_and_domains_are_refused_in_any_case() {
-    let ledger = Hostnames::new(&names(&["FooBar.com", ".BobsDefi.com", " ", "."]));
+    let ledger = HostnameLedger::new(&names(&["FooBar.com", ".BobsDefi.com", " ", "."]));
     let refused = |name: &str| ledger.can_reserve(&names(&[name]), &owner(1));
     for blocked in [
         "foobar.com",
@@ -41,7 +41,7 @@ fn w40_blocked_names_and_domains_are_refused_in_any_case() {
 
 #[test]
 fn the_same_lease_may_reserve_more_names() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     let mine = lease(1, 5, 1);
     ledger
         .reserve(&mine, &names(&["meow.com", "kittens.com"]))
@@ -56,7 +56,7 @@ fn the_same_lease_may_reserve_more_names() {
 
 #[test]
 fn another_lease_of_the_tenant_has_the_shared_name_withheld() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     ledger
         .reserve(&lease(1, 5, 1), &names(&["meow.com", "kittens.com"]))
         .unwrap();
@@ -70,7 +70,7 @@ fn another_lease_of_the_tenant_has_the_shared_name_withheld() {
 
 #[test]
 fn another_tenant_is_refused_and_nothing_changes() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     ledger.reserve(&lease(1, 5, 1), &names(&["kittens.com"])).unwrap();
     ledger.reserve(&lease(2, 5, 1), &names(&["old.com"])).unwrap();
     let before = ledger.clone();
@@ -82,7 +82,7 @@ fn another_tenant_is_refused_and_nothing_changes() {
 
 #[test]
 fn a_name_is_free_after_release_or_an_update_without_it() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
     let update = ledger.reserve(&lease(1, 5, 1), &names(&["other.com"])).unwrap();
@@ -92,12 +92,12 @@ fn a_name_is_free_after_release_or_an_update_without_it() {
     assert_eq!(ledger.reserve(&lease(3, 1, 1), &wanted), Ok(Reserved::default()));
     ledger.release(&lease(3, 1, 1));
     ledger.release(&lease(1, 5, 1));
-    assert_eq!(ledger, Hostnames::default());
+    assert_eq!(ledger, HostnameLedger::default());
 }
 
 #[test]
 fn transfer_stays_within_the_tenant() {
-    let mut ledger = Hostnames::new(&names(&["bad.org"]));
+    let mut ledger = HostnameLedger::new(&names(&["bad.org"]));
     ledger.reserve(&lease(1, 5, 1), &names(&["kittens.org"])).unwrap();
     ledger.reserve(&lease(2, 5, 1), &names(&["dogs.org"])).unwrap();
     let moved = ledger.transfer(&lease(1, 6, 1), &names(&["Kittens.org", "new.org"]));
@@ -119,7 +119,7 @@ fn transfer_stays_within_the_tenant() {
 
 #[test]
 fn a_resumed_group_keeps_its_names_when_the_old_lease_goes() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
     let resumed = ledger.reserve(&lease(1, 5, 2), &wanted).unwrap();
@@ -130,7 +130,7 @@ fn a_resumed_group_keeps_its_names_when_the_old_lease_goes() {
 
 #[test]
 fn w40_a_withheld_name_can_be_claimed_once_it_is_free() {
-    let mut ledger = Hostnames::default();
+    let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
     assert_eq!(ledger.reserve(&lease(1, 6, 1), &wanted).unwrap().withheld, wanted);
@@ -141,7 +141,7 @@ fn w40_a_withheld_name_can_be_claimed_once_it_is_free() {
 
 #[test]
 fn what_the_cluster_declares_is_adopted() {
-    let mut ledger = Hostnames::new(&names(&["kittens.com"]));
+    let mut ledger = HostnameLedger::new(&names(&["kittens.com"]));
     assert_eq!(ledger.adopt("Kittens.com", &lease(1, 5, 1)), None);
     assert_eq!(ledger.adopt("kittens.com", &lease(1, 5, 1)), None);
     assert_eq!(ledger.adopt("kittens.com", &lease(2, 5, 1)), Some(lease(1, 5, 1)));
