@@ -1,9 +1,10 @@
 //! `cargo xtask fix`: writes what `verify` would complain about and a program can mend.
 
 use crate::error::Result;
+use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats, applies clippy's machine-applicable mends, formats again.
+/// Formats, applies clippy's machine-applicable mends, formats again, and writes what dependencies weigh.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];
@@ -17,5 +18,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         ])
         .args(dirty)
         .run()?;
-    workspace.cargo(&["fmt", "--all"]).run()
+    workspace.cargo(&["fmt", "--all"]).run()?;
+    write_weights(workspace)
 }

@@ -14,6 +14,7 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers};
 pub(crate) use manifests::version;
+pub(crate) use reasons::write_weights;
 
 const WASM: &str = "wasm32-unknown-unknown";
 

@@ -1,6 +1,6 @@
 //! What cargo says of this workspace: members, their targets and features, and every package they pull in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub(crate) struct Package {
     /// Where it comes from; nothing for a package of a folder.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
-    features: std::collections::BTreeMap<String, Vec<String>>,
+    features: BTreeMap<String, Vec<String>>,
     targets: Vec<Target>,
     dependencies: Vec<Dependency>,
 }
@@ -104,8 +104,17 @@ struct Metadata {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn load() -> Result<Self> {
+        Self::described_by(&[])
+    }
+
+    /// The same, with the packages alone that are built for `platform`.
+    pub(crate) fn load_for(platform: &str) -> Result<Self> {
+        Self::described_by(&["--filter-platform", platform])
+    }
+
+    fn described_by(more: &[&str]) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let args = [
+        let usual = [
             "metadata",
             "--format-version",
             "1",
@@ -113,6 +122,7 @@ impl Workspace {
             "--locked",
             "--quiet",
         ];
+        let args: Vec<&str> = usual.iter().chain(more).copied().collect();
         Self::from_json(&Process::cargo(here, &args).quiet().lines()?.join("\n"))
     }
 
@@ -140,6 +150,36 @@ impl Workspace {
         self.packages
             .iter()
             .filter(|package| !self.members.contains(&package.id))
+    }
+
+    /// How many packages of others the members need, tests and tools included, where no member names `without`.
+    pub(crate) fn packages_without(&self, without: &str) -> usize {
+        let nodes: BTreeMap<&str, &Node> = self
+            .graph
+            .nodes
+            .iter()
+            .map(|node| (node.id.as_str(), node))
+            .collect();
+        let dropped: BTreeSet<&str> = self
+            .packages
+            .iter()
+            .filter(|package| package.name == without)
+            .map(|package| package.id.as_str())
+            .collect();
+        let members: BTreeSet<&str> = self.members.iter().map(String::as_str).collect();
+        let (mut seen, mut open) = (
+            BTreeSet::new(),
+            self.members.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let links = nodes.get(id).into_iter().flat_map(|node| &node.deps);
+            let links = links.map(|link| link.pkg.as_str());
+            open.extend(links.filter(|to| !(members.contains(id) && dropped.contains(to))));
+        }
+        seen.len() - members.len()
     }
 
     /// The newest compiler that anything `member` is built with needs, and what needs it; tests aside.

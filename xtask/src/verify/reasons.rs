@@ -1,4 +1,5 @@
-//! Every direct dependency of the workspace has its row in docs/dependencies.md, and no row outlives its crate.
+//! Every direct dependency of the workspace has its row in docs/dependencies.md with what it weighs, and no row outlives
+//! its crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +10,52 @@ const PAGE: &str = "docs/dependencies.md";
 /// Crate, for what, why this one, licence, weight.
 const COLUMNS: usize = 5;
 
-/// Compares the page with the manifests of all members.
+/// What the weights are counted for: others need other crates of the system.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// Compares the page with the manifests of all members, and with what cargo says of the crates behind them.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
-    Error::from_findings(PAGE, &findings(&wanted(workspace), &page))
+    let wanted = wanted(workspace);
+    let mut found = findings(&wanted, &page);
+    found.extend(stale(&page, &weights(&wanted)?));
+    Error::from_findings(PAGE, &found)
+}
+
+/// Writes the weights into the page.
+pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
+    let path = workspace.root.join(PAGE);
+    let page = read(&path)?;
+    let weights = weights(&wanted(workspace))?;
+    let lines = page.lines().map(|line| weighed(line, &weights) + "\n");
+    std::fs::write(&path, lines.collect::<String>())
+        .map_err(|error| Error::new(format!("{}: {error}", path.display())))
+}
+
+/// How many crates of the build are there for the sake of each direct dependency alone, itself included.
+fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
+    let built = Workspace::load_for(PLATFORM)?;
+    let all = built.packages_without("");
+    let weigh = |name: &&str| ((*name).to_owned(), all - built.packages_without(name));
+    Ok(wanted.keys().map(weigh).collect())
+}
+
+/// A row with what its crate weighs; any other line as it is.
+fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
+    let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
+    match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
+        (Some(weight), Some((rest, _))) => format!("{rest}| {weight} |"),
+        _ => line.to_owned(),
+    }
+}
+
+fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
+    let stale = |(name, columns): (&str, Vec<&str>)| {
+        let (told, weight) = (columns.last()?.to_owned(), weights.get(name)?);
+        (told != weight.to_string())
+            .then(|| format!("`{name}` weighs {weight} and not {told}; `cargo xtask fix` writes it"))
+    };
+    rows(page).into_iter().filter_map(stale).collect()
 }
 
 /// What others wrote and a member names, with one of those who do.
@@ -72,6 +115,23 @@ mod tests {
             rows(page),
             [("serde", vec!["`serde`", "`json`", "why", "MIT", "0"])]
         );
+    }
+
+    #[test]
+    fn a_weight_that_is_not_so_is_told_and_written() {
+        let weights = BTreeMap::from([("serde".to_owned(), 2), ("toml".to_owned(), 0)]);
+        let page = "| crate | weight |\n| `serde` | a | b | c | 3 |\n| `toml` | a | b | c | 0 |\n";
+        assert_eq!(
+            stale(page, &weights),
+            ["`serde` weighs 2 and not 3; `cargo xtask fix` writes it"]
+        );
+        let written: Vec<_> = page.lines().map(|line| weighed(line, &weights)).collect();
+        let mended = [
+            "| crate | weight |",
+            "| `serde` | a | b | c | 2 |",
+            "| `toml` | a | b | c | 0 |",
+        ];
+        assert_eq!(written, mended);
     }
 
     #[test]
