@@ -198,12 +198,12 @@ impl Rejection {
 ///
 /// ```
 /// use akash_provider_core::market::{Market, MarketConfig};
-/// use akash_provider_core::types::{BlockTime, ChainEvent, Msg, Provider};
+/// use akash_provider_core::types::{BlockTime, ChainEvent, Msg, ProviderRecord};
 /// use std::time::Duration;
 ///
 /// let mut market = Market::new(MarketConfig::new("local", BlockTime(0)));
 /// let owner = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
-/// let record = Provider { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![], info: Default::default() };
+/// let record = ProviderRecord { owner, host_uri: "https://provider.example:8443".into(), attributes: vec![], info: Default::default() };
 /// market.execute(&Msg::CreateProvider(record))?;
 /// let block = market.end_block(Duration::from_secs(6));
 /// assert_eq!(block, ChainEvent::Block { height: 2, time: BlockTime(6_000) });

@@ -1,4 +1,4 @@
-//! The shell: one loop that feeds the engine and carries out its effects.
+//! The driver: one loop that feeds the engine and carries out its effects.
 //!
 //! ```text
 //!  chain ─┐                       ┌─► execute: call ─► port ─► completion ─┐
@@ -73,7 +73,7 @@ pub(crate) async fn run<B: Brain>(
     shutdown: CancellationToken,
     abort: CancellationToken,
 ) -> Result<(), Error> {
-    Shell::start(parts).run(&shutdown, &abort).await
+    Driver::start(parts).run(&shutdown, &abort).await
 }
 
 /// Why the loop woke.
@@ -85,7 +85,7 @@ enum Wake {
     Time,
 }
 
-struct Shell<B> {
+struct Driver<B> {
     brain: B,
     config: Config,
     leadership: Leadership,
@@ -110,7 +110,7 @@ struct Shell<B> {
     timed_out_at: Option<Mono>,
 }
 
-impl<B: Brain> Shell<B> {
+impl<B: Brain> Driver<B> {
     fn start(parts: Parts<B>) -> Self {
         let Ports { chain, cluster, .. } = parts.ports.clone();
         let provider = parts.config.provider.clone();
@@ -224,7 +224,7 @@ impl<B: Brain> Shell<B> {
         }
     }
 
-    /// Notes what the shell itself must know of an input, then hands it to the engine.
+    /// Notes what the driver itself must know of an input, then hands it to the engine.
     fn take(&mut self, input: Input) {
         match &input {
             Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),

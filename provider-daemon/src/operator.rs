@@ -1,7 +1,7 @@
 //! How an operator speaks to a provider that runs: a Unix socket in its home folder.
 //!
 //! ```text
-//! breaker show|release, leases, scan, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! breaker show|release, leases, reconcile, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //!                                    ◀── one line of JSON ──
 //! ```
 //!

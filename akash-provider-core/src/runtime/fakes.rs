@@ -1,4 +1,4 @@
-//! Small scripted ports and a scripted brain for the shell's own tests.
+//! Small scripted ports and a scripted brain for the driver's own tests.
 
 use super::*;
 use crate::bus::EventStream;

@@ -264,8 +264,8 @@ impl ProviderRecord {
     /// The host of [`host_uri`](Self::host_uri), as it is written there, without its port; `None` where there is none.
     ///
     /// ```
-    /// # use akash_provider_core::types::{Address, Provider};
-    /// let record = |uri: &str| Provider {
+    /// # use akash_provider_core::types::{Address, ProviderRecord};
+    /// let record = |uri: &str| ProviderRecord {
     ///     owner: Address::from_bytes(&[7; 20]).unwrap(), host_uri: uri.to_owned(), attributes: vec![], info: Default::default(),
     /// };
     /// for (uri, host) in [

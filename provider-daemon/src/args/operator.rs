@@ -10,7 +10,8 @@ pub enum OperatorCommand {
     /// The circuit breaker of the provider that runs: show it, or release it.
     Breaker(BreakerArgs),
     /// Let the provider that runs compare chain, cluster and its own books now, and mend what differs.
-    Scan(ScanArgs),
+    #[command(alias = "scan")]
+    Reconcile(ReconcileArgs),
     /// The leases of the provider that runs: how each is, and what keeps it from going on.
     Leases(Printed),
     /// Give the pods of running leases the isolation of the provider's settings; they are replaced where that
@@ -55,9 +56,9 @@ pub struct Printed {
     pub output: Output,
 }
 
-/// Settings of `scan`.
+/// Settings of `reconcile`.
 #[derive(Debug, Args)]
-pub struct ScanArgs {
+pub struct ReconcileArgs {
     /// Only say what differs.
     #[arg(long)]
     pub dry_run: bool,

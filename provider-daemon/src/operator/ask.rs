@@ -2,7 +2,7 @@
 
 use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
 use crate::args::Output;
-use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ReleaseArgs, ScanArgs};
+use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ReconcileArgs, ReleaseArgs};
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
@@ -29,7 +29,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
             BreakerAction::Release(args) => release(home, args),
         },
         OperatorCommand::Leases(printed) => leases(home, printed.output),
-        OperatorCommand::Scan(args) => scan(home, args),
+        OperatorCommand::Reconcile(args) => reconcile(home, args),
         OperatorCommand::Harden(args) => harden(home, args),
     }
 }
@@ -97,7 +97,7 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn scan(home: &Path, args: &ScanArgs) -> anyhow::Result<ExitCode> {
+fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let dry_run = args.dry_run;
     let Answer::Scanned { findings } = granted(ask(home, &Question::Scan { dry_run })?)? else {
         bail!(odd());

@@ -125,7 +125,7 @@ fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
     provider.says("ready: bidding");
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let scanned = object(&stage, &["scan", "--dry-run", "-o", "json"]);
+    let scanned = object(&stage, &["reconcile", "--dry-run", "-o", "json"]);
     assert_eq!(scanned, json!({ "dry_run": true, "findings": [] }));
     let (code, said, problem) = stage.ran(&["scan"]);
     assert_eq!((code, said.as_str()), (0, "nothing differs\n"), "{problem}");

@@ -223,7 +223,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "breaker release --owner akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
         ],
     ),
-    ("scan", &["scan --dry-run", "scan"]),
+    ("reconcile", &["reconcile --dry-run", "reconcile"]),
     ("leases", &["leases", "leases --output json"]),
     (
         "harden",
