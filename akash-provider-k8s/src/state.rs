@@ -12,6 +12,7 @@ mod health;
 mod history;
 mod index;
 mod kind;
+pub(crate) mod object;
 mod orphans;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -48,7 +49,6 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
 use starter::Starter;
@@ -105,7 +105,7 @@ impl State {
         watches.follow(
             Kind::Events,
             "",
-            Api::<DeserializeGuard<Event>>::all(client.clone()),
+            Api::<object::Guarded<Event>>::all(client.clone()),
             history::Recorder(Arc::clone(&history)),
         );
         Self {

@@ -1,9 +1,9 @@
 //! The objects of one watch into its cache and into the index of leases.
 
 use super::follow::Sink;
+use super::object::Guarded;
 use super::{Shared, Watched};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
@@ -42,14 +42,14 @@ impl<K: Watched> Cache<K> {
     }
 }
 
-impl<K: Watched> Sink<DeserializeGuard<K>> for Cache<K> {
+impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
     fn begin(&mut self) {
         self.unreadable.clear();
         self.writer.apply_watcher_event(&Event::Init);
     }
 
-    fn page(&mut self, objects: Vec<DeserializeGuard<K>>) {
-        for DeserializeGuard(object) in objects {
+    fn page(&mut self, objects: Vec<Guarded<K>>) {
+        for Guarded(object) in objects {
             match object {
                 Ok(mut object) => {
                     object.trim();
@@ -69,7 +69,7 @@ impl<K: Watched> Sink<DeserializeGuard<K>> for Cache<K> {
         self.shared.replaced(&self.store.state(), &unreadable, asked);
     }
 
-    fn applied(&mut self, object: DeserializeGuard<K>) {
+    fn applied(&mut self, object: Guarded<K>) {
         match object.0 {
             Ok(mut object) => {
                 object.trim();
@@ -87,7 +87,7 @@ impl<K: Watched> Sink<DeserializeGuard<K>> for Cache<K> {
         }
     }
 
-    fn deleted(&mut self, object: DeserializeGuard<K>) {
+    fn deleted(&mut self, object: Guarded<K>) {
         match object.0 {
             Ok(object) => {
                 self.shared.deleted::<K>(object.meta());

@@ -4,14 +4,17 @@
 //! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
 
 use super::WatchConfig;
+use super::object::FromObject;
 use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
-use kube::Api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::{ObjectList, Status};
+use kube::core::{Request, Status};
 use kube::runtime::utils::Backoff;
-use serde::de::DeserializeOwned;
-use std::fmt::Debug;
+use kube::{Api, Client};
+use serde::Deserialize;
+use serde_json::Value;
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -74,7 +77,7 @@ pub(crate) trait Sink<T>: Send {
 }
 
 /// Who is told how a watch fares.
-pub(crate) trait Report: Send {
+pub(crate) trait Report: Send + Sync {
     /// What is watched, for people.
     fn name(&self) -> &'static str;
 
@@ -116,12 +119,115 @@ pub(crate) struct Follower<T, S, R> {
 
 impl<T, S, R> Follower<T, S, R>
 where
-    T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    S: Sink<T>,
-    R: Report,
+    T: kube::Resource + FromObject + 'static,
+    S: Sink<T> + 'static,
+    R: Report + 'static,
 {
     /// Never ends by itself.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        let watch = Watch {
+            source: Source {
+                request: Request::new(self.api.resource_url()),
+                client: self.api.into_client(),
+            },
+            labels: self.labels,
+            fields: self.fields,
+            sink: Box::new(Typed(self.sink, PhantomData)),
+            report: Box::new(self.report),
+            watch_config: self.watch_config,
+            silent_since: self.silent_since,
+        };
+        watch.run().await;
+    }
+}
+
+/// Where the objects of a watch go before it is known what they are.
+trait Objects: Send {
+    fn begin(&mut self);
+    fn page(&mut self, objects: Vec<Value>) -> Result<(), String>;
+    fn complete(&mut self, asked: Instant);
+    fn applied(&mut self, object: &Value) -> Result<(), String>;
+    fn deleted(&mut self, object: &Value) -> Result<(), String>;
+}
+
+/// A sink of objects of a kind.
+struct Typed<T, S>(S, PhantomData<fn() -> T>);
+
+impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn page(&mut self, objects: Vec<Value>) -> Result<(), String> {
+        // Each goes before the next is read: a page is large.
+        let read = objects.into_iter().map(|object| T::from_object(&object));
+        self.0.page(read.collect::<Result<_, _>>()?);
+        Ok(())
+    }
+
+    fn complete(&mut self, asked: Instant) {
+        self.0.complete(asked);
+    }
+
+    fn applied(&mut self, object: &Value) -> Result<(), String> {
+        self.0.applied(T::from_object(object)?);
+        Ok(())
+    }
+
+    fn deleted(&mut self, object: &Value) -> Result<(), String> {
+        self.0.deleted(T::from_object(object)?);
+        Ok(())
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Option<Vec<Value>>,
+}
+
+/// Whom to ask, and for what.
+struct Source {
+    client: Client,
+    request: Request,
+}
+
+impl Source {
+    async fn list(&self, params: &ListParams) -> kube::Result<Page> {
+        let mut request = self.request.list(params).map_err(kube::Error::BuildRequest)?;
+        // As the library names it in its spans.
+        request.extensions_mut().insert("list");
+        self.client.request(request).await
+    }
+
+    async fn watch(
+        &self,
+        params: &WatchParams,
+        version: &str,
+    ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>> {
+        let request = self.request.watch(params, version);
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert("watch");
+        self.client.request_events(request).await
+    }
+}
+
+/// One watch of whatever kind: compiled once.
+struct Watch {
+    source: Source,
+    labels: &'static str,
+    fields: &'static str,
+    sink: Box<dyn Objects>,
+    report: Box<dyn Report>,
+    watch_config: WatchConfig,
+    silent_since: Option<Instant>,
+}
+
+impl Watch {
+    async fn run(mut self) {
         let watch_config = self.watch_config;
         let mut back_off = watch_config.back_off();
         loop {
@@ -222,11 +328,12 @@ where
         params.field_selector = selector(self.fields);
         self.sink.begin();
         loop {
-            let page = timeout(watch_config.list_timeout, self.api.list(&params)).await;
-            let page: ObjectList<_> = page
+            let page = timeout(watch_config.list_timeout, self.source.list(&params)).await;
+            let page = page
                 .map_err(|_| End::timed_out("list", watch_config.list_timeout))?
                 .map_err(|error| End::of_error(&error))?;
-            self.sink.page(page.items);
+            let objects = page.items.unwrap_or_default();
+            self.sink.page(objects).map_err(unreadable)?;
             if let Some(next) = page.metadata.continue_.filter(|token| !token.is_empty()) {
                 params.continue_token = Some(next);
                 continue;
@@ -249,7 +356,7 @@ where
         params.label_selector = selector(self.labels);
         params.field_selector = selector(self.fields);
         self.report.starts();
-        let started = timeout(watch_config.start_timeout, self.api.watch(&params, version)).await;
+        let started = timeout(watch_config.start_timeout, self.source.watch(&params, version)).await;
         let events = match started {
             Err(_) => return End::timed_out("watch", watch_config.start_timeout),
             Ok(Err(error)) => return End::of_error(&error),
@@ -285,8 +392,7 @@ where
     }
 
     /// Takes an event over.
-    fn take(&mut self, event: WatchEvent<T>, version: &mut String) -> Option<End> {
-        use kube::ResourceExt;
+    fn take(&mut self, event: WatchEvent<Value>, version: &mut String) -> Option<End> {
         let (object, is_there) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
             WatchEvent::Deleted(object) => (object, false),
@@ -296,17 +402,25 @@ where
             }
             WatchEvent::Error(status) => return Some(End::of_status(&status)),
         };
-        let Some(seen) = object.resource_version() else {
+        let Some(seen) = object["metadata"]["resourceVersion"].as_str() else {
             return Some(End::Failed("an event came without its version".to_owned(), None));
         };
-        if is_there {
-            self.sink.applied(object);
+        let taken = if is_there {
+            self.sink.applied(&object)
         } else {
-            self.sink.deleted(object);
+            self.sink.deleted(&object)
+        };
+        if let Err(why) = taken {
+            return Some(unreadable(why));
         }
-        *version = seen;
+        seen.clone_into(version);
         None
     }
+}
+
+/// An object without which the others are not what there is.
+fn unreadable(why: String) -> End {
+    End::Failed(format!("an object cannot be read: {why}"), None)
 }
 
 fn selector(text: &str) -> Option<String> {

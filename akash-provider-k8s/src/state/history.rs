@@ -3,12 +3,12 @@
 
 use super::Shared;
 use super::follow::Sink;
+use super::object::Guarded;
 use super::status::pod_service;
 use super::view::LeaseView;
 use akash_provider_core::cluster::{EventObject, LeaseEvent};
 use akash_provider_core::types::time::BlockTime;
 use k8s_openapi::api::events::v1::Event;
-use kube::core::DeserializeGuard;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -163,10 +163,10 @@ impl History {
 /// Events of a watch into the history. The server's forgetting does not matter here.
 pub(super) struct Recorder(pub(super) Arc<History>);
 
-impl Sink<DeserializeGuard<Event>> for Recorder {
+impl Sink<Guarded<Event>> for Recorder {
     fn begin(&mut self) {}
 
-    fn page(&mut self, events: Vec<DeserializeGuard<Event>>) {
+    fn page(&mut self, events: Vec<Guarded<Event>>) {
         for event in events {
             self.applied(event);
         }
@@ -174,14 +174,14 @@ impl Sink<DeserializeGuard<Event>> for Recorder {
 
     fn complete(&mut self, _: Instant) {}
 
-    fn applied(&mut self, event: DeserializeGuard<Event>) {
+    fn applied(&mut self, event: Guarded<Event>) {
         match event.0 {
             Ok(event) => self.0.take(event),
             Err(invalid) => tracing::debug!(error = invalid.error, "an event cannot be read"),
         }
     }
 
-    fn deleted(&mut self, _: DeserializeGuard<Event>) {}
+    fn deleted(&mut self, _: Guarded<Event>) {}
 }
 
 /// True for a name that a lease's namespace could have; the events of all others are not kept.

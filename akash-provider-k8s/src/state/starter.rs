@@ -2,15 +2,14 @@
 
 use super::cache::Cache;
 use super::follow::{Follower, Sink};
+use super::object::{FromObject, Guarded};
 use super::shared::Shared;
 use super::watches::Place;
 use super::{Kind, Watched};
 use crate::labels;
-use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
-use std::fmt::Debug;
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,7 +39,7 @@ impl Starter<'_> {
         self.start(Api::namespaced(self.client.clone(), self.namespace))
     }
 
-    fn start<K: Watched>(&mut self, api: Api<DeserializeGuard<K>>) -> Store<K> {
+    fn start<K: Watched>(&mut self, api: Api<Guarded<K>>) -> Store<K> {
         let (cache, store) = Cache::new(Arc::clone(&self.shared));
         self.follow(K::KIND, labels::SELECTOR, api, cache);
         store
@@ -48,7 +47,7 @@ impl Starter<'_> {
 
     pub(super) fn follow<T, S>(&mut self, kind: Kind, labels: &'static str, api: Api<T>, sink: S)
     where
-        T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        T: kube::Resource + FromObject + 'static,
         S: Sink<T> + 'static,
     {
         let follower = Follower {

@@ -74,7 +74,7 @@ fn an_event_says_what_the_network_wants_to_know() {
 #[test]
 fn the_server_may_forget_and_repeat() {
     let history = history();
-    let deleted = DeserializeGuard(Ok(event("a", "1", &at(5), json!({}))));
+    let deleted = Guarded(Ok(event("a", "1", &at(5), json!({}))));
     history.take(event("a", "1", &at(5), json!({})));
     history.take(event("b", "2", &at(4), json!({})));
     history.take(event("a", "1", &at(5), json!({})));
