@@ -9,7 +9,7 @@
 //! ```
 //! Each figure is of a daemon of its own.
 
-#[path = "../src/gateway/tests/anybody.rs"]
+#[path = "../gateway/src/tests/anybody.rs"]
 mod anybody;
 #[path = "gateway/cluster.rs"]
 mod cluster;

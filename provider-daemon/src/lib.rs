@@ -6,7 +6,9 @@ pub mod args;
 mod breaker;
 pub mod commands;
 pub mod dev;
+#[path = "../devnet/src/lib.rs"]
 pub mod devnet;
+#[path = "../gateway/src/lib.rs"]
 pub mod gateway;
 pub mod json;
 pub mod operator;

@@ -176,7 +176,7 @@ fn every_target_has_its_program_and_its_corpus() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let read = std::fs::read_to_string;
-    let functions = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/fuzzing.rs")).unwrap();
+    let functions = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway/src/fuzzing.rs")).unwrap();
     let mut names = Vec::new();
     for (name, _) in TARGETS {
         assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"targets/{name}.rs\"\n")));

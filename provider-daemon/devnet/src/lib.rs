@@ -205,5 +205,5 @@ async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToke
 
 /// The guide is compiled with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/devnet.md")]
+#[doc = include_str!("../../../docs/devnet.md")]
 pub struct DevnetGuide;
