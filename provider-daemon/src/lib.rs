@@ -19,7 +19,6 @@ pub mod secrets;
 pub mod shown;
 mod signals;
 pub mod state;
-mod taken;
 pub mod tenant;
 
 use args::{Cli, Command, DEFAULT_LEVEL};

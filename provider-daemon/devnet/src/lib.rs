@@ -45,8 +45,8 @@ mod socket;
 mod tx;
 pub mod wallet;
 
-use crate::taken::taken;
 use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::error::listen_text;
 use akash_provider_core::types::{Dec, DecCoin, Height};
 use ante::Rules;
 use node::Node;
@@ -114,7 +114,7 @@ impl Devnet {
     pub async fn start(config: DevnetConfig) -> anyhow::Result<Self> {
         let listen = |flag: &'static str, at: SocketAddr| async move {
             let listener = TcpListener::bind(at).await;
-            let listener = listener.map_err(|e| anyhow::anyhow!("{flag} {at}: {}", taken(&e)))?;
+            let listener = listener.map_err(|e| anyhow::anyhow!("{flag} {at}: {}", listen_text(&e)))?;
             let address = listener.local_addr()?;
             anyhow::Ok((listener, address))
         };

@@ -49,11 +49,10 @@ pub(crate) use rest::answer::escaped;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Settings};
 
-use crate::taken::taken;
 use akash_provider_chain::cert::OwnCertificate;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::cluster::Cluster;
-use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::error::{Error, ErrorKind, listen_text};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
 use auth::memory::Memory;
@@ -93,7 +92,7 @@ pub struct Ports {
 #[non_exhaustive]
 pub enum GatewayError {
     /// The address cannot be had.
-    #[error("{flag} {address}: {}", taken(.why))]
+    #[error("{flag} {address}: {}", listen_text(.why))]
     Listen {
         /// The setting that names it, as the command line has it.
         flag: &'static str,
