@@ -8,8 +8,6 @@ pub mod commands;
 pub mod dev;
 #[path = "../devnet/src/lib.rs"]
 pub mod devnet;
-#[path = "../gateway/src/lib.rs"]
-pub mod gateway;
 pub mod json;
 pub mod operator;
 pub mod plain;
@@ -21,6 +19,7 @@ mod signals;
 pub mod state;
 pub mod tenant;
 
+use akash_provider_gateway::Program;
 use args::{Cli, Command, DEFAULT_LEVEL};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -28,7 +27,16 @@ use tracing_subscriber::EnvFilter;
 
 /// The commit that this was built from, in hexadecimal, or `unknown`: release builds in a checkout know it, others where
 /// `AP_BUILD_COMMIT` named it.
-pub(crate) const COMMIT: &str = env!("AP_BUILD_COMMIT");
+const COMMIT: &str = env!("AP_BUILD_COMMIT");
+
+/// This program, as its gateway names it to tenants.
+pub(crate) fn program() -> Program {
+    Program {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        commit: if COMMIT == "unknown" { "" } else { COMMIT },
+    }
+}
 
 /// Runs one command of the command line.
 ///

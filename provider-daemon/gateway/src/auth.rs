@@ -45,6 +45,7 @@ const TOKENS_FOR: Duration = Duration::from_secs(60);
 
 /// Why a caller is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Denial {
     /// The header is not `Bearer` and a token.
     Header,
@@ -83,6 +84,7 @@ impl Denial {
 
 /// Why the chain gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LookupFault {
     /// It cannot be asked.
     Outage,

@@ -6,10 +6,11 @@
 //!   client's certificate   limits                            └──► stream ──► cluster (logs, events, commands)
 //! ```
 //! It speaks as today's provider does, so that clients need no change; `docs/parity.md` has the differences. It
-//! depends on the provider's handle and on two ports, so it serves any provider:
+//! depends on the provider's handle and on two ports, so it serves any provider, whatever its cluster is. Flags, files and
+//! Kubernetes are the daemon's and do not come with it.
 //!
 //! ```no_run
-//! # use provider_daemon::gateway::{Gateway, Ports, Settings, auth::memory::Volatile};
+//! # use akash_provider_gateway::{Gateway, Ports, Settings, auth::memory::Volatile};
 //! # use akash_provider_core::{chain::ChainQuery, cluster::Cluster, provider::ProviderHandle, types::Address};
 //! # use akash_provider_chain::cert::OwnCertificate;
 //! # use std::sync::Arc;
@@ -24,6 +25,8 @@
 //! gateway.serve(shutdown).await;
 //! # Ok(()) }
 //! ```
+//! Settings have usual values, [`Settings::at`], and so have [`Limits`]: everything that strangers could make grow has one.
+//! [`auth::memory::Memory`] is where it keeps what the chain has said of tenants. The guide is `docs/gateway.md`.
 
 pub mod auth;
 mod budget;
@@ -33,7 +36,7 @@ pub mod descriptors;
 mod fixtures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod grpc;
+mod grpc;
 mod listen;
 mod rest;
 mod screening;
@@ -41,13 +44,13 @@ mod settings;
 mod strangers;
 mod stream;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 pub mod tls;
 mod wire;
 
-pub(crate) use rest::answer::escaped;
+pub use rest::answer::escaped;
 pub use screening::Screening;
-pub use settings::{CertificateFiles, Limits, Settings};
+pub use settings::{CertificateFiles, Limits, Program, Settings};
 
 use akash_provider_chain::cert::OwnCertificate;
 use akash_provider_core::chain::ChainQuery;
@@ -122,6 +125,7 @@ struct App {
     screening: Option<Screening>,
     /// What others must do.
     notes: Vec<String>,
+    program: Program,
     desk: screening::Desk,
     budgets: Budgets,
     /// Streams of the status at once.
@@ -246,6 +250,7 @@ impl Gateway {
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
             notes: settings.notes.clone(),
+            program: settings.program.clone(),
             desk: screening::Desk::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),
             status_streams: Arc::new(Semaphore::new(settings.limits.status_streams)),
@@ -365,3 +370,8 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         }
     }
 }
+
+/// The guide is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/gateway.md")]
+pub struct GatewayGuide;

@@ -12,7 +12,7 @@ mod facts;
 mod limits;
 mod words;
 
-pub(in crate::gateway) use facts::Known;
+pub(crate) use facts::Known;
 
 use super::App;
 use super::auth::LookupFault;

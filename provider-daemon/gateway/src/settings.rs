@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of a gateway.
+/// Settings of a gateway: begin with [`Settings::at`] and change what is to be otherwise.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Settings {
     /// Where REST and websockets are served (`gateway-listen-address`).
     pub listen: SocketAddr,
@@ -23,6 +24,8 @@ pub struct Settings {
     pub token_lifetime_max: Option<Duration>,
     /// What bids follow from, for whoever asks whether there would be one; without it nobody is told.
     pub screening: Option<Screening>,
+    /// The program that serves, for `/version`.
+    pub program: Program,
     /// What tenants miss here and others must do, in words; `/readyz` says it.
     pub notes: Vec<String>,
     /// Limits.
@@ -43,9 +46,32 @@ impl Settings {
             public_certificate: None,
             token_lifetime_max: None,
             screening: None,
+            program: Program::default(),
             notes: Vec::new(),
             limits: Limits::default(),
             clock: Clock::default(),
+        }
+    }
+}
+
+/// Which program serves; `/version` says it to anybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// The commit that it was built from, in hexadecimal; empty where that is not known.
+    pub commit: &'static str,
+}
+
+impl Default for Program {
+    /// This library, at no commit.
+    fn default() -> Self {
+        Self {
+            name: env!("CARGO_PKG_NAME"),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: "",
         }
     }
 }
@@ -59,8 +85,9 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// How much of anything one caller, or all of them, may take.
+/// How much of anything one caller, or all of them, may take: begin with the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Connections at once on each port: some 10 KiB each, streams included. Fewer where the process may open too few
     /// files.

@@ -35,7 +35,10 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
 }
 
 /// The answer of a verifier to a signature of TLS 1.2, which neither side speaks.
-pub(crate) fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
+///
+/// # Errors
+/// Always.
+pub fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
     Err(rustls::Error::PeerIncompatible(
         PeerIncompatible::ServerDoesNotSupportTls12Or13,
     ))

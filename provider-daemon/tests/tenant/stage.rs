@@ -17,9 +17,9 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, Provider as Record,
 };
+use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::{Gateway, Ports, Settings};
 use provider_daemon::devnet::{Devnet, DevnetConfig};
-use provider_daemon::gateway::auth::memory::Volatile;
-use provider_daemon::gateway::{Gateway, Ports, Settings};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;

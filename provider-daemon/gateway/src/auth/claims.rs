@@ -15,6 +15,7 @@ const SKEW: Duration = Duration::from_secs(60);
 
 /// What is wrong with claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClaimFault {
     /// A rule is broken.
     Invalid,

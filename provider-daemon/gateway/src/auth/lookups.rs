@@ -5,7 +5,7 @@
 //! without a question.
 
 use super::LookupFault;
-use crate::gateway::budget::Budget;
+use crate::budget::Budget;
 use akash_provider_core::error::Error;
 use std::future::Future;
 use std::net::IpAddr;

@@ -3,7 +3,7 @@
 //! A request is judged when it comes. What stays open after that, a stream or a connection that is kept, is watched.
 
 use super::{Authenticator, ClientCertificate};
-use crate::gateway::listen::Peer;
+use crate::listen::Peer;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;

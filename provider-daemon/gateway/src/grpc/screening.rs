@@ -1,8 +1,8 @@
 //! `BidScreening` on the wire.
 
-use crate::gateway::App;
-use crate::gateway::listen::Peer;
-use crate::gateway::screening::{Unscreened, admit, screen};
+use crate::App;
+use crate::listen::Peer;
+use crate::screening::{Unscreened, admit, screen};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
 use tokio::sync::OwnedSemaphorePermit;

@@ -1,7 +1,7 @@
 //! The status on the wire.
 
 use super::Streamed;
-use crate::gateway::App;
+use crate::App;
 use akash_provider_chain::proto::akash::inventory::v1 as inventory;
 use akash_provider_chain::proto::akash::provider::v1 as wire;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;

@@ -1,6 +1,6 @@
 //! Answers in the three forms that clients know: JSON, plain text, and errors of access.
 
-use crate::gateway::auth::Denial;
+use crate::auth::Denial;
 use akash_provider_core::error::{Error, ErrorKind};
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -93,8 +93,9 @@ pub(crate) fn encode(value: &impl Serialize) -> String {
     escaped(serde_json::to_string(value).unwrap_or_default())
 }
 
-/// JSON with those characters escaped.
-pub(crate) fn escaped(plain: String) -> String {
+/// JSON with the characters escaped that mean something in HTML, as the network's tools write it: `<` is `\\u003c`.
+#[must_use]
+pub fn escaped(plain: String) -> String {
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return plain;
     }

@@ -1,11 +1,11 @@
 //! Who asks, as the routes see it.
 
 use super::{Refused, answer};
-use crate::gateway::App;
-use crate::gateway::auth::{
+use crate::App;
+use crate::auth::{
     Access, Authenticator, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target,
 };
-use crate::gateway::listen::Peer;
+use crate::listen::Peer;
 use axum::extract::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The caller of a request; nobody where nothing was shown.
 #[derive(Debug, Clone)]
-pub(in crate::gateway) struct Caller {
+pub(crate) struct Caller {
     identity: Option<Arc<Identity>>,
     peer: Option<Peer>,
 }
@@ -46,7 +46,7 @@ impl Caller {
     }
 
     /// The tenant; somebody who may do anything here at all.
-    pub(in crate::gateway) fn tenant(&self) -> Result<&Arc<Identity>, Refused> {
+    pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Refused> {
         match &self.identity {
             Some(identity) if identity.access != Access::Elsewhere => Ok(identity),
             Some(_) | None => Err(unauthorized()),
@@ -54,22 +54,18 @@ impl Caller {
     }
 
     /// For how long what was shown holds.
-    pub(in crate::gateway) fn validity(&self, app: &App) -> CredentialValidity {
+    pub(crate) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
         CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 
 /// In which services this may be done.
-pub(in crate::gateway) fn permit(
-    identity: &Identity,
-    scope: Scope,
-    target: Target,
-) -> Result<Services, Refused> {
+pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Refused> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
 /// Not allowed.
-pub(in crate::gateway) fn unauthorized() -> Refused {
+pub(crate) fn unauthorized() -> Refused {
     Box::new(answer::denied(Denial::Unauthorized))
 }

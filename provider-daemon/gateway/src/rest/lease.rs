@@ -3,8 +3,8 @@
 use super::answer::{self, Answer};
 use super::caller::permit;
 use super::{Caller, LeasePath, Refused};
-use crate::gateway::App;
-use crate::gateway::auth::{Scope, Services, Target};
+use crate::App;
+use crate::auth::{Scope, Services, Target};
 use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Group, Proto};

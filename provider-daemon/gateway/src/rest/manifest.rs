@@ -3,8 +3,8 @@
 use super::answer::{self, Answer};
 use super::caller::{permit, unauthorized};
 use super::{Caller, Refused, body, path};
-use crate::gateway::App;
-use crate::gateway::auth::{Scope, Target};
+use crate::App;
+use crate::auth::{Scope, Target};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::manifest::{self, Hashes, Manifest};
 use axum::Extension;

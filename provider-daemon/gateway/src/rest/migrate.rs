@@ -5,8 +5,8 @@
 use super::answer::{self, Answer};
 use super::caller::{permit, unauthorized};
 use super::{Caller, Refused, body, manifest};
-use crate::gateway::App;
-use crate::gateway::auth::{Identity, Scope, Services, Target};
+use crate::App;
+use crate::auth::{Identity, Scope, Services, Target};
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::error::ErrorKind;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// The ids in the path of a lease, as they came.
 #[derive(Debug, Clone, Deserialize)]
-pub(in crate::gateway) struct LeasePath {
+pub(crate) struct LeasePath {
     dseq: String,
     gseq: String,
     oseq: String,
@@ -15,7 +15,7 @@ pub(in crate::gateway) struct LeasePath {
 
 impl LeasePath {
     /// The lease of a tenant with a provider.
-    pub(in crate::gateway) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Refused> {
+    pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Refused> {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
             |text: &str| number(text, u64::from(u32::MAX)).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -59,7 +59,7 @@ fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
 }
 
 /// What today's provider says of text that is not what it should be.
-pub(in crate::gateway) fn bad_number(what: &str, text: &str, why: &str) -> String {
+pub(crate) fn bad_number(what: &str, text: &str, why: &str) -> String {
     let shown: String = text.chars().take(64).collect();
     format!("strconv.Parse{what}: parsing {shown:?}: {why}")
 }

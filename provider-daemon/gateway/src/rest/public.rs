@@ -1,8 +1,7 @@
 //! What anybody may ask: version, address, status, health.
 
 use super::answer::{self, Answer};
-use crate::COMMIT;
-use crate::gateway::App;
+use crate::App;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
 use axum::extract::State;
@@ -74,9 +73,9 @@ pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
     answer::json(&VersionBody {
         akash: Akash {
             name: "provider-services",
-            server_name: env!("CARGO_PKG_NAME"),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: if COMMIT == "unknown" { "" } else { COMMIT },
+            server_name: app.program.name,
+            version: app.program.version,
+            commit: app.program.commit,
             build_tags: "",
             go: "",
             build_deps: [],

@@ -154,10 +154,10 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
 
 /// What belongs to the status and never changes.
 #[derive(Debug)]
-pub(in crate::gateway) struct About {
-    pub(in crate::gateway) address: Address,
-    pub(in crate::gateway) public_hostname: String,
-    pub(in crate::gateway) reclamation_window: Option<Duration>,
+pub(crate) struct About {
+    pub(crate) address: Address,
+    pub(crate) public_hostname: String,
+    pub(crate) reclamation_window: Option<Duration>,
 }
 
 fn body(status: &Status, about: &About) -> Bytes {
@@ -182,14 +182,14 @@ fn body(status: &Status, about: &About) -> Bytes {
 
 /// A status and its body.
 #[derive(Debug)]
-pub(in crate::gateway) struct Shown {
-    pub(in crate::gateway) status: Arc<Status>,
-    pub(in crate::gateway) body: Bytes,
+pub(crate) struct Shown {
+    pub(crate) status: Arc<Status>,
+    pub(crate) body: Bytes,
 }
 
 /// The status, asked for once for everybody.
 #[derive(Debug)]
-pub(in crate::gateway) struct StatusPage {
+pub(crate) struct StatusPage {
     handle: ProviderHandle,
     about: About,
     age: Duration,
@@ -198,7 +198,7 @@ pub(in crate::gateway) struct StatusPage {
 }
 
 impl StatusPage {
-    pub(in crate::gateway) fn new(handle: ProviderHandle, about: About, age: Duration) -> Self {
+    pub(crate) fn new(handle: ProviderHandle, about: About, age: Duration) -> Self {
         Self {
             handle,
             about,
@@ -208,12 +208,12 @@ impl StatusPage {
         }
     }
 
-    pub(in crate::gateway) const fn about(&self) -> &About {
+    pub(crate) const fn about(&self) -> &About {
         &self.about
     }
 
     /// The status, at most so old.
-    pub(in crate::gateway) async fn get(&self) -> Arc<Shown> {
+    pub(crate) async fn get(&self) -> Arc<Shown> {
         if let Some(shown) = self.at_hand() {
             return shown;
         }
@@ -230,7 +230,7 @@ impl StatusPage {
     }
 
     /// What has to be known before "there is none" can be said; `None` once it is.
-    pub(in crate::gateway) async fn awaited(&self) -> Option<&'static str> {
+    pub(crate) async fn awaited(&self) -> Option<&'static str> {
         if self.handle.lifecycle() >= Lifecycle::Shutdown {
             return Some("the provider is stopping");
         }

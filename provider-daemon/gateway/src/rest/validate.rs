@@ -2,10 +2,10 @@
 
 use super::answer::{self, Answer};
 use super::{Caller, body};
-use crate::gateway::App;
-use crate::gateway::listen::Peer;
-use crate::gateway::screening::{Screened, Unscreened, admit, screen};
-use crate::gateway::wire::Held;
+use crate::App;
+use crate::listen::Peer;
+use crate::screening::{Screened, Unscreened, admit, screen};
+use crate::wire::Held;
 use akash_provider_core::types::{DecCoin, GroupSpec};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};

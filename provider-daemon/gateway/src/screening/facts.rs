@@ -1,8 +1,8 @@
 //! What the chain says of the provider, for all who are screened: asked for once and kept for a moment.
 
 use super::Unscreened;
-use crate::gateway::App;
-use crate::gateway::auth::LookupFault;
+use crate::App;
+use crate::auth::LookupFault;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, AuditedAttributes, MarketParams, Provider};
@@ -20,7 +20,7 @@ const AUDITORS_MAX: u64 = 1000;
 
 /// What is known.
 #[derive(Debug)]
-pub(in crate::gateway) struct Known {
+pub(crate) struct Known {
     record: Cache<(), Arc<Record>>,
     audits: Cache<Address, Option<Arc<AuditedAttributes>>>,
 }

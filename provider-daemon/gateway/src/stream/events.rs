@@ -2,7 +2,7 @@
 
 use super::logs::{ending, frame};
 use super::socket::Socket;
-use crate::gateway::App;
+use crate::App;
 use akash_provider_core::cluster::{EventOptions, LeaseEvent};
 use akash_provider_core::types::LeaseId;
 use futures::StreamExt;

@@ -1,8 +1,8 @@
 //! Log lines, one frame each.
 
 use super::socket::{Ending, Socket};
-use crate::gateway::App;
-use crate::gateway::rest::answer::encode;
+use crate::App;
+use crate::rest::answer::encode;
 use akash_provider_core::cluster::{LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;

@@ -1,7 +1,7 @@
 //! What a stream's query says.
 
-use crate::gateway::rest::answer;
-use crate::gateway::rest::{Refused, bad_number};
+use crate::rest::answer;
+use crate::rest::{Refused, bad_number};
 use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;

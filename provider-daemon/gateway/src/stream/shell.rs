@@ -7,8 +7,8 @@
 
 use super::query::Asked;
 use super::socket::{Ending, Socket};
-use crate::gateway::App;
-use crate::gateway::rest::answer::encode;
+use crate::App;
+use crate::rest::answer::encode;
 use akash_provider_core::cluster::ExecIo;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;

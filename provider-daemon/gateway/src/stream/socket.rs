@@ -1,7 +1,7 @@
 //! A websocket that is being served: pings, a client that goes away, a client that reads slowly.
 
-use crate::gateway::auth::CredentialValidity;
-use crate::gateway::settings::Limits;
+use crate::auth::CredentialValidity;
+use crate::settings::Limits;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
 use hyper::upgrade::Upgraded;

@@ -1,10 +1,10 @@
 //! From a request to a websocket.
 
 use super::socket::Socket;
-use crate::gateway::App;
-use crate::gateway::auth::CredentialValidity;
-use crate::gateway::rest::Refused;
-use crate::gateway::rest::answer::{self, Answer};
+use crate::App;
+use crate::auth::CredentialValidity;
+use crate::rest::Refused;
+use crate::rest::answer::{self, Answer};
 use axum::body::Body;
 use axum::extract::Request;
 use http::header::{

@@ -2,7 +2,7 @@
 
 use super::clients::{Client, Reply};
 use super::world::{NOW, PROVIDER, SDL, World, claims, signed, signed_by_wallet, tenant, token_for};
-use crate::gateway::auth::Scope;
+use crate::auth::Scope;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::sdl;
 use serde_json::{Value, json};

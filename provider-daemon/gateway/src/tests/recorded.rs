@@ -5,7 +5,7 @@ mod rest;
 mod sockets;
 
 use super::world::World;
-use crate::gateway::fixtures;
+use crate::fixtures;
 use akash_provider_core::bidding;
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{Address, LeaseId};

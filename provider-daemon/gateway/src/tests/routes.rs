@@ -1,6 +1,7 @@
 //! Every route, when all is well and when it is not.
 
 use super::world::{SDL, WITH_IP, World, token_for, until};
+use crate::Program;
 use akash_provider_core::chain::Outage;
 use akash_provider_core::cluster::{Cluster, Operation};
 use akash_provider_core::engine::Leadership;
@@ -59,6 +60,23 @@ async fn anybody_may_ask_for_what_is_public() {
         .cluster
         .fail_next(Operation::Version, 1, ErrorKind::Unavailable);
     assert_eq!(client.get("/version").await.status, 503);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_version_names_the_program_that_serves() {
+    let world = World::with(|settings| {
+        settings.program = Program {
+            name: "my-provider",
+            version: "7.1.0",
+            commit: "c0ffee",
+        };
+    })
+    .await;
+    let version = &world.client().get("/version").await.json()["akash"];
+    assert_eq!(version["server_name"], "my-provider");
+    assert_eq!(version["version"], "7.1.0");
+    assert_eq!(version["commit"], "c0ffee");
     world.stop().await;
 }
 

@@ -3,8 +3,8 @@
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
 use super::world::{SDL, World, claims, signed, token_for};
-use crate::gateway::auth::memory::Memory;
-use crate::gateway::descriptors;
+use crate::auth::memory::Memory;
+use crate::descriptors;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -162,7 +162,7 @@ async fn a_public_certificate_that_changes_on_disk_is_shown_soon_after() {
     let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     let world = World::with(|s| {
         s.limits.look_at_files = Duration::from_millis(20);
-        s.public_certificate = Some(crate::gateway::CertificateFiles {
+        s.public_certificate = Some(crate::CertificateFiles {
             certificate: certificate.clone(),
             key,
         });

@@ -1,11 +1,11 @@
 //! A provider with a gateway, and its tenants.
 
 use super::clients::{Client, Reply};
-use crate::gateway::Screening;
-use crate::gateway::auth::Clock;
-use crate::gateway::auth::memory::{Memory, Volatile};
-use crate::gateway::auth::token::{self, Algorithm};
-use crate::gateway::{Gateway, Ports, Settings};
+use crate::Screening;
+use crate::auth::Clock;
+use crate::auth::memory::{Memory, Volatile};
+use crate::auth::token::{self, Algorithm};
+use crate::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
@@ -81,7 +81,7 @@ pub(super) struct World {
     pub(super) cluster: MemoryCluster,
     pub(super) handle: ProviderHandle,
     pub(super) address: SocketAddr,
-    pub(super) tls: Arc<crate::gateway::tls::Tls>,
+    pub(super) tls: Arc<crate::tls::Tls>,
     pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
     /// What the gateway remembers.

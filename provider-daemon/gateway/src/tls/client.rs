@@ -4,7 +4,7 @@
 //! them. Here one certificate, of the network's form, in its time, for clients, with its key at hand: the chain is
 //! asked after the handshake whether it is published and not revoked.
 
-use crate::gateway::auth::Clock;
+use crate::auth::Clock;
 use akash_provider_chain::cert;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};

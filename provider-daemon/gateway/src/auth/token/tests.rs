@@ -1,5 +1,5 @@
 use super::*;
-use crate::gateway::fixtures;
+use crate::fixtures;
 use akash_provider_chain::private_key::PrivateKey;
 
 fn key() -> PrivateKey {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::gateway::fixtures::folder;
+use crate::fixtures::folder;
 use akash_provider_chain::proto::akash::inventory::v1::{CpuInfo, GpuInfo};
 use prost::Message;
 

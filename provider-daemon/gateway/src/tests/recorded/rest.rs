@@ -1,8 +1,8 @@
 //! Requests and answers.
 
 use super::{Stage, recordings};
-use crate::gateway::fixtures;
-use crate::gateway::tests::clients::Reply;
+use crate::fixtures;
+use crate::tests::clients::Reply;
 use akash_provider_core::chain::Outage;
 use akash_provider_core::cluster::Operation;
 use akash_provider_core::error::ErrorKind;

@@ -1,8 +1,8 @@
 //! Websockets.
 
 use super::{Stage, recordings};
-use crate::gateway::fixtures;
-use crate::gateway::tests::clients::Client;
+use crate::fixtures;
+use crate::tests::clients::Client;
 use akash_provider_core::cluster::{ExecResult, Operation};
 use akash_provider_core::error::ErrorKind;
 use serde_json::Value;

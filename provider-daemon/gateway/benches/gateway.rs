@@ -1,6 +1,6 @@
 //! How fast the gateway is, and how much room it takes. Figures go to the standard output, one JSON object a line.
 //!
-//! `cargo bench -p provider-daemon --bench gateway [-- NAME…]`
+//! `cargo bench -p akash-provider-gateway --bench gateway [-- NAME…]`
 //!
 //! ```text
 //!  this process: the load           the same program again, with `serve`: the daemon
@@ -9,7 +9,7 @@
 //! ```
 //! Each figure is of a daemon of its own.
 
-#[path = "../gateway/src/tests/anybody.rs"]
+#[path = "../src/tests/anybody.rs"]
 mod anybody;
 #[path = "gateway/cluster.rs"]
 mod cluster;

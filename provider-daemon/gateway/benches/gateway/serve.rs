@@ -18,16 +18,16 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, Provider as Record,
 };
+use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::{Gateway, Ports, Settings};
 use anyhow::{Context, bail};
-use provider_daemon::gateway::auth::memory::Volatile;
-use provider_daemon::gateway::{Gateway, Ports, Settings};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const SDL: &str = include_str!("../../samples/web.yaml");
+const SDL: &str = include_str!("../../../samples/web.yaml");
 
 /// Serves until the end of its input; says where, in one line.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use provider_daemon::gateway::fuzzing;
+use akash_provider_gateway::fuzzing;
 
 fuzz_target!(|input: &[u8]| fuzzing::certificate(input));

@@ -4,8 +4,8 @@
 use super::DSEQ;
 use super::anybody::Anybody;
 use super::serve::tenant;
+use akash_provider_gateway::auth::token::{self, Algorithm};
 use anyhow::{Context, ensure};
-use provider_daemon::gateway::auth::token::{self, Algorithm};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;

@@ -12,7 +12,7 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
-use provider_daemon::gateway::fuzzing::TARGETS;
+use akash_provider_gateway::fuzzing::TARGETS;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::panic::catch_unwind;
@@ -172,11 +172,11 @@ fn tried(name: &str) {
 /// be used. They have one line each, and all that can be wrong with them is that one is missing.
 #[test]
 fn every_target_has_its_program_and_its_corpus() {
-    println!("skipped: compiling provider-daemon/fuzz takes minutes: `cargo xtask campaign fuzz` does it");
+    println!("skipped: compiling gateway/fuzz takes minutes: `cargo xtask campaign fuzz` does it");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let read = std::fs::read_to_string;
-    let functions = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway/src/fuzzing.rs")).unwrap();
+    let functions = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fuzzing.rs")).unwrap();
     let mut names = Vec::new();
     for (name, _) in TARGETS {
         assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"targets/{name}.rs\"\n")));
