@@ -26,6 +26,7 @@ fn functions() -> BTreeSet<String> {
         "akash-provider-k8s",
         "akash-provider-process",
         "provider-daemon",
+        "provider-daemon/devnet",
         "provider-daemon/gateway",
     ];
     for member in members {

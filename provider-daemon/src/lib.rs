@@ -6,8 +6,6 @@ pub mod args;
 mod breaker;
 pub mod commands;
 pub mod dev;
-#[path = "../devnet/src/lib.rs"]
-pub mod devnet;
 pub mod json;
 pub mod operator;
 pub mod plain;

@@ -4,11 +4,12 @@
 //!     examples/*                provider-daemon
 //!         │           ╱                │                ╲
 //!         │   akash-provider-   akash-provider-   akash-provider-
-//!         │    {k8s, process}        chain ◄──────  gateway
+//!         │    {k8s, process}        chain ◄─────  {gateway, devnet}
 //!         │           ╲                │                ╱
 //!         └──────────────────► akash-provider-core
 //! ```
-//! The gateway serves any provider: it pulls in neither a cluster nor what belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
+//! The gateway serves any provider, and the development network any client: they pull in neither a cluster nor what
+//! belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
 //! `fault-proxy`, which stands before a node and breaks the link to it, depend on none of them; `xtask` runs the first,
 //! and tests may find a cluster through it.
 
@@ -22,7 +23,7 @@ const CHAIN: &str = "akash-provider-chain";
 const BACKENDS: [&str; 3] = ["akash-provider-k8s", "akash-provider-process", CHAIN];
 const DAEMON: &str = "provider-daemon";
 /// What stands on core and chain and serves others, whoever embeds it.
-const SERVERS: [&str; 1] = ["akash-provider-gateway"];
+const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
 /// The example that the others are, but for one part: they take its tenant and its market.
 const CANONICAL: &str = "example-embedded";
 

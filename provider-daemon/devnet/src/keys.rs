@@ -5,11 +5,47 @@ use akash_provider_chain::keyring::{
 };
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::types::Address;
-use anyhow::Context;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Names of the accounts that every development network has.
 pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
+
+/// Why the keys cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// Nobody says where the user's cache is.
+    #[error(
+        "neither XDG_CACHE_HOME nor HOME is set: set one, or give --keyring-dir where there is that flag"
+    )]
+    NoCache,
+    /// The folder cannot be made.
+    #[error("making {}", .folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A key that is missing cannot be made.
+    #[error("making the keys of the development network")]
+    Make(#[source] KeyringError),
+    /// A key is not there, or cannot be read.
+    #[error(
+        "a key of {}: `devnet` says at its start where its keys are, and --keyring-dir names that folder",
+        .folder.display()
+    )]
+    Key {
+        /// The keyring's folder.
+        folder: PathBuf,
+        /// Why not.
+        source: KeyringError,
+    },
+    /// The keyring cannot be opened.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+}
 
 /// A keyring with a key for each name.
 #[derive(Debug)]
@@ -23,9 +59,11 @@ impl Keys {
     ///
     /// # Errors
     /// The folder cannot be read or written, or nobody says where the user's cache is.
-    pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn open(folder: Option<&Path>) -> Result<Self, KeysError> {
         let folder = place(folder)?;
-        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        if let Err(source) = std::fs::create_dir_all(&folder) {
+            return Err(KeysError::Folder { folder, source });
+        }
         let keys = Self::made(Some(&folder))?;
         keys.make()?;
         Ok(keys)
@@ -35,13 +73,13 @@ impl Keys {
     ///
     /// # Errors
     /// The folder cannot be read, or nobody says where the user's cache is.
-    pub fn made(folder: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn made(folder: Option<&Path>) -> Result<Self, KeysError> {
         let folder = place(folder)?;
         let keyring = Keyring::open(Backend::Test, &folder, None)?;
         Ok(Self { folder, keyring })
     }
 
-    fn make(&self) -> anyhow::Result<()> {
+    fn make(&self) -> Result<(), KeysError> {
         let keyring = &self.keyring;
         for name in NAMES {
             if keyring.show(name).is_ok() {
@@ -51,7 +89,7 @@ impl Keys {
             match keyring.add(name, &key) {
                 // Somebody else was faster.
                 Ok(_) | Err(KeyringError::Exists { .. }) => {}
-                Err(error) => return Err(error).context("making the keys of the development network"),
+                Err(error) => return Err(KeysError::Make(error)),
             }
         }
         Ok(())
@@ -67,7 +105,7 @@ impl Keys {
     ///
     /// # Errors
     /// A key cannot be read.
-    pub fn accounts(&self) -> anyhow::Result<Vec<(String, Address)>> {
+    pub fn accounts(&self) -> Result<Vec<(String, Address)>, KeysError> {
         let account = |name: &&str| Ok(((*name).to_owned(), self.private_key(name)?.address().clone()));
         NAMES.iter().map(account).collect()
     }
@@ -76,29 +114,27 @@ impl Keys {
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub fn private_key(&self, name_or_address: &str) -> anyhow::Result<PrivateKey> {
+    pub fn private_key(&self, name_or_address: &str) -> Result<PrivateKey, KeysError> {
         let key = self.keyring.private_key(name_or_address);
-        key.with_context(|| {
-            let folder = self.folder.display();
-            format!("a key of {folder}: `devnet` says at its start where its keys are, and --keyring-dir names that folder")
+        key.map_err(|source| KeysError::Key {
+            folder: self.folder.clone(),
+            source,
         })
     }
 }
 
-fn place(folder: Option<&Path>) -> anyhow::Result<PathBuf> {
+fn place(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
     folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))
 }
 
-/// A folder of ours in the user's cache.
+/// A folder of ours in the user's cache, `akash-provider/NAME` below `XDG_CACHE_HOME` or `~/.cache`; it is not made.
 ///
 /// # Errors
 /// Nobody says where the cache is.
-pub(crate) fn cache(name: &str) -> anyhow::Result<PathBuf> {
+pub fn cache(name: &str) -> Result<PathBuf, KeysError> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-    let cache = cache.context(
-        "neither XDG_CACHE_HOME nor HOME is set: set one, or give --keyring-dir where there is that flag",
-    )?;
+    let cache = cache.ok_or(KeysError::NoCache)?;
     Ok(cache.join("akash-provider").join(name))
 }

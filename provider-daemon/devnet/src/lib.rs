@@ -14,9 +14,9 @@
 //! use akash_provider_core::chain::MemoryChain;
 //! use akash_provider_core::market::MarketConfig;
 //! use akash_provider_core::types::BlockTime;
-//! use provider_daemon::devnet::{Devnet, DevnetConfig};
+//! use akash_provider_devnet::{Devnet, DevnetConfig};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> anyhow::Result<()> {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), akash_provider_devnet::DevnetError> {
 //! let chain = MemoryChain::new(MarketConfig::new("devnet", BlockTime(1_700_000_000_000)));
 //! let devnet = Devnet::start(DevnetConfig::new(chain)).await?;
 //! println!("{} {}", devnet.rpc_url(), devnet.grpc_url());
@@ -51,6 +51,7 @@ use akash_provider_core::types::{Dec, DecCoin, Height};
 use ante::Rules;
 use node::Node;
 use serve::Limits;
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -62,8 +63,9 @@ const BLOCK_STEP: Duration = Duration::from_secs(6);
 /// 0.0025, scaled by 10^18: what a node asks for a unit of gas by default.
 const GAS_PRICE: i128 = 2_500_000_000_000_000;
 
-/// What a development network is made of.
+/// What a development network is made of: begin with [`DevnetConfig::new`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DevnetConfig {
     /// The chain; what is in it already is served.
     pub chain: MemoryChain,
@@ -95,6 +97,22 @@ impl DevnetConfig {
     }
 }
 
+/// Why a development network cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DevnetError {
+    /// The address cannot be had.
+    #[error("{flag} {address}: {}", listen_text(.why))]
+    Listen {
+        /// The setting that names it, as the command line has it.
+        flag: &'static str,
+        /// Which.
+        address: SocketAddr,
+        /// Why not.
+        why: io::Error,
+    },
+}
+
 /// A development network that runs. Dropping it ends it.
 #[derive(Debug)]
 pub struct Devnet {
@@ -111,13 +129,7 @@ impl Devnet {
     ///
     /// # Errors
     /// An address is taken or not of this machine.
-    pub async fn start(config: DevnetConfig) -> anyhow::Result<Self> {
-        let listen = |flag: &'static str, at: SocketAddr| async move {
-            let listener = TcpListener::bind(at).await;
-            let listener = listener.map_err(|e| anyhow::anyhow!("{flag} {at}: {}", listen_text(&e)))?;
-            let address = listener.local_addr()?;
-            anyhow::Ok((listener, address))
-        };
+    pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
         let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
         let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
         let chain = config.chain;
@@ -184,6 +196,17 @@ impl Devnet {
             }
         }
     }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), DevnetError> {
+    let listening = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listening
+        .await
+        .map_err(|why| DevnetError::Listen { flag, address, why })
 }
 
 /// Makes blocks whose times go with the clock.

@@ -3,12 +3,12 @@
 //! Each call is one unordered transaction, estimated and signed. A provider sends through the chain client's own
 //! writer; this one is for whoever sends a message now and then and waits for it.
 
-use akash_provider_chain::gas::GasConfig;
+use akash_provider_chain::gas::{GasConfig, NoFee};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, TxHash, sign};
-use akash_provider_chain::tx::api::{Included, Simulation, Submission, TxApi};
+use akash_provider_chain::tx::api::{Code, Included, Simulation, Submission, TxApi};
+use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, Coin, Height};
-use anyhow::{Context, bail};
 use prost_types::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering as Memory};
@@ -21,6 +21,48 @@ const TRIAL_GAS: u64 = 2_000_000;
 /// Time between two questions whether a transaction is in a block.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
+
+/// Why a transaction is in no block, or failed in its own.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalletError {
+    /// The node does not answer.
+    #[error(transparent)]
+    Node(#[from] Error),
+    /// The node takes no fee that this key could pay.
+    #[error(transparent)]
+    Fee(#[from] NoFee),
+    /// The account has never had anything.
+    #[error("the chain does not know {0}: it needs some uakt before it can act")]
+    Unknown(Address),
+    /// It failed when it was tried, and was not sent.
+    #[error("the chain refuses it: {log}")]
+    Refused {
+        /// The chain's text.
+        log: String,
+    },
+    /// The node did not take it.
+    #[error("the node does not take it ({code}): {log}")]
+    NotTaken {
+        /// Why, as a code.
+        code: Code,
+        /// Why, as a text.
+        log: String,
+    },
+    /// Its time is over.
+    #[error("transaction {0} is in no block and can land in none any more")]
+    Expired(TxHash),
+    /// It failed in its block.
+    #[error("it failed in block {height} ({code}): {log}")]
+    Failed {
+        /// The block.
+        height: Height,
+        /// Why, as a code.
+        code: Code,
+        /// Why, as a text.
+        log: String,
+    },
+}
 
 /// A transaction that a node took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +105,10 @@ impl Wallet {
     ///
     /// # Errors
     /// The node does not answer, or refuses it.
-    pub async fn submit(&self, messages: Vec<Any>) -> anyhow::Result<Sent> {
+    pub async fn submit(&self, messages: Vec<Any>) -> Result<Sent, WalletError> {
         let address = self.address();
         let account = self.api.account(address).await?;
-        let account = account.with_context(|| {
-            format!("the chain does not know {address}: it needs some uakt before it can act")
-        })?;
+        let account = account.ok_or_else(|| WalletError::Unknown(address.clone()))?;
         let tip = self.api.sync_info().await?;
         let minimum = self.api.min_gas_prices().await?;
         let price = self.gas.price_at(&minimum)?;
@@ -85,14 +125,14 @@ impl Wallet {
         let (trial, _) = sign_with(TRIAL_GAS, self.gas.price(TRIAL_GAS, price));
         let used = match self.api.simulate(trial.bytes).await? {
             Simulation::Gas { used } => used,
-            Simulation::Refused { log } => bail!("the chain refuses it: {log}"),
+            Simulation::Refused { log } => return Err(WalletError::Refused { log }),
         };
         let limit = self.gas.limit(used);
         let (signed, expires) = sign_with(limit, self.gas.price(limit, price));
         let SignedTx { bytes, hash } = signed;
         match self.api.broadcast(bytes).await? {
             Submission::Accepted | Submission::Known => Ok(Sent { hash, expires }),
-            Submission::Refused { code, log } => bail!("the node does not take it ({code}): {log}"),
+            Submission::Refused { code, log } => Err(WalletError::NotTaken { code, log }),
         }
     }
 
@@ -100,17 +140,14 @@ impl Wallet {
     ///
     /// # Errors
     /// It failed in its block, never got into one, or the node does not answer.
-    pub async fn wait(&self, sent: &Sent) -> anyhow::Result<Height> {
+    pub async fn wait(&self, sent: &Sent) -> Result<Height, WalletError> {
         loop {
             let tip = self.api.sync_info().await?;
             if let Some(included) = self.api.find(&sent.hash).await? {
-                return landed(&included);
+                return landed(included);
             }
             if tip.time > sent.expires {
-                bail!(
-                    "transaction {} is in no block and can land in none any more",
-                    sent.hash
-                );
+                return Err(WalletError::Expired(sent.hash));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -120,7 +157,7 @@ impl Wallet {
     ///
     /// # Errors
     /// It is refused, or failed in its block, or the node does not answer.
-    pub async fn send(&self, messages: Vec<Any>) -> anyhow::Result<Height> {
+    pub async fn send(&self, messages: Vec<Any>) -> Result<Height, WalletError> {
         let sent = self.submit(messages).await?;
         self.wait(&sent).await
     }
@@ -138,14 +175,14 @@ impl Wallet {
     }
 }
 
-fn landed(included: &Included) -> anyhow::Result<Height> {
-    match &included.failure {
+fn landed(included: Included) -> Result<Height, WalletError> {
+    match included.failure {
         None => Ok(included.height),
-        Some(code) => bail!(
-            "it failed in block {} ({code}): {}",
-            included.height,
-            included.log
-        ),
+        Some(code) => Err(WalletError::Failed {
+            height: included.height,
+            code,
+            log: included.log,
+        }),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use super::{Printer, World, names, node};
 use crate::args::DevArgs;
-use crate::devnet::Devnet;
-use crate::devnet::keys::cache;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Msg;
+use akash_provider_devnet::Devnet;
+use akash_provider_devnet::keys::cache;
 use akash_provider_gateway::auth::memory::Volatile;
 use akash_provider_gateway::auth::token::{self, Algorithm};
 use akash_provider_gateway::{Gateway, GatewayError, Ports, Settings};

@@ -10,9 +10,9 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
     PlacementRequirements, Provider, ResourceUnit, Resources,
 };
+use akash_provider_devnet::wallet::{Wallet, allowance};
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use async_trait::async_trait;
-use provider_daemon::devnet::wallet::{Wallet, allowance};
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,10 +54,8 @@ pub(crate) fn chain() -> MemoryChain {
 }
 
 pub(crate) async fn devnet(block_time: Option<Duration>) -> Devnet {
-    let config = DevnetConfig {
-        block_time,
-        ..DevnetConfig::new(chain())
-    };
+    let mut config = DevnetConfig::new(chain());
+    config.block_time = block_time;
     Devnet::start(config).await.unwrap()
 }
 

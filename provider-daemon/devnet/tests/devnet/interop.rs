@@ -12,11 +12,11 @@ use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
     Address, BidId, ChainEvent, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId,
 };
+use akash_provider_devnet::wallet::{Wallet, allowance};
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use data_encoding::BASE64;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use provider_daemon::devnet::wallet::{Wallet, allowance};
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/web.yaml");
 const DSEQ: u64 = 77;
 /// How long an event may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,10 +61,8 @@ impl Sides {
                 market.fund(owner.address(), &coin);
             }
         });
-        let config = DevnetConfig {
-            block_time: Some(Duration::from_millis(300)),
-            ..DevnetConfig::new(chain)
-        };
+        let mut config = DevnetConfig::new(chain);
+        config.block_time = Some(Duration::from_millis(300));
         let devnet = Devnet::start(config).await.unwrap();
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], CHAIN_ID);
         settings.key = Some(key(2));

@@ -3,10 +3,10 @@
 
 use super::driver::devnet;
 use super::recordings::read;
+use akash_provider_devnet::Devnet;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use provider_daemon::devnet::Devnet;
 use std::collections::BTreeSet;
 use tokio::net::TcpStream;
 

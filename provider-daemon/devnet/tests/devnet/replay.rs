@@ -11,9 +11,9 @@ use super::recordings::{
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::akash::market::v1beta5::QueryOrdersRequest;
 use akash_provider_core::types::{Address, BlockTime};
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use data_encoding::{BASE64, HEXLOWER};
 use prost::Message;
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -7,9 +7,9 @@ use akash_provider_chain::proto::cosmos::tx::v1beta1::TxRaw;
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId, Msg};
+use akash_provider_devnet::Devnet;
 use prost::Message;
 use prost_types::Any;
-use provider_daemon::devnet::Devnet;
 use serde_json::{Value, json};
 
 const GAS: u64 = 300_000;
