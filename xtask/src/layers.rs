@@ -24,6 +24,8 @@ const BACKENDS: [&str; 3] = ["akash-provider-k8s", "akash-provider-process", CHA
 const DAEMON: &str = "provider-daemon";
 /// What stands on core and chain and serves others, whoever embeds it.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
+/// The example that embeds one of them: what comes with it is what an embedder gets.
+const EMBEDDER: &str = "example-own-gateway";
 /// The example that the others are, but for one part: they take its tenant and its market.
 const CANONICAL: &str = "example-embedded";
 
@@ -76,7 +78,7 @@ const BANNED_WHEN_PURE: [(&str, &str); 9] = [
     ("getrandom", "randomness comes from a seed that is handed in"),
 ];
 
-/// What a server never pulls in: its embedder brings a cluster, flags and state of their own.
+/// What a server never pulls in, and so neither does its embedder, who brings a cluster, flags and state of their own.
 const BANNED_IN_SERVERS: [(&str, &str); 13] = [
     ("akash-provider-k8s", "it serves any cluster"),
     ("akash-provider-process", "it serves any cluster"),
@@ -107,7 +109,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             .chain(banned(&pure, &BANNED_WHEN_PURE))
             .map(|found| format!("{CORE} without default features: {found}")),
     );
-    for name in SERVERS {
+    for name in SERVERS.into_iter().chain([EMBEDDER]) {
         let all = tree(workspace, name, "--all-features")?;
         findings.extend(banned(&all, &BANNED_IN_SERVERS).map(|found| format!("{name}: {found}")));
     }
