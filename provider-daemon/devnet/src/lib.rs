@@ -9,6 +9,7 @@
 //! network checks them, and executed by the market in the next block, each with the network's code, text and
 //! events. What is not there: consensus, proofs, other signatures than those in direct mode, transactions of
 //! several signers, grants, rewards. What is done to the [`MemoryChain`] itself stands in its block too.
+//! Nothing of the daemon comes with it, so tests of any client can have one.
 //!
 //! ```
 //! use akash_provider_core::chain::MemoryChain;
