@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 /// What a caller can act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -162,6 +163,20 @@ pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
+/// Why an address cannot be listened at, in words with the mend: for whatever serves something beside a provider.
+#[must_use]
+pub fn listen_text(error: &io::Error) -> String {
+    let known = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there: stop it, or give another address",
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: give one of its own, or 0.0.0.0"
+        }
+        io::ErrorKind::PermissionDenied => "this user may not listen there: give a port from 1024 on",
+        _ => return format!("cannot be listened at: {error}"),
+    };
+    known.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,5 +191,14 @@ mod tests {
             chain_text(&other),
             "record: refused: render: service web: no image"
         );
+    }
+
+    #[test]
+    fn who_cannot_listen_is_told_the_mend() {
+        let of = |kind: io::ErrorKind| listen_text(&kind.into());
+        assert!(of(io::ErrorKind::AddrInUse).ends_with("stop it, or give another address"));
+        assert!(of(io::ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0"));
+        assert!(of(io::ErrorKind::PermissionDenied).ends_with("give a port from 1024 on"));
+        assert!(of(io::ErrorKind::TimedOut).starts_with("cannot be listened at: "));
     }
 }

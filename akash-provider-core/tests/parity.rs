@@ -26,6 +26,8 @@ fn functions() -> BTreeSet<String> {
         "akash-provider-k8s",
         "akash-provider-process",
         "provider-daemon",
+        "provider-daemon/devnet",
+        "provider-daemon/gateway",
     ];
     for member in members {
         for folder in ["src", "tests"].map(|part| root.join(member).join(part)) {

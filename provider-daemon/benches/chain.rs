@@ -14,10 +14,10 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height,
     Memory, Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use anyhow::{Context, ensure};
 use fault_proxy::{Faults, Proxy};
 use futures::StreamExt;
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::time::{Duration, Instant};
@@ -190,11 +190,9 @@ impl Scene {
     async fn new(block_time: Option<Duration>) -> anyhow::Result<Self> {
         let (us, tenant) = (key()?.address().clone(), Address::from_bytes(&[1; 20])?);
         let chain = chain(&us, &tenant)?;
-        let net = Devnet::start(DevnetConfig {
-            block_time,
-            ..DevnetConfig::new(chain.clone())
-        })
-        .await?;
+        let mut config = DevnetConfig::new(chain.clone());
+        config.block_time = block_time;
+        let net = Devnet::start(config).await?;
         Ok(Self {
             chain,
             net,

@@ -6,8 +6,6 @@ pub mod args;
 mod breaker;
 pub mod commands;
 pub mod dev;
-pub mod devnet;
-pub mod gateway;
 pub mod json;
 pub mod operator;
 pub mod plain;
@@ -17,9 +15,9 @@ pub mod secrets;
 pub mod shown;
 mod signals;
 pub mod state;
-mod taken;
 pub mod tenant;
 
+use akash_provider_gateway::Program;
 use args::{Cli, Command, DEFAULT_LEVEL};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -27,7 +25,16 @@ use tracing_subscriber::EnvFilter;
 
 /// The commit that this was built from, in hexadecimal, or `unknown`: release builds in a checkout know it, others where
 /// `AP_BUILD_COMMIT` named it.
-pub(crate) const COMMIT: &str = env!("AP_BUILD_COMMIT");
+const COMMIT: &str = env!("AP_BUILD_COMMIT");
+
+/// This program, as its gateway names it to tenants.
+pub(crate) fn program() -> Program {
+    Program {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        commit: if COMMIT == "unknown" { "" } else { COMMIT },
+    }
+}
 
 /// Runs one command of the command line.
 ///

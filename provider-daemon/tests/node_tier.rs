@@ -13,9 +13,9 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
-#[path = "../src/gateway/tests/anybody.rs"]
+#[path = "../gateway/src/tests/anybody.rs"]
 mod anybody;
-#[path = "../src/gateway/tests/clients.rs"]
+#[path = "../gateway/src/tests/clients.rs"]
 #[expect(
     dead_code,
     reason = "the client of the gateway's own tests; these need a part of it"

@@ -6,7 +6,7 @@
     reason = "a test says what broke and stops"
 )]
 
-#[path = "../src/gateway/tests/anybody.rs"]
+#[path = "../gateway/src/tests/anybody.rs"]
 mod anybody;
 #[path = "run/breaker.rs"]
 mod breaker;

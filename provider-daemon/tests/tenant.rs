@@ -6,6 +6,14 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "../gateway/src/tests/anybody.rs"]
+mod anybody;
+#[path = "../gateway/src/tests/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "the client of the gateway's own tests; these need a part of it"
+)]
+mod clients;
 #[path = "tenant/commands.rs"]
 mod commands;
 #[path = "tenant/credentials.rs"]

@@ -1,6 +1,6 @@
 //! `cargo xtask campaign fuzz`: what strangers send the gateway, guided by coverage where that can be had.
 //!
-//! The targets are programs of `provider-daemon/fuzz`. They are built with the flags that `cargo fuzz` gives, so that
+//! The targets are programs of `provider-daemon/gateway/fuzz`. They are built with the flags that `cargo fuzz` gives, so that
 //! nothing has to be installed, and without a sanitizer, so that the pinned toolchain does: there is no unsafe code
 //! here that one would watch.
 
@@ -24,7 +24,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
 /// Where the crate lies.
-const CRATE: &str = "provider-daemon/fuzz";
+const CRATE: &str = "provider-daemon/gateway/fuzz";
 
 /// Ten minutes, or `FUZZ_SECONDS`, for each target, as many side by side as there are cores; without coverage where the programs cannot
 /// be built, and a word about why.
@@ -148,7 +148,7 @@ fn tried(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u
 /// The long form of the test `fuzz`, in release: the more inputs the better.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
-        .cargo(&["test", "--locked", "--release", "-p", "provider-daemon"])
+        .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])
         .args(["--features", "fuzzing", "--test", "fuzz", "--no-fail-fast"])
         .args(["--", "--nocapture"])
         .env("FUZZ_SECONDS", seconds.to_string())

@@ -1,15 +1,17 @@
 //! `cargo xtask layers`: which crate may depend on which.
 //!
 //! ```text
-//!     examples/*          provider-daemon
-//!         │             ╱        │        ╲
-//!         │   akash-provider-{k8s, process, chain}
-//!         │             ╲        │        ╱
-//!         └────────► akash-provider-core
+//!     examples/*                provider-daemon
+//!         │           ╱                │                ╲
+//!         │   akash-provider-   akash-provider-   akash-provider-
+//!         │    {k8s, process}        chain ◄─────  {gateway, devnet}
+//!         │           ╲                │                ╱
+//!         └──────────────────► akash-provider-core
 //! ```
-//! The examples share the tenant and the market of `example-embedded`. `testbed` and `fault-proxy`, which stands
-//! before a node and breaks the link to it, depend on none of them; `xtask`
-//! runs the first, and tests may find a cluster through it.
+//! The gateway serves any provider, and the development network any client: they pull in neither a cluster nor what
+//! belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
+//! `fault-proxy`, which stands before a node and breaks the link to it, depend on none of them; `xtask` runs the first,
+//! and tests may find a cluster through it.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +19,13 @@ use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
 const CORE: &str = "akash-provider-core";
-const BACKENDS: [&str; 3] = [
-    "akash-provider-k8s",
-    "akash-provider-process",
-    "akash-provider-chain",
-];
+const CHAIN: &str = "akash-provider-chain";
+const BACKENDS: [&str; 3] = ["akash-provider-k8s", "akash-provider-process", CHAIN];
+const DAEMON: &str = "provider-daemon";
+/// What stands on core and chain and serves others, whoever embeds it.
+const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
+/// The example that embeds one of them: what comes with it is what an embedder gets.
+const EMBEDDER: &str = "example-own-gateway";
 /// The example that the others are, but for one part: they take its tenant and its market.
 const CANONICAL: &str = "example-embedded";
 
@@ -74,31 +78,57 @@ const BANNED_WHEN_PURE: [(&str, &str); 9] = [
     ("getrandom", "randomness comes from a seed that is handed in"),
 ];
 
+/// What a server never pulls in, and so neither does its embedder, who brings a cluster, flags and state of their own.
+const BANNED_IN_SERVERS: [(&str, &str); 13] = [
+    ("akash-provider-k8s", "it serves any cluster"),
+    ("akash-provider-process", "it serves any cluster"),
+    (DAEMON, "the daemon stands on it"),
+    ("kube", "Kubernetes belongs to akash-provider-k8s"),
+    ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
+    ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
+    ("schemars", "custom resources belong to akash-provider-k8s"),
+    ("clap", "flags belong to the daemon"),
+    ("redb", "durable state belongs to the daemon"),
+    ("rusqlite", "durable state belongs to the daemon"),
+    (
+        "tracing-subscriber",
+        "where log lines go is the embedder's choice",
+    ),
+    ("openssl-sys", "no C library of the machine is linked"),
+    ("native-tls", "no C library of the machine is linked"),
+];
+
 /// Checks the rules.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = misplaced(workspace);
-    let all = tree(workspace, "--all-features")?;
+    let all = tree(workspace, CORE, "--all-features")?;
     findings.extend(banned(&all, &BANNED).map(|found| format!("{CORE}: {found}")));
-    let pure = tree(workspace, "--no-default-features")?;
+    let pure = tree(workspace, CORE, "--no-default-features")?;
     findings.extend(
         banned(&pure, &BANNED)
             .chain(banned(&pure, &BANNED_WHEN_PURE))
             .map(|found| format!("{CORE} without default features: {found}")),
     );
+    for name in SERVERS.into_iter().chain([EMBEDDER]) {
+        let all = tree(workspace, name, "--all-features")?;
+        findings.extend(banned(&all, &BANNED_IN_SERVERS).map(|found| format!("{name}: {found}")));
+    }
     Error::from_findings("layers", &findings)
 }
 
-fn tree(workspace: &Workspace, features: &str) -> Result<BTreeSet<String>> {
+/// What a package is built with, itself included.
+fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet<String>> {
     let lines = workspace
         .cargo(&[
-            "tree", "--locked", "-p", CORE, "-e", "normal", "--target", "all", "--prefix", "none", features,
+            "tree", "--locked", "-p", package, "-e", "normal", "--target", "all", "--prefix", "none",
+            features,
         ])
         .lines()?;
     let names: BTreeSet<String> = lines.iter().filter_map(|line| package_name(line)).collect();
-    if names.contains(CORE) {
+    if names.contains(package) {
         Ok(names)
     } else {
-        Err(Error::new("`cargo tree` does not show the core itself"))
+        Err(Error::new(format!("`cargo tree` does not show {package} itself")))
     }
 }
 
@@ -150,10 +180,13 @@ fn misplaced(workspace: &Workspace) -> Vec<String> {
 
 fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
     match member.name.as_str() {
-        "provider-daemon" => on == CORE || BACKENDS.contains(&on),
+        DAEMON => on == CORE || BACKENDS.contains(&on) || SERVERS.contains(&on),
+        name if SERVERS.contains(&name) => on == CORE || on == CHAIN,
         name if BACKENDS.contains(&name) => on == CORE,
         CANONICAL => on == CORE,
-        _ if is_example(workspace, member) => on == CORE || on == CANONICAL || BACKENDS.contains(&on),
+        _ if is_example(workspace, member) => {
+            on == CORE || on == CANONICAL || BACKENDS.contains(&on) || SERVERS.contains(&on)
+        }
         TOOL => on == TESTBED,
         // The core and the testbed stand alone; a new crate gets a line here and in the picture.
         _ => false,
@@ -195,15 +228,39 @@ mod tests {
     }
 
     #[test]
+    fn whoever_embeds_a_server_gets_no_cluster_and_no_daemon() {
+        let names = [
+            "akash-provider-k8s",
+            "kube-core",
+            "redb",
+            "axum",
+            "provider-daemon",
+        ]
+        .map(str::to_owned)
+        .into();
+        assert_eq!(banned(&names, &BANNED_IN_SERVERS).count(), 4);
+    }
+
+    #[test]
     fn the_drawn_layers_are_allowed() {
         let workspace = described(
             &[
                 ("core", "akash-provider-core", &["serde"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-core"]),
                 (
+                    "gateway",
+                    "akash-provider-gateway",
+                    &["akash-provider-core", "akash-provider-chain"],
+                ),
+                ("chain", "akash-provider-chain", &["akash-provider-core"]),
+                (
                     "daemon",
                     "provider-daemon",
-                    &["akash-provider-core", "akash-provider-k8s"],
+                    &[
+                        "akash-provider-core",
+                        "akash-provider-k8s",
+                        "akash-provider-gateway",
+                    ],
                 ),
                 ("examples/embedded", "example-embedded", &["akash-provider-core"]),
                 (
@@ -223,7 +280,8 @@ mod tests {
             &[
                 ("core", "akash-provider-core", &["akash-provider-k8s"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-chain"]),
-                ("chain", "akash-provider-chain", &["provider-daemon"]),
+                ("chain", "akash-provider-chain", &["akash-provider-gateway"]),
+                ("gateway", "akash-provider-gateway", &["akash-provider-process"]),
                 ("daemon", "provider-daemon", &[]),
                 (
                     "examples/a",
@@ -234,6 +292,6 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 5, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 6, "{:?}", misplaced(&workspace));
     }
 }

@@ -14,13 +14,14 @@ const SEEDS: sim::Args = sim::Args {
     seed: 1,
 };
 /// The examples that are promised; each runs to its own assertion.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "embedded",
     "fixed_price",
     "static_inventory",
     "file_bus",
     "process_cluster",
     "own-chain",
+    "own-gateway",
     "sans_io",
 ];
 /// Longer than any example or `dev --once` may take; a hang ends here and not with the build machine.

@@ -12,9 +12,9 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
 };
 use akash_provider_core::{Kept, engine::Status};
+use akash_provider_devnet::wallet::allowance;
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use example_own_daemon::{Backend, Failed, Settings, run};
-use provider_daemon::devnet::wallet::allowance;
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -120,10 +120,8 @@ impl Daemon {
 async fn an_order_becomes_a_lease_that_outlives_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let chain = chain();
-    let devnet = DevnetConfig {
-        block_time: Some(Duration::from_millis(200)),
-        ..DevnetConfig::new(chain.clone())
-    };
+    let mut devnet = DevnetConfig::new(chain.clone());
+    devnet.block_time = Some(Duration::from_millis(200));
     let devnet = Devnet::start(devnet).await.unwrap();
     let settings = write_settings(folder.path(), &devnet.rpc_url());
     let cluster = MemoryCluster::default();

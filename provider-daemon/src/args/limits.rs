@@ -1,7 +1,7 @@
 //! How much of the gateway those may take who have not shown who they are. A network is an address of version 4, or 64
 //! bits of version 6.
 
-use crate::gateway::Limits;
+use akash_provider_gateway::Limits;
 use clap::{Args, value_parser};
 
 /// What strangers may take.
@@ -39,16 +39,15 @@ impl LimitArgs {
     #[must_use]
     pub fn limits(&self) -> Limits {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);
-        Limits {
-            connections: count(self.gateway_connections),
-            strangers_per_network: count(self.gateway_strangers),
-            requests_per_network: self.gateway_anonymous_requests,
-            unknown_per_network: self.gateway_unknown_accounts,
-            screenings_per_network: self.gateway_screenings,
-            screenings: count(self.gateway_screenings_at_once),
-            status_streams_per_network: count(self.gateway_status_streams),
-            ..Limits::default()
-        }
+        let mut limits = Limits::default();
+        limits.connections = count(self.gateway_connections);
+        limits.strangers_per_network = count(self.gateway_strangers);
+        limits.requests_per_network = self.gateway_anonymous_requests;
+        limits.unknown_per_network = self.gateway_unknown_accounts;
+        limits.screenings_per_network = self.gateway_screenings;
+        limits.screenings = count(self.gateway_screenings_at_once);
+        limits.status_streams_per_network = count(self.gateway_status_streams);
+        limits
     }
 }
 

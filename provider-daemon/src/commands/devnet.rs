@@ -6,15 +6,15 @@ use crate::args::Output;
 use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
 use crate::dev::tenant::create_deployment;
-use crate::devnet::keys::Keys;
-use crate::devnet::wallet::{Wallet, allowance};
-use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{Address, BidId, BlockTime, DeploymentId, OrderId};
+use akash_provider_devnet::keys::Keys;
+use akash_provider_devnet::wallet::{Wallet, allowance};
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -83,13 +83,11 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let devnet = Devnet::start(DevnetConfig {
-        block_time: Some(args.block_time),
-        listen_rpc: args.listen_rpc,
-        listen_grpc: args.listen_grpc,
-        ..DevnetConfig::new(chain)
-    })
-    .await?;
+    let mut config = DevnetConfig::new(chain);
+    config.block_time = Some(args.block_time);
+    config.listen_rpc = args.listen_rpc;
+    config.listen_grpc = args.listen_grpc;
+    let devnet = Devnet::start(config).await?;
     introduce(args, &devnet, &keys, &accounts);
     tokio::select! {
         _ = interrupt.recv() => {}

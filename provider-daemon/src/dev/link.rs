@@ -3,11 +3,11 @@
 use super::gateway::is_wanted;
 use super::{Printer, names, node};
 use crate::args::DevArgs;
-use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
 use akash_provider_core::types::Address;
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use anyhow::Context;
 use std::sync::Arc;
 use std::time::Duration;

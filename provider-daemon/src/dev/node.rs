@@ -1,8 +1,8 @@
 //! Where tenants' tools ask the chain of the embedded market: at the same port at every start.
 
 use super::Printer;
-use crate::devnet::{Devnet, DevnetConfig};
 use akash_provider_core::chain::MemoryChain;
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// The first that is tried: apart from a real node's and a development network's 26657.
@@ -40,11 +40,9 @@ pub(super) async fn start(chain: &MemoryChain, printer: &Printer) -> anyhow::Res
 }
 
 async fn serve(chain: &MemoryChain, at: SocketAddr) -> anyhow::Result<Devnet> {
-    Devnet::start(DevnetConfig {
-        listen_rpc: at,
-        ..DevnetConfig::new(chain.clone())
-    })
-    .await
+    let mut config = DevnetConfig::new(chain.clone());
+    config.listen_rpc = at;
+    Ok(Devnet::start(config).await?)
 }
 
 fn is_free(at: SocketAddr) -> bool {

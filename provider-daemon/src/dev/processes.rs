@@ -2,11 +2,11 @@
 
 use super::names;
 use crate::args::{ClusterArgs, DevArgs};
-use crate::devnet::keys::cache;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
 use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_devnet::keys::cache;
 use akash_provider_process::{Images, ProcessCluster};
 use anyhow::{Context, bail};
 use std::fs;

@@ -4,7 +4,6 @@ use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
 use crate::args::{ClusterArgs, DevArgs};
 use crate::breaker;
-use crate::gateway::Screening;
 use akash_provider_core::Kept;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, LocalBus};
@@ -19,6 +18,7 @@ use akash_provider_core::types::{
     Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg, Topic,
 };
 use akash_provider_core::{Config, Error};
+use akash_provider_gateway::Screening;
 use anyhow::{Context, anyhow};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -5,8 +5,8 @@
 //! the next write of a height takes it along, and what a crash loses is asked of the chain again.
 
 use super::{State, any};
-use crate::gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, REMEMBERED_MAX};
 use akash_provider_core::types::Address;
+use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, REMEMBERED_MAX};
 use redb::{
     Database, Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
     TableDefinition, WriteTransaction,

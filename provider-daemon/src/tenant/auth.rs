@@ -4,13 +4,13 @@
 //! itself included, can do nothing else with it.
 
 use crate::args::tenant::AuthType;
-use crate::gateway::auth::Scope;
-use crate::gateway::auth::token::{Algorithm, encode};
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Address;
+use akash_provider_gateway::auth::Scope;
+use akash_provider_gateway::auth::token::{Algorithm, encode};
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::path::Path;
@@ -146,9 +146,9 @@ async fn check_on_chain(own: &OwnCertificate, chain: &Reader) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::auth::Access;
-    use crate::gateway::auth::claims::Claims;
-    use crate::gateway::auth::token::Token;
+    use akash_provider_gateway::auth::Access;
+    use akash_provider_gateway::auth::claims::Claims;
+    use akash_provider_gateway::auth::token::Token;
 
     #[test]
     fn a_token_is_for_one_provider_one_purpose_and_a_quarter_of_an_hour() {

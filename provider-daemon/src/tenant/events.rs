@@ -5,7 +5,7 @@ use super::json::{Json, pretty};
 use super::lease::Tenant;
 use super::resume::Shown;
 use crate::args::tenant::EventsArgs;
-use crate::gateway::auth::Scope;
+use akash_provider_gateway::auth::Scope;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -5,8 +5,8 @@ use super::lease::Tenant;
 use super::lease_status::{Question, each};
 use crate::args::Format;
 use crate::args::tenant::GetManifestArgs;
-use crate::gateway::auth::Scope;
 use crate::say;
+use akash_provider_gateway::auth::Scope;
 use std::path::Path;
 use std::process::ExitCode;
 

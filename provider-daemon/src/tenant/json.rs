@@ -1,8 +1,8 @@
 //! Answers of providers as they were given: fields in their order, and none lost that this version does not know.
 
-use crate::gateway::escaped;
 pub(super) use crate::json::Json;
 use akash_provider_core::types::LeaseId;
+use akash_provider_gateway::escaped;
 use serde::Serialize;
 
 impl Json {

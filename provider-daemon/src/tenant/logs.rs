@@ -6,8 +6,8 @@ use super::lease::Tenant;
 use super::resume::Shown;
 use crate::args::Output;
 use crate::args::tenant::LogsArgs;
-use crate::gateway::auth::Scope;
 use akash_provider_core::types::LeaseId;
+use akash_provider_gateway::auth::Scope;
 use std::path::Path;
 use std::process::ExitCode;
 

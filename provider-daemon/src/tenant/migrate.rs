@@ -3,7 +3,7 @@
 use super::client::Ask;
 use super::lease::Tenant;
 use crate::args::tenant::MigrateArgs;
-use crate::gateway::auth::Scope;
+use akash_provider_gateway::auth::Scope;
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;

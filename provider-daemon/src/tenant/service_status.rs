@@ -3,7 +3,7 @@
 use super::lease::Tenant;
 use super::lease_status::{Question, each, print};
 use crate::args::tenant::ServiceStatusArgs;
-use crate::gateway::auth::Scope;
+use akash_provider_gateway::auth::Scope;
 use std::path::Path;
 use std::process::ExitCode;
 

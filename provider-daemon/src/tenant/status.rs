@@ -8,8 +8,8 @@ use super::lease_status::print;
 use super::trouble::with_causes;
 use crate::args::tenant::StatusArgs;
 use crate::commands::chain::endpoints;
-use crate::gateway::auth::Scope;
 use akash_provider_chain::Reader;
+use akash_provider_gateway::auth::Scope;
 use anyhow::bail;
 use std::process::ExitCode;
 

@@ -5,11 +5,11 @@
 //! handshake judges what needs no question; the chain is asked right after it, before anything is said.
 
 use super::trouble::{Trouble, with_causes};
-use crate::gateway::tls::no_tls12;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{self, Facts};
 use akash_provider_core::chain::{Certificate, ChainQuery};
 use akash_provider_core::types::Address;
+use akash_provider_gateway::tls::no_tls12;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{

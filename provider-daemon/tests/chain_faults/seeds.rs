@@ -7,8 +7,8 @@ use crate::world::{authority, bid_id, chain, devnet, height, impatient, order, s
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, BidState, CloseReason, Msg, OrderState};
+use akash_provider_devnet::Devnet;
 use fault_proxy::{Faults, Pipe, Proxy};
-use provider_daemon::devnet::Devnet;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 

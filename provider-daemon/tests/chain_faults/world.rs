@@ -9,7 +9,7 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
     Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
-use provider_daemon::devnet::{Devnet, DevnetConfig};
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -62,10 +62,8 @@ pub(crate) fn chain() -> MemoryChain {
 }
 
 pub(crate) async fn devnet(chain: &MemoryChain, block_time: Option<Duration>) -> Devnet {
-    let config = DevnetConfig {
-        block_time,
-        ..DevnetConfig::new(chain.clone())
-    };
+    let mut config = DevnetConfig::new(chain.clone());
+    config.block_time = block_time;
     Devnet::start(config).await.unwrap()
 }
 

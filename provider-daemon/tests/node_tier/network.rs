@@ -4,9 +4,9 @@ use crate::clients::{Client, Reply};
 use crate::corner::{Stage, until};
 use crate::daemon::{Daemon, Scratch, program};
 use akash_provider_chain::cert::{KeyFile, KeyFiles};
+use akash_provider_devnet::keys::Keys;
+use akash_provider_gateway::auth::token::{Algorithm, encode};
 use fault_proxy::{Faults, Proxy};
-use provider_daemon::devnet::keys::Keys;
-use provider_daemon::gateway::auth::token::{Algorithm, encode};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output};
@@ -104,7 +104,7 @@ impl Network {
         command
             .env("AKASH_NODE", self.way.url())
             .env("AKASH_GATEWAY_LISTEN_ADDRESS", self.gateway.to_string())
-            .env("AP_LOG_LEVEL", "info,provider_daemon::gateway=debug")
+            .env("AP_LOG_LEVEL", "info,akash_provider_gateway=debug")
             .arg("--kubeconfig")
             .arg(stage.testbed.kubeconfig())
             .args(more);

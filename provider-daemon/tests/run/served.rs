@@ -5,7 +5,7 @@ use crate::tenant::tenant;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BidId};
-use provider_daemon::gateway::auth::token::{Algorithm, encode};
+use akash_provider_gateway::auth::token::{Algorithm, encode};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 

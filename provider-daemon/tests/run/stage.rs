@@ -7,10 +7,10 @@ use akash_provider_core::sdl;
 use akash_provider_core::types::{
     Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, ProviderRecord,
 };
+use akash_provider_devnet::{Devnet, DevnetConfig};
 use fault_proxy::Proxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use provider_daemon::devnet::{Devnet, DevnetConfig};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -124,11 +124,9 @@ impl Stage {
         block_time: Option<Duration>,
         change: impl FnOnce(&mut DevnetConfig),
     ) {
-        let mut config = DevnetConfig {
-            block_time,
-            listen_rpc: self.at,
-            ..DevnetConfig::new(self.chain.clone())
-        };
+        let mut config = DevnetConfig::new(self.chain.clone());
+        config.block_time = block_time;
+        config.listen_rpc = self.at;
         change(&mut config);
         self.devnet = Some(self.runtime.block_on(Devnet::start(config)).unwrap());
     }

@@ -5,7 +5,7 @@ use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin};
-use provider_daemon::gateway::auth::token::{Algorithm, encode};
+use akash_provider_gateway::auth::token::{Algorithm, encode};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};

@@ -2,8 +2,8 @@
 
 use crate::stage::{Serving, Stage, certificate, ran, sample};
 use akash_provider_chain::private_key::PrivateKey;
-use provider_daemon::gateway::CertificateFiles;
-use provider_daemon::gateway::auth::Clock;
+use akash_provider_gateway::CertificateFiles;
+use akash_provider_gateway::auth::Clock;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::time::{Duration, UNIX_EPOCH};
 

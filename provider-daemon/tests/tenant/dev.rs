@@ -1,12 +1,18 @@
 //! What `dev` prints for tenants works when it is pasted.
 
+use crate::clients::Client;
 use crate::shell::{Pty, ended};
 use crate::stage::until;
+use akash_provider_core::sdl;
+use clap::Parser;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use provider_daemon::args::{self, Cli, Output};
+use provider_daemon::dev::{DevGateway, Printer, Tenant, World, names};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Dev {
     child: Mutex<Child>,
@@ -190,4 +196,38 @@ fn the_node_of_dev_is_where_it_was_at_the_last_start() {
         said.contains(&format!("{taken} is taken; the node is at")),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn the_first_request_works_out_of_the_box() {
+    let address = ["--gateway-listen-address", "127.0.0.1:0"];
+    let line = [&["x", "dev", "--block-time", "10ms"][..], &address].concat();
+    let args::Command::Dev(args) = Cli::parse_from(line).command else {
+        panic!()
+    };
+    let printer = Arc::new(Printer::new(Output::Json));
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let sdl = ("sample".to_owned(), sdl::parse(names::SAMPLE).unwrap());
+    let sdls = [sdl.clone()];
+    let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort);
+    let world = Arc::new(world.await.unwrap());
+    let gateway = DevGateway::start(&args, &world, &printer, shutdown.clone()).await;
+    let gateway = gateway.unwrap().unwrap();
+    let tenant = Tenant::new(&world, &printer, 0, 1, sdl).unwrap();
+    assert_eq!(tenant.play(false).await.problem, None);
+    let client = Client::new(gateway.address()).bearer(gateway.token());
+    let status = client.get("/lease/1/1/1/status").await;
+    assert_eq!(status.status, 200, "{}", status.body);
+    assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+    let version = &client.get("/version").await.json()["akash"];
+    assert_eq!(version["server_name"], "provider-daemon");
+    let grpc = Client::new(gateway.grpc_address().unwrap()).alpn(&["h2"]);
+    let spoken = grpc.connect().await.unwrap();
+    assert_eq!(spoken.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    shutdown.cancel();
+    gateway.stop().await.unwrap();
+    let Ok(world) = Arc::try_unwrap(world) else {
+        panic!()
+    };
+    world.stop().await.unwrap();
 }

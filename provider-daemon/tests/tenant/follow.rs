@@ -4,7 +4,7 @@
 use crate::stage::{Serving, Stage, sample, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::LeaseId;
-use provider_daemon::gateway::auth::Clock;
+use akash_provider_gateway::auth::Clock;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};

@@ -17,9 +17,9 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, ProviderRecord as Record,
 };
-use provider_daemon::devnet::{Devnet, DevnetConfig};
-use provider_daemon::gateway::auth::memory::Volatile;
-use provider_daemon::gateway::{Gateway, Ports, Settings};
+use akash_provider_devnet::{Devnet, DevnetConfig};
+use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::{Gateway, Ports, Settings};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -131,10 +131,8 @@ impl Stage {
             .enable_all()
             .build()
             .unwrap();
-        let config = DevnetConfig {
-            block_time: Some(BLOCK),
-            ..DevnetConfig::new(chain.clone())
-        };
+        let mut config = DevnetConfig::new(chain.clone());
+        config.block_time = Some(BLOCK);
         let devnet = Some(runtime.block_on(Devnet::start(config)).unwrap());
         let stage = Self {
             chain,

@@ -1,0 +1,96 @@
+//! The embedded example with a gateway for its tenants, and a page of its own beside it.
+//!
+//! ```text
+//!   tenants  ── TLS, tokens ──► gateway ──┬──► the provider's handle
+//!   operator ── this machine ─► page ─────┘
+//! ```
+//! The gateway takes any cluster; here that is the one in memory. No Kubernetes, no flags and no files come with it.
+
+mod page;
+mod tenant;
+
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::cluster::Cluster;
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::Address;
+use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::{Gateway, Ports, Program, Settings};
+use example_embedded::{Failed, PROVIDER};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+pub use tenant::{Caller, Reply, ask};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The gateway and the page, while they are served.
+#[derive(Debug)]
+pub struct Served {
+    /// Where tenants ask.
+    pub gateway: SocketAddr,
+    /// Where the operator looks.
+    pub page: SocketAddr,
+    stop: CancellationToken,
+    serving: [JoinHandle<()>; 2],
+}
+
+impl Served {
+    /// Serves a provider, at free ports of this machine alone.
+    ///
+    /// # Errors
+    /// There is no free port, or the chain refuses the certificate.
+    pub async fn start(
+        handle: &ProviderHandle,
+        cluster: Arc<dyn Cluster>,
+        chain: &MemoryChain,
+    ) -> Result<Self, Failed> {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let account: Address = PROVIDER.parse()?;
+        // Tenants trust the certificate because it is on the chain, under the provider's account.
+        let usage = Usage::Server {
+            domains: vec!["localhost".to_owned()],
+        };
+        let own = OwnCertificate::make(&account, &usage, UNIX_EPOCH.elapsed()?)?;
+        chain.market(|market| market.execute(&own.publish()))?;
+
+        let ports = Ports {
+            handle: handle.clone(),
+            cluster,
+            chain: Arc::new(chain.clone()),
+            memory: Arc::new(Volatile::default()),
+        };
+        let mut settings = Settings::at(free);
+        settings.program = Program {
+            name: env!("CARGO_PKG_NAME"),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: "",
+        };
+        let gateway = Gateway::bind(account, ports, &own, settings).await?;
+        let page = TcpListener::bind(free).await?;
+
+        let stop = CancellationToken::new();
+        Ok(Self {
+            gateway: gateway.address()?,
+            page: page.local_addr()?,
+            serving: [
+                tokio::spawn(gateway.serve(stop.clone())),
+                tokio::spawn(page::serve(page, handle.clone(), stop.clone())),
+            ],
+            stop,
+        })
+    }
+
+    /// Ends both.
+    ///
+    /// # Errors
+    /// One of them ended badly.
+    pub async fn stop(self) -> Result<(), Failed> {
+        self.stop.cancel();
+        for serving in self.serving {
+            serving.await?;
+        }
+        Ok(())
+    }
+}

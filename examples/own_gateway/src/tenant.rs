@@ -1,0 +1,189 @@
+//! A tenant who asks over the wire, as consoles and tools do.
+
+use akash_provider_chain::cert;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::chain::{ChainQuery, MemoryChain};
+use akash_provider_core::types::Address;
+use akash_provider_gateway::auth::token::{self, Algorithm};
+use akash_provider_gateway::tls::no_tls12;
+use example_embedded::{Failed, PROVIDER, TENANT};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// More than any answer that is asked for here.
+const ANSWER_MAX: usize = 1 << 20;
+/// How long a token is good for, in seconds.
+const TOKEN_FOR: u64 = 3600;
+
+/// The tenant, with a token.
+#[derive(Debug)]
+pub struct Caller {
+    gateway: SocketAddr,
+    tls: Arc<ClientConfig>,
+    token: String,
+}
+
+/// Status and body.
+pub type Reply = (u16, String);
+
+impl Caller {
+    /// The tenant of the play at a gateway. Its key is on the chain from then on, as after a first transaction.
+    ///
+    /// # Errors
+    /// The provider has no certificate on the chain.
+    pub async fn new(gateway: SocketAddr, chain: &MemoryChain) -> Result<Self, Failed> {
+        let published = chain.certificates(&PROVIDER.parse()?, None).await?;
+        let valid = published.iter().find(|one| one.valid);
+        let pem = &valid.ok_or("the provider has no certificate")?.cert;
+        let crypto = Arc::new(ring::default_provider());
+        let judge = OnChain {
+            der: cert::der_of(pem)?,
+            public_key: cert::read(pem)?.public_key,
+            algorithms: crypto.signature_verification_algorithms,
+        };
+        let tls = ClientConfig::builder_with_provider(crypto)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(judge))
+            .with_no_client_auth();
+
+        let (tenant, key) = (TENANT.parse::<Address>()?, PrivateKey::from_bytes(&[7; 32])?);
+        let public = key.public().as_bytes().to_vec();
+        chain.market(|market| market.set_pubkey(&tenant, public));
+        let now = UNIX_EPOCH.elapsed()?.as_secs();
+        let claims = json!({
+            "iss": TENANT, "iat": now, "nbf": now, "exp": now + TOKEN_FOR, "version": "v1",
+            "leases": { "access": "full" },
+        });
+        let token = token::encode(Algorithm::Es256k, &tenant, &claims, |text| key.sign(text));
+        Ok(Self {
+            gateway,
+            tls: Arc::new(tls),
+            token,
+        })
+    }
+
+    /// The same request for a terminal.
+    #[must_use]
+    pub fn curl(&self, path: &str) -> String {
+        format!(
+            "curl -sk https://{}{path} -H 'Authorization: Bearer {}'",
+            self.gateway, self.token
+        )
+    }
+
+    /// Asks the gateway with its token.
+    ///
+    /// # Errors
+    /// Whoever answers is not the provider, or nobody does.
+    pub async fn get(&self, path: &str) -> Result<Reply, Failed> {
+        self.send(path, &format!("Bearer {}", self.token)).await
+    }
+
+    /// Asks as nobody in particular.
+    ///
+    /// # Errors
+    /// As [`Caller::get`].
+    pub async fn get_as_nobody(&self, path: &str) -> Result<Reply, Failed> {
+        self.send(path, "").await
+    }
+
+    async fn send(&self, path: &str, authorization: &str) -> Result<Reply, Failed> {
+        let tcp = TcpStream::connect(self.gateway).await?;
+        let tls = TlsConnector::from(Arc::clone(&self.tls));
+        let stream = tls.connect(ServerName::try_from("localhost")?, tcp).await?;
+        exchange(stream, path, authorization).await
+    }
+}
+
+/// Asks for a page of this machine, without TLS.
+///
+/// # Errors
+/// Nobody answers.
+pub async fn ask(address: SocketAddr, path: &str) -> Result<Reply, Failed> {
+    exchange(TcpStream::connect(address).await?, path, "").await
+}
+
+/// One request on a connection of its own.
+async fn exchange<I>(stream: I, path: &str, authorization: &str) -> Result<Reply, Failed>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let mut request = Request::get(path).header("host", "localhost");
+    if !authorization.is_empty() {
+        request = request.header("authorization", authorization);
+    }
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let status = answer.status().as_u16();
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+    let body = body.map_err(|error| -> Failed { error })?;
+    connection.abort();
+    Ok((status, String::from_utf8(body.to_bytes().to_vec())?))
+}
+
+/// Takes the one certificate that is on the chain; no authority has to vouch for it.
+#[derive(Debug)]
+struct OnChain {
+    der: Vec<u8>,
+    public_key: Vec<u8>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for OnChain {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if shown.as_ref() == self.der {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(Error::InvalidCertificate(
+                CertificateError::ApplicationVerificationFailure,
+            ))
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        _: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        // Ordinary verifiers do not take the network's certificates; their keys are ordinary.
+        let key = SubjectPublicKeyInfoDer::from(self.public_key.as_slice());
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

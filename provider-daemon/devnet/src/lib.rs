@@ -1,0 +1,233 @@
+//! A development network on the wire: a [`MemoryChain`] behind the protocols of the network's nodes.
+//!
+//! | port | what is spoken |
+//! |---|---|
+//! | RPC | CometBFT's JSON-RPC in bodies and in addresses, and its websocket with subscriptions |
+//! | gRPC | the queries of the network's modules, transactions, the node itself, discovery |
+//!
+//! Transactions are real: decoded, checked for signature, chain id, sequence or nonce, timeout, fee and gas as the
+//! network checks them, and executed by the market in the next block, each with the network's code, text and
+//! events. What is not there: consensus, proofs, other signatures than those in direct mode, transactions of
+//! several signers, grants, rewards. What is done to the [`MemoryChain`] itself stands in its block too.
+//! Nothing of the daemon comes with it, so tests of any client can have one.
+//!
+//! ```
+//! use akash_provider_core::chain::MemoryChain;
+//! use akash_provider_core::market::MarketConfig;
+//! use akash_provider_core::types::BlockTime;
+//! use akash_provider_devnet::{Devnet, DevnetConfig};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), akash_provider_devnet::DevnetError> {
+//! let chain = MemoryChain::new(MarketConfig::new("devnet", BlockTime(1_700_000_000_000)));
+//! let devnet = Devnet::start(DevnetConfig::new(chain)).await?;
+//! println!("{} {}", devnet.rpc_url(), devnet.grpc_url());
+//! assert_eq!(devnet.make_block(), 2);
+//! devnet.stop().await;
+//! # Ok(()) }
+//! ```
+
+mod ante;
+mod block;
+mod deliver;
+mod event;
+mod filter;
+mod gas;
+mod grpc;
+mod http;
+pub mod keys;
+mod money;
+mod node;
+mod query;
+mod refusal;
+mod rpc;
+mod rpc_params;
+mod serve;
+mod socket;
+mod tx;
+pub mod wallet;
+
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::error::listen_text;
+use akash_provider_core::types::{Dec, DecCoin, Height};
+use ante::Rules;
+use node::Node;
+use serve::Limits;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How much later a block is than the one before it, where no clock makes blocks: the network's own pace.
+const BLOCK_STEP: Duration = Duration::from_secs(6);
+/// 0.0025, scaled by 10^18: what a node asks for a unit of gas by default.
+const GAS_PRICE: i128 = 2_500_000_000_000_000;
+
+/// What a development network is made of: begin with [`DevnetConfig::new`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DevnetConfig {
+    /// The chain; what is in it already is served.
+    pub chain: MemoryChain,
+    /// Time between blocks; `None` when only [`Devnet::make_block`] makes them.
+    pub block_time: Option<Duration>,
+    /// Where JSON-RPC is served.
+    pub listen_rpc: SocketAddr,
+    /// Where gRPC is served.
+    pub listen_grpc: SocketAddr,
+    /// Least price of a unit of gas.
+    pub gas_price: DecCoin,
+    /// Unordered transactions are taken, as on the network; an older chain takes none.
+    pub takes_unordered: bool,
+}
+
+impl DevnetConfig {
+    /// A network at free ports of this machine alone, which makes blocks only when it is told to.
+    #[must_use]
+    pub fn new(chain: MemoryChain) -> Self {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self {
+            chain,
+            block_time: None,
+            listen_rpc: free,
+            listen_grpc: free,
+            gas_price: DecCoin::new(&"uakt".into(), Dec::from_scaled(GAS_PRICE)),
+            takes_unordered: true,
+        }
+    }
+}
+
+/// Why a development network cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DevnetError {
+    /// The address cannot be had.
+    #[error("{flag} {address}: {}", listen_text(.why))]
+    Listen {
+        /// The setting that names it, as the command line has it.
+        flag: &'static str,
+        /// Which.
+        address: SocketAddr,
+        /// Why not.
+        why: io::Error,
+    },
+}
+
+/// A development network that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct Devnet {
+    chain: MemoryChain,
+    rpc: SocketAddr,
+    grpc: SocketAddr,
+    tasks: Vec<JoinHandle<()>>,
+    stop: CancellationToken,
+    _ends: DropGuard,
+}
+
+impl Devnet {
+    /// Listens at both addresses and begins to make blocks.
+    ///
+    /// # Errors
+    /// An address is taken or not of this machine.
+    pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
+        let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
+        let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
+        let chain = config.chain;
+        let node = chain.market(|market| {
+            let rules = Rules {
+                chain_id: market.chain_id().to_owned(),
+                gas_price: config.gas_price,
+                takes_unordered: config.takes_unordered,
+            };
+            Node::new(rules, market)
+        });
+        chain.set_block_maker(node.maker());
+        let stop = CancellationToken::new();
+        let limits = Limits::default();
+        let (of_rpc, of_grpc, ending) = (node.clone(), node, stop.clone());
+        let serve_rpc = move |stream, _| http::connection(of_rpc.clone(), stream, limits, ending.clone());
+        let serve_grpc = move |stream, _| grpc::connection(of_grpc.clone(), stream, limits);
+        let mut tasks = vec![
+            tokio::spawn(serve::listen(rpc_listener, stop.clone(), serve_rpc)),
+            tokio::spawn(serve::listen(grpc_listener, stop.clone(), serve_grpc)),
+        ];
+        if let Some(block_time) = config.block_time {
+            tasks.push(tokio::spawn(make_blocks(chain.clone(), block_time, stop.clone())));
+        }
+        Ok(Self {
+            chain,
+            rpc,
+            grpc,
+            tasks,
+            _ends: stop.clone().drop_guard(),
+            stop,
+        })
+    }
+
+    /// Address of the JSON-RPC.
+    #[must_use]
+    pub fn rpc_url(&self) -> String {
+        format!("http://{}", self.rpc)
+    }
+
+    /// Address of the gRPC.
+    #[must_use]
+    pub fn grpc_url(&self) -> String {
+        format!("grpc://{}", self.grpc)
+    }
+
+    /// The chain behind it. What is done to it is in the next block.
+    #[must_use]
+    pub const fn chain(&self) -> &MemoryChain {
+        &self.chain
+    }
+
+    /// Completes a block; its height.
+    pub fn make_block(&self) -> Height {
+        self.chain.advance(BLOCK_STEP)
+    }
+
+    /// Ends it, with every connection.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a part of the development network failed");
+            }
+        }
+    }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), DevnetError> {
+    let listening = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listening
+        .await
+        .map_err(|why| DevnetError::Listen { flag, address, why })
+}
+
+/// Makes blocks whose times go with the clock.
+async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let now = Instant::now();
+        chain.advance(now.duration_since(last));
+        last = now;
+    }
+}
+
+/// The guide is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/devnet.md")]
+pub struct DevnetGuide;

@@ -1,0 +1,539 @@
+//! What the network refuses, and with which codes and texts (those of the recordings).
+
+use super::calls::{broadcast, call, get, request};
+use super::driver::{self, CHAIN_ID, create, devnet, key, uact};
+use akash_provider_chain::convert::{tenant_to_any, to_any};
+use akash_provider_chain::proto::cosmos::tx::v1beta1::TxRaw;
+use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId, Msg};
+use akash_provider_devnet::Devnet;
+use prost::Message;
+use prost_types::Any;
+use serde_json::{Value, json};
+
+const GAS: u64 = 300_000;
+const MINUTE_NANOS: i64 = 60_000_000_000;
+
+/// Everything about a transaction of the provider (2) that can be wrong.
+struct Draft {
+    chain_id: &'static str,
+    number: u64,
+    ordering: Ordering,
+    fee: u128,
+    gas: u64,
+    msgs: Vec<Any>,
+}
+
+impl Draft {
+    /// A good one: the first ordered transaction of the account.
+    fn new(msgs: Vec<Any>) -> Self {
+        Self {
+            chain_id: CHAIN_ID,
+            number: 1,
+            ordering: Ordering::Ordered {
+                sequence: 1,
+                timeout_height: 0,
+            },
+            fee: 7500,
+            gas: GAS,
+            msgs,
+        }
+    }
+
+    fn sign(self) -> SignedTx {
+        let key = key(2);
+        let account = Account {
+            key: &key,
+            number: self.number,
+            chain_id: self.chain_id,
+        };
+        let price = Price {
+            fee: Coin {
+                denom: "uakt".into(),
+                amount: self.fee,
+            },
+            gas_limit: self.gas,
+            granter: None,
+        };
+        sign(&account, self.msgs, self.ordering, &price)
+    }
+}
+
+fn deployment(dseq: u64) -> DeploymentId {
+    DeploymentId {
+        owner: key(1).address().clone(),
+        dseq,
+    }
+}
+
+fn bid_on(dseq: u64) -> BidId {
+    BidId {
+        order: driver::order(&deployment(dseq), 1),
+        provider: key(2).address().clone(),
+    }
+}
+
+fn a_bid(dseq: u64) -> Vec<Any> {
+    vec![to_any(&driver::bid(&bid_on(dseq)))]
+}
+
+fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
+    let BlockTime(now) = devnet.chain().market(|m| m.time());
+    Ordering::Unordered {
+        timeout_nanos: now * 1_000_000 + after_nanos,
+    }
+}
+
+/// A network with an open order (dseq 1).
+async fn with_order() -> Devnet {
+    let devnet = devnet(None).await;
+    devnet.chain().tenant(create(&deployment(1), 1)).unwrap();
+    devnet.make_block();
+    devnet
+}
+
+#[track_caller]
+fn assert_refused(answer: &Value, space: &str, code: u32, log: &str) {
+    let result = &answer["result"];
+    assert_eq!(
+        (&result["codespace"], &result["code"]),
+        (&json!(space), &json!(code)),
+        "{answer}"
+    );
+    let text = result["log"].as_str().unwrap();
+    assert!(text.contains(log), "`{log}` is not in: {text}");
+}
+
+#[tokio::test]
+async fn what_is_no_transaction_is_refused_as_the_network_does() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let garbage = broadcast(&rpc, b"this is no transaction at all").await;
+    assert_refused(&garbage, "sdk", 2, "tx parse error");
+    assert_refused(&broadcast(&rpc, b"").await, "sdk", 18, "at least one message");
+    let unknown = Any {
+        type_url: "/akash.market.v1beta5.MsgMakeCoffee".to_owned(),
+        value: Vec::new(),
+    };
+    let unknown = broadcast(&rpc, &Draft::new(vec![unknown]).sign().bytes).await;
+    assert_refused(
+        &unknown,
+        "sdk",
+        2,
+        "unable to resolve type URL /akash.market.v1beta5.MsgMakeCoffee",
+    );
+    let mut cut = Draft::new(a_bid(1)).sign().bytes;
+    cut.truncate(cut.len() / 2);
+    assert_refused(&broadcast(&rpc, &cut).await, "sdk", 2, "tx parse error");
+    let of_two = vec![
+        to_any(&driver::bid(&bid_on(1))),
+        tenant_to_any(&TenantMsg::CloseDeployment { id: deployment(1) }).unwrap(),
+    ];
+    let of_two = broadcast(&rpc, &Draft::new(of_two).sign().bytes).await;
+    assert_refused(&of_two, "sdk", 18, "several signers");
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_signatures_sequences_and_chains_are_refused_as_the_network_does() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let verify = "signature verification failed; please verify account number (1) and chain-id (devnet): \
+                  (unable to verify single signer signature): unauthorized";
+    let mut forged = TxRaw::decode(&*Draft::new(a_bid(1)).sign().bytes).unwrap();
+    forged.signatures[0][5] ^= 1;
+    let other_chain = Draft {
+        chain_id: "akashnet-2",
+        ..Draft::new(a_bid(1))
+    };
+    let other_number = Draft {
+        number: 9,
+        ..Draft::new(a_bid(1))
+    };
+    for tx in [
+        forged.encode_to_vec(),
+        other_chain.sign().bytes,
+        other_number.sign().bytes,
+    ] {
+        assert_refused(&broadcast(&rpc, &tx).await, "sdk", 4, verify);
+    }
+    for (sequence, text) in [
+        (
+            0,
+            "account sequence mismatch, expected 1, got 0: incorrect account sequence",
+        ),
+        (
+            5,
+            "account sequence mismatch, expected 1, got 5: incorrect account sequence",
+        ),
+    ] {
+        let ordering = Ordering::Ordered {
+            sequence,
+            timeout_height: 0,
+        };
+        let draft = Draft {
+            ordering,
+            ..Draft::new(a_bid(1))
+        };
+        assert_refused(&broadcast(&rpc, &draft.sign().bytes).await, "sdk", 32, text);
+    }
+    let key = key(77);
+    let nobody = Account {
+        key: &key,
+        number: 0,
+        chain_id: CHAIN_ID,
+    };
+    let id = BidId {
+        provider: key.address().clone(),
+        ..bid_on(1)
+    };
+    let price = Price {
+        fee: "7500uakt".parse().unwrap(),
+        gas_limit: GAS,
+        granter: None,
+    };
+    let ordering = Ordering::Ordered {
+        sequence: 0,
+        timeout_height: 0,
+    };
+    let tx = sign(&nobody, vec![to_any(&driver::bid(&id))], ordering, &price);
+    // Whoever has no money has no account either.
+    let answer = broadcast(&rpc, &tx.bytes).await;
+    assert_refused(&answer, "sdk", 5, "insufficient funds");
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn fees_and_gas_are_checked_as_the_network_does() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    for (fee, text) in [
+        (
+            10,
+            "insufficient fees; got: 10uakt required: 750uakt: insufficient fee",
+        ),
+        (0, "insufficient fees; got:  required: 750uakt: insufficient fee"),
+    ] {
+        let draft = Draft {
+            fee,
+            ..Draft::new(a_bid(1))
+        };
+        assert_refused(&broadcast(&rpc, &draft.sign().bytes).await, "sdk", 13, text);
+    }
+    let little = Draft {
+        gas: 1000,
+        ..Draft::new(a_bid(1))
+    };
+    let answer = broadcast(&rpc, &little.sign().bytes).await;
+    assert_refused(&answer, "sdk", 11, "gasWanted: 1000, gasUsed:");
+    // Enough to be taken, too little for the message: it fails in its block, and the fee is gone.
+    let before = devnet.chain().market(|m| m.balance(key(2).address(), "uakt"));
+    let not_enough = Draft {
+        gas: 70_000,
+        ..Draft::new(a_bid(1))
+    }
+    .sign();
+    let answer = broadcast(&rpc, &not_enough.bytes).await;
+    assert_eq!(answer["result"]["code"], 0, "{answer}");
+    devnet.make_block();
+    let hash = data_encoding::BASE64.encode(&not_enough.hash.0);
+    let landed = call(&rpc, "tx", json!({"hash": hash, "prove": false})).await;
+    let result = &landed["result"]["tx_result"];
+    assert_eq!(
+        (&result["codespace"], &result["code"]),
+        (&json!("sdk"), &json!(11)),
+        "{landed}"
+    );
+    assert_eq!(result["data"], Value::Null, "{landed}");
+    let kinds: Vec<&str> = result["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "coin_spent",
+            "coin_received",
+            "transfer",
+            "message",
+            "tx",
+            "tx",
+            "tx"
+        ]
+    );
+    let (bid, after, account) = devnet.chain().market(|m| {
+        let us = key(2).address().clone();
+        (
+            m.bid(&bid_on(1)).cloned(),
+            m.balance(&us, "uakt"),
+            m.account(&us).cloned(),
+        )
+    });
+    assert_eq!(bid, None);
+    assert_eq!(before.amount - after.amount, 7500);
+    assert_eq!(account.unwrap().sequence, 2);
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn unordered_transactions_are_checked_as_the_network_does() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let draft = |after| Draft {
+        ordering: unordered(&devnet, after),
+        ..Draft::new(a_bid(1))
+    };
+    let expired = broadcast(&rpc, &draft(-1_000_000).sign().bytes).await;
+    assert_refused(&expired, "sdk", 42, "+0000 UTC: tx timeout");
+    let far = broadcast(&rpc, &draft(11 * MINUTE_NANOS).sign().bytes).await;
+    assert_refused(&far, "sdk", 18, "unordered tx ttl exceeds 10m0s: invalid request");
+    let good = draft(MINUTE_NANOS).sign();
+    assert_eq!(broadcast(&rpc, &good.bytes).await["result"]["code"], 0);
+    let again = broadcast(&rpc, &good.bytes).await;
+    assert_eq!(again["error"]["data"], "tx already exists in cache", "{again}");
+    // The same nonce with other bytes.
+    let other = Draft {
+        fee: 8000,
+        ..draft(MINUTE_NANOS)
+    };
+    let other = broadcast(&rpc, &other.sign().bytes).await;
+    assert_refused(&other, "sdk", 18, "already used timeout");
+    devnet.make_block();
+    let again = broadcast(&rpc, &good.bytes).await;
+    assert_eq!(
+        again["error"]["data"], "tx already exists in cache",
+        "after it landed: {again}"
+    );
+    let sequence = devnet
+        .chain()
+        .market(|m| m.account(key(2).address()).unwrap().sequence);
+    assert_eq!(sequence, 1, "an unordered transaction counts no sequence");
+    let late = Draft {
+        ordering: Ordering::Ordered {
+            sequence: 1,
+            timeout_height: 1,
+        },
+        ..Draft::new(a_bid(1))
+    };
+    let late = broadcast(&rpc, &late.sign().bytes).await;
+    assert_refused(&late, "sdk", 30, "timeout height: 1: tx timeout height");
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn what_expires_while_it_waits_fails_in_its_block() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    // A block takes six seconds here.
+    let tx = Draft {
+        ordering: unordered(&devnet, 5_000_000_000),
+        ..Draft::new(a_bid(1))
+    }
+    .sign();
+    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
+    devnet.make_block();
+    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
+    assert_eq!(landed["result"]["tx_result"]["code"], 42, "{landed}");
+    assert_eq!(devnet.chain().market(|m| m.bid(&bid_on(1)).cloned()), None);
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn messages_are_refused_with_the_markets_codes() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let Msg::CreateBid { id, deposit, .. } = driver::bid(&bid_on(1)) else {
+        unreachable!()
+    };
+    let free = Msg::CreateBid {
+        id: id.clone(),
+        price: akash_provider_core::types::DecCoin::new(&"uact".into(), Dec::ZERO),
+        deposit,
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    };
+    let answer = broadcast(&rpc, &Draft::new(vec![to_any(&free)]).sign().bytes).await;
+    assert_refused(&answer, "market", 19, "invalid bid: zero price");
+    let reason = CloseReason::Owner;
+    let close = to_any(&Msg::CloseBid { id, reason });
+    let answer = broadcast(&rpc, &Draft::new(vec![close]).sign().bytes).await;
+    assert_refused(
+        &answer,
+        "market",
+        33,
+        "value \"1\" range 10000..19999: invalid lease closed reason",
+    );
+    // Several transactions of one account in one block, each with its own end.
+    let ordered = |sequence, msgs| Draft {
+        ordering: Ordering::Ordered {
+            sequence,
+            timeout_height: 0,
+        },
+        ..Draft::new(msgs)
+    };
+    let mut hashes = Vec::new();
+    for (sequence, msgs) in [(1, a_bid(1)), (2, a_bid(1)), (3, a_bid(404))] {
+        let tx = ordered(sequence, msgs).sign();
+        let answer = broadcast(&rpc, &tx.bytes).await;
+        assert_eq!(answer["result"]["code"], 0, "{answer}");
+        hashes.push(tx.hash);
+    }
+    let height = devnet.make_block();
+    let results = call(&rpc, "block_results", json!({"height": height.to_string()})).await;
+    let codes: Vec<(String, u64)> = results["result"]["txs_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            (
+                r["codespace"].as_str().unwrap().to_owned(),
+                r["code"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let market = |code| ("market".to_owned(), code);
+    assert_eq!(codes, [(String::new(), 0), market(21), market(15)]);
+    let log = &results["result"]["txs_results"][1]["log"];
+    assert_eq!(
+        log,
+        "failed to execute message; message index: 0: invalid bid: bid exists from provider"
+    );
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn a_transaction_of_several_messages_is_all_or_nothing() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let before = devnet.chain().market(|m| m.balance(key(2).address(), "uact"));
+    let msgs = [a_bid(1), a_bid(404)].concat();
+    let tx = Draft {
+        gas: 900_000,
+        fee: 9000,
+        ..Draft::new(msgs)
+    }
+    .sign();
+    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
+    devnet.make_block();
+    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
+    let result = &landed["result"]["tx_result"];
+    assert_eq!(result["code"], 15, "{landed}");
+    let text = "failed to execute message; message index: 1: invalid order: order not found";
+    assert_eq!(result["log"], text);
+    let (bid, after) = devnet
+        .chain()
+        .market(|m| (m.bid(&bid_on(1)).cloned(), m.balance(key(2).address(), "uact")));
+    assert_eq!((bid, after), (None, before), "nothing is left of it but the fee");
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn calls_that_are_none_are_answered_as_json_rpc_says() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    assert_eq!(
+        call(&rpc, "make_coffee", json!({})).await["error"]["code"],
+        -32601
+    );
+    assert_eq!(
+        call(&rpc, "block", json!({"height": "soon"})).await["error"]["code"],
+        -32602
+    );
+    assert_eq!(call(&rpc, "block", json!("soon")).await["error"]["code"], -32602);
+    let (_, body) = request(&rpc, "POST", "/", "{\"jsonrpc\": \"2.0\", ").await;
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer["error"]["code"], -32700, "{answer}");
+    let (status, answer) = get(&rpc, "/block_results?height=99999999").await;
+    assert_eq!(status, 500);
+    let text = "height 99999999 must be less than or equal to the current blockchain height 2";
+    assert_eq!(answer["error"]["data"], text);
+    let (_, answer) = get(&rpc, "/block_results?height=0").await;
+    assert_eq!(
+        answer["error"]["data"],
+        "height must be greater than 0, but got 0"
+    );
+    assert_eq!(get(&rpc, "/make_coffee").await.0, 404);
+    let zeros = "0".repeat(64);
+    let (_, answer) = get(&rpc, &format!("/tx?hash=0x{zeros}")).await;
+    assert_eq!(answer["error"]["data"], format!("tx ({zeros}) not found"));
+    let large = vec![b' '; 5 << 20];
+    assert_eq!(request(&rpc, "POST", "/", large).await.0, 413);
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 1, "method": "health"},
+        {"jsonrpc": "2.0", "id": "two", "method": "block", "params": ["2"]},
+    ]);
+    let (_, body) = request(&rpc, "POST", "/", batch.to_string()).await;
+    let answers: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answers[0]["result"], json!({}));
+    assert_eq!(answers[1]["id"], "two");
+    assert_eq!(answers[1]["result"]["block"]["header"]["height"], "2");
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn old_heights_are_answered_and_older_ones_are_gone() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let query = |height: u64| {
+        let id = akash_provider_chain::proto::akash::deployment::v1::DeploymentId {
+            owner: key(1).address().to_string(),
+            dseq: 1,
+        };
+        let request =
+            akash_provider_chain::proto::akash::deployment::v1beta4::QueryDeploymentRequest { id: Some(id) };
+        json!({
+            "path": "/akash.deployment.v1beta4.Query/Deployment",
+            "data": data_encoding::HEXLOWER.encode(&request.encode_to_vec()),
+            "height": height.to_string(),
+            "prove": false,
+        })
+    };
+    let answer = call(&rpc, "abci_query", query(1)).await;
+    assert_eq!(
+        answer["result"]["response"]["code"], 22,
+        "not yet there: {answer}"
+    );
+    assert_eq!(answer["result"]["response"]["height"], "1");
+    let then = call(&rpc, "abci_query", query(2)).await;
+    let coin = uact(7_000_000);
+    let deployment = deployment(1);
+    devnet
+        .chain()
+        .tenant(TenantMsg::Deposit { deployment, coin })
+        .unwrap();
+    devnet.make_block();
+    assert_eq!(
+        call(&rpc, "abci_query", query(2)).await,
+        then,
+        "what was stays what it was"
+    );
+    let now = call(&rpc, "abci_query", query(3)).await;
+    assert_ne!(
+        now["result"]["response"]["value"],
+        then["result"]["response"]["value"]
+    );
+    assert_eq!(now["result"]["response"]["height"], "3");
+    let ahead = call(&rpc, "abci_query", query(99)).await;
+    let response = &ahead["result"]["response"];
+    assert_eq!(
+        (&response["codespace"], &response["code"]),
+        (&json!("sdk"), &json!(26)),
+        "{ahead}"
+    );
+    for _ in 0..200 {
+        devnet.make_block();
+    }
+    let gone = call(&rpc, "abci_query", query(2)).await;
+    let response = &gone["result"]["response"];
+    assert_eq!(
+        (&response["codespace"], &response["code"]),
+        (&json!("sdk"), &json!(38)),
+        "{gone}"
+    );
+    let text = "failed to load state at height 2; version does not exist (latest height: 203): not found";
+    assert_eq!(response["log"], text);
+    devnet.stop().await;
+}

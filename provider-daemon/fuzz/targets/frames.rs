@@ -1,8 +1,0 @@
-//! Frames of a shell's websocket.
-
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-use provider_daemon::gateway::fuzzing;
-
-fuzz_target!(|input: &[u8]| fuzzing::frames(input));

@@ -1,8 +1,0 @@
-//! A manifest.
-
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-use provider_daemon::gateway::fuzzing;
-
-fuzz_target!(|input: &[u8]| fuzzing::manifest_json(input));

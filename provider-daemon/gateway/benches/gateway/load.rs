@@ -1,0 +1,174 @@
+//! The load: connections that are kept, and requests on them. It does as little as it can: what it takes of the two
+//! cores, the daemon cannot have.
+
+use super::DSEQ;
+use super::anybody::Anybody;
+use super::serve::tenant;
+use akash_provider_gateway::auth::token::{self, Algorithm};
+use anyhow::{Context, ensure};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// More than any answer that is asked for here.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// TLS 1.3 and nothing else; with a certificate, where there is one.
+pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody));
+    let config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(key) => {
+            let resolver = rustls::sign::SingleCertAndKey::from(key);
+            builder.with_client_cert_resolver(Arc::new(resolver))
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// A connection after its handshake.
+pub(crate) async fn connect(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let connecting = async {
+        let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost")?;
+        anyhow::Ok(TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?)
+    };
+    tokio::time::timeout(PATIENCE, connecting)
+        .await
+        .context("a handshake")?
+}
+
+/// The authorization of a tenant, good for an hour.
+pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
+    let key = tenant(number)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let claims = json!({
+        "iss": key.address().as_str(), "iat": now - 10, "nbf": now - 10, "exp": now + 3600, "version": "v1",
+        "leases": { "access": "full" },
+    });
+    let token = token::encode(Algorithm::Es256k, key.address(), &claims, |text| key.sign(text));
+    Ok(format!("Authorization: Bearer {token}\r\n"))
+}
+
+/// The path of something of a tenant's lease.
+pub(crate) fn lease_path(rest: &str) -> String {
+    format!("/lease/{DSEQ}/1/1/{rest}")
+}
+
+/// A request; `more` are whole header lines.
+pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
+}
+
+/// A connection that is kept.
+pub(crate) struct Kept {
+    io: TlsStream<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) const fn new(io: TlsStream<TcpStream>) -> Self {
+        Self {
+            io,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sends a request and reads the answer whole: its status and the length of its body.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, usize)> {
+        self.io.write_all(request).await?;
+        self.io.flush().await?;
+        self.buffer.clear();
+        let (status, body_at, length) = loop {
+            let read = self.io.read_buf(&mut self.buffer).await?;
+            ensure!(
+                read > 0 && self.buffer.len() < ANSWER_MAX,
+                "an answer that does not end"
+            );
+            if let Some(head) = head(&self.buffer)? {
+                break head;
+            }
+        };
+        while self.buffer.len() < body_at + length {
+            let read = self.io.read_buf(&mut self.buffer).await?;
+            ensure!(
+                read > 0 && self.buffer.len() < ANSWER_MAX,
+                "an answer that does not end"
+            );
+        }
+        Ok((status, length))
+    }
+}
+
+/// Status, where the body begins, and how long it is; `None` while the head is not whole.
+fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&bytes[..end])?;
+    let status = text.get(9..12).context("a status")?.parse()?;
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.parse().ok())?
+    });
+    Ok(Some((status, end + 4, length.context("a length")?)))
+}
+
+/// Opens a websocket on a new connection.
+pub(crate) async fn websocket(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+    path: &str,
+    authorization: &str,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let mut io = connect(address, config).await?;
+    let more = format!(
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{authorization}"
+    );
+    io.write_all(&request(path, &more)).await?;
+    io.flush().await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(io.read_u8().await?);
+    }
+    let head = String::from_utf8(head)?;
+    ensure!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    Ok(io)
+}
+
+/// Reads frames of a server: the code of each, and how many bytes it has in all.
+pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize)> {
+    let (first, second) = (*bytes.first()?, *bytes.get(1)?);
+    let (length, head) = match second {
+        126 => (
+            usize::from(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?])),
+            4,
+        ),
+        127 => {
+            let length = bytes.get(2..10)?.try_into().ok()?;
+            (usize::try_from(u64::from_be_bytes(length)).ok()?, 10)
+        }
+        short => (usize::from(short), 2),
+    };
+    let whole = head + length;
+    (bytes.len() >= whole).then_some((first & 0x0f, whole))
+}

@@ -1,0 +1,8 @@
+//! Frames of a shell's websocket.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use akash_provider_gateway::fuzzing;
+
+fuzz_target!(|input: &[u8]| fuzzing::frames(input));

@@ -1,0 +1,79 @@
+//! For how long what was shown holds: a token to its end, a certificate to its end or its revocation.
+//!
+//! A request is judged when it comes. What stays open after that, a stream or a connection that is kept, is watched.
+
+use super::{Authenticator, ClientCertificate};
+use crate::listen::Peer;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Why something that was open is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The token or the certificate has come to its end.
+    Expired,
+    /// The certificate is not on the chain any more.
+    Revoked,
+}
+
+impl Over {
+    /// What is told.
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::Expired => "what was shown is expired",
+            Self::Revoked => "the certificate is revoked",
+        }
+    }
+}
+
+/// The watch over something that is open.
+#[derive(Debug, Clone)]
+pub(crate) struct CredentialValidity {
+    auth: Arc<Authenticator>,
+    certificate: Option<Arc<ClientCertificate>>,
+    peer: IpAddr,
+    until: Duration,
+    every: Duration,
+    /// Given back with what is open.
+    _place: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl CredentialValidity {
+    /// Of what this peer has shown, good until then, looked at so often.
+    pub(crate) fn new(
+        auth: &Arc<Authenticator>,
+        peer: Option<&Peer>,
+        until: Duration,
+        every: Duration,
+    ) -> Self {
+        Self {
+            auth: Arc::clone(auth),
+            certificate: peer.and_then(|p| p.certificate.clone()),
+            peer: Peer::ip(peer),
+            until,
+            every,
+            _place: peer.map(|p| Arc::clone(&p.place)),
+        }
+    }
+
+    /// Waits for its end. While the chain is away a certificate stays what it was.
+    pub(crate) async fn over(&self) -> Over {
+        loop {
+            let left = self.until.saturating_sub(self.auth.clock.now());
+            if left.is_zero() {
+                return Over::Expired;
+            }
+            // Never longer than the time between two looks: clocks are set.
+            tokio::time::sleep(left.min(self.every)).await;
+            if let Some(certificate) = &self.certificate {
+                // A question to the chain is large and short: ten thousand that wait do not keep room for it.
+                let asking = Box::pin(self.auth.is_welcome(certificate, self.peer));
+                if asking.await == Ok(false) {
+                    return Over::Revoked;
+                }
+            }
+        }
+    }
+}

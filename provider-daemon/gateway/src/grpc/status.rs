@@ -1,0 +1,268 @@
+//! The status on the wire.
+
+use super::Streamed;
+use crate::App;
+use akash_provider_chain::proto::akash::inventory::v1 as inventory;
+use akash_provider_chain::proto::akash::provider::v1 as wire;
+use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
+use akash_provider_core::engine::Status;
+use akash_provider_core::engine::status::ReservationStatus;
+use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics, Pair};
+use futures::{StreamExt, stream};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often a stream looks for news; all of them look at the same page.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Devices of one kind that are listed.
+const DEVICES_MAX: u32 = 64;
+
+/// The status at this moment.
+pub(super) async fn now(app: &App) -> wire::Status {
+    let shown = app.status.get().await;
+    let mut status = whole(&shown.status, app);
+    let now = app.clock.now();
+    status.timestamp = Some(prost_types::Timestamp {
+        seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(now.subsec_nanos()).unwrap_or(0),
+    });
+    status
+}
+
+/// The status at once, and again whenever something has changed but the time.
+pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::Status> {
+    if app.draining.is_cancelled() {
+        return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
+    }
+    let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
+    let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
+    let permit = Arc::clone(&app.status_streams).try_acquire_owned();
+    let permit = permit.map_err(|_| refused(()))?;
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Watch {
+        app,
+        ticks,
+        told: None,
+    };
+    let news = stream::unfold(watch, |mut watch| async move {
+        let news = watch.next().await?;
+        Some((Ok(news), watch))
+    });
+    // The permit is given back with the stream.
+    Ok(news
+        .inspect(move |_| {
+            let _held = (&permit, &of_network);
+        })
+        .boxed())
+}
+
+struct Watch {
+    app: Arc<App>,
+    ticks: Interval,
+    told: Option<wire::Status>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<wire::Status> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.app.draining.cancelled() => return None,
+                _ = self.ticks.tick() => {}
+            }
+            let news = now(&self.app).await;
+            let timeless = wire::Status {
+                timestamp: None,
+                ..news.clone()
+            };
+            if self.told.as_ref() != Some(&timeless) {
+                self.told = Some(timeless);
+                return Some(news);
+            }
+        }
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn whole(status: &Status, app: &App) -> wire::Status {
+    let about = app.status.about();
+    let hostname = Some(about.public_hostname.clone()).filter(|h| !h.is_empty());
+    let window = about.reclamation_window.map(|w| prost_types::Duration {
+        seconds: i64::try_from(w.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(w.subsec_nanos()).unwrap_or(0),
+    });
+    let unknown = (!status.inventory_known).then(|| "capacity is not known yet".to_owned());
+    wire::Status {
+        errors: unknown.into_iter().collect(),
+        cluster: Some(wire::ClusterStatus {
+            leases: Some(wire::Leases {
+                active: count(status.leases.len()),
+            }),
+            inventory: Some(capacity(status)),
+        }),
+        bid_engine: Some(wire::BidEngineStatus {
+            orders: count(status.orders.len()),
+        }),
+        manifest: Some(wire::ManifestStatus {
+            deployments: count(status.deployments.len()),
+        }),
+        public_hostnames: hostname.into_iter().collect(),
+        timestamp: None,
+        reclamation_window: window,
+    }
+}
+
+fn capacity(status: &Status) -> wire::Inventory {
+    let inventory = &status.inventory;
+    let nodes = inventory.available.nodes.iter().map(node);
+    let storage = inventory
+        .available
+        .storage
+        .iter()
+        .map(|(class, amount)| inventory::Storage {
+            quantity: Some(pair(amount, bytes)),
+            info: Some(inventory::StorageInfo {
+                class: class.clone(),
+                iops: String::new(),
+            }),
+        });
+    let ips = inventory.leased_ips.unwrap_or_default();
+    let ips = Pair {
+        allocatable: u64::from(ips.total),
+        available: u64::from(ips.available),
+    };
+    wire::Inventory {
+        cluster: Some(inventory::Cluster {
+            nodes: nodes.collect(),
+            storage: storage.collect(),
+        }),
+        reservations: Some(wire::Reservations {
+            pending: Some(reserved(&inventory.pending)),
+            active: Some(reserved(&inventory.active)),
+        }),
+        leased_ip: Some(pair(&ips, bytes)),
+    }
+}
+
+fn node(node: &NodeMetrics) -> inventory::Node {
+    let none = pair(&Pair::default(), bytes);
+    let machine = &node.hardware;
+    let of_machine = |has: Option<i64>| has.and_then(|n| u64::try_from(n).ok());
+    inventory::Node {
+        name: node.name.clone(),
+        resources: Some(inventory::NodeResources {
+            cpu: Some(inventory::Cpu {
+                quantity: Some(of(&node.cpu, of_machine(machine.cpu), cores)),
+                info: processors(machine).into_iter().collect(),
+            }),
+            memory: Some(inventory::Memory {
+                quantity: Some(of(&node.memory, of_machine(machine.memory), bytes)),
+                info: Vec::new(),
+            }),
+            gpu: Some(inventory::Gpu {
+                quantity: Some(of(&node.gpu, machine.gpus.map(u64::from), bytes)),
+                info: node.gpus.iter().flat_map(devices).collect(),
+            }),
+            ephemeral_storage: Some(of(&node.storage_ephemeral, of_machine(machine.ephemeral), bytes)),
+            volumes_attached: Some(none.clone()),
+            volumes_mounted: Some(none),
+        }),
+        capabilities: Some(inventory::NodeCapabilities {
+            storage_classes: node.storage_classes.clone(),
+        }),
+    }
+}
+
+/// The processors of a node as one, as today's inventory counts them where they are equal; nothing where nobody
+/// says who made them. The name of their model is in no object of the cluster.
+fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
+    let vendor = machine.cpu_vendor.clone()?;
+    let cores = machine.cpu.unwrap_or(0) / 1000;
+    Some(inventory::CpuInfo {
+        id: "0".to_owned(),
+        vendor,
+        model: String::new(),
+        vcores: u32::try_from(cores).unwrap_or(0),
+    })
+}
+
+/// A line for each device. The numbers of vendor and model are not known here, their names are.
+fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
+    let info = inventory::GpuInfo {
+        vendor: kind.vendor.to_string(),
+        name: kind.model.to_string(),
+        interface: kind.interface.to_string(),
+        memory_size: kind.memory_size.to_string(),
+        ..inventory::GpuInfo::default()
+    };
+    // More are on no board; a number that makes no sense makes no long answer.
+    std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
+}
+
+/// Where nobody says what there is in all, it is what can be used.
+fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
+    of(amount, None, shown)
+}
+
+/// An amount of a machine that has so much in all, what it keeps for itself included.
+fn of(amount: &Pair, capacity: Option<u64>, shown: fn(u64) -> String) -> inventory::ResourcePair {
+    let quantity = |number| {
+        Some(Quantity {
+            string: Some(shown(number)),
+        })
+    };
+    inventory::ResourcePair {
+        allocatable: quantity(amount.allocatable),
+        allocated: quantity(amount.allocatable.saturating_sub(amount.available)),
+        attributes: Vec::new(),
+        capacity: quantity(capacity.unwrap_or(amount.allocatable)),
+    }
+}
+
+/// What the network reads as a signed number.
+fn bytes(number: u64) -> String {
+    number.min(i64::MAX.unsigned_abs()).to_string()
+}
+
+/// Thousandths of a core, or whole ones.
+fn cores(milli: u64) -> String {
+    if milli.is_multiple_of(1000) {
+        (milli / 1000).to_string()
+    } else {
+        format!("{milli}m")
+    }
+}
+
+fn reserved(all: &[ReservationStatus]) -> wire::ReservationsMetric {
+    let sum = |of: fn(&ReservationStatus) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let mut storage: BTreeMap<&String, u64> = BTreeMap::new();
+    for (class, size) in all.iter().flat_map(|r| &r.storage) {
+        let of_class = storage.entry(class).or_default();
+        *of_class = of_class.saturating_add(*size);
+    }
+    let quantity = |text| Quantity { string: Some(text) };
+    let storage = storage.into_iter();
+    wire::ReservationsMetric {
+        count: count(all.len()),
+        resources: Some(wire::ResourcesMetric {
+            cpu: Some(quantity(cores(sum(|r| r.cpu)))),
+            memory: Some(quantity(bytes(sum(|r| r.memory)))),
+            gpu: Some(quantity(bytes(sum(|r| r.gpu)))),
+            ephemeral_storage: Some(quantity(bytes(sum(|r| r.storage_ephemeral)))),
+            storage: storage
+                .map(|(class, size)| (class.clone(), quantity(bytes(size))))
+                .collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

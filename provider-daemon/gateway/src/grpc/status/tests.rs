@@ -1,0 +1,123 @@
+use super::*;
+use crate::fixtures::folder;
+use akash_provider_chain::proto::akash::inventory::v1::{CpuInfo, GpuInfo};
+use prost::Message;
+
+#[test]
+fn amounts_are_written_as_kubernetes_writes_them() {
+    let amount = Pair {
+        allocatable: 2000,
+        available: 1760,
+    };
+    let text = |q: Option<Quantity>| q.unwrap().string.unwrap();
+    let shown = pair(&amount, cores);
+    assert_eq!(text(shown.allocatable), "2");
+    assert_eq!(text(shown.allocated), "240m");
+    assert_eq!(text(shown.capacity), "2");
+    assert_eq!(text(of(&amount, Some(2500), cores).capacity), "2500m");
+    assert_eq!(bytes(u64::MAX), "9223372036854775807");
+}
+
+fn reservation(at: u32, storage: &[(&str, u64)], amounts: [u64; 4]) -> ReservationStatus {
+    let order = format!("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/{at}/1/1");
+    let [cpu, memory, gpu, storage_ephemeral] = amounts;
+    ReservationStatus {
+        order: order.parse().unwrap(),
+        cpu,
+        gpu,
+        memory,
+        storage_ephemeral,
+        storage: storage.iter().map(|(c, n)| ((*c).to_owned(), *n)).collect(),
+    }
+}
+
+/// What our inventory would know of the cluster that was recorded.
+fn recorded_cluster() -> Status {
+    let amount = |allocatable: u64, allocated: u64| Pair {
+        allocatable,
+        available: allocatable - allocated,
+    };
+    let gpus = GpuMetrics {
+        vendor: "nvidia".into(),
+        model: "a100".into(),
+        memory_size: "80Gi".into(),
+        interface: "pcie".into(),
+        count: 2,
+    };
+    let node = NodeMetrics {
+        name: "node1".into(),
+        cpu: amount(2000, 240),
+        gpu: amount(2, 2),
+        memory: amount(25_171_652_608, 369_098_752),
+        storage_ephemeral: amount(243_497_856_212, 503_316_480),
+        gpus: vec![gpus],
+        storage_classes: vec!["beta2".into()],
+        hardware: Hardware {
+            cpu: Some(2000),
+            memory: Some(25_276_510_208),
+            ephemeral: Some(270_553_174_016),
+            gpus: Some(2),
+            cpu_vendor: Some("AuthenticAMD".to_owned()),
+        },
+    };
+    let mut status = Status::default();
+    status.inventory_known = true;
+    status.inventory.available.nodes.push(node);
+    let beta2 = amount(243_497_856_212, 268_435_456);
+    status
+        .inventory
+        .available
+        .storage
+        .insert("beta2".to_owned(), beta2);
+    let volumes = [("beta2", 268_435_456), ("ram", 33_554_432)];
+    status.inventory.pending = vec![
+        reservation(1, &volumes, [50, 117_440_512, 0, 218_103_808]),
+        reservation(2, &[], [0; 4]),
+        reservation(3, &[], [0; 4]),
+    ];
+    status.inventory.active = vec![reservation(4, &[], [170, 184_549_376, 2, 251_658_240])];
+    status
+        .inventory
+        .active
+        .extend((5..10).map(|at| reservation(at, &[], [0; 4])));
+    status
+}
+
+#[test]
+fn the_recorded_inventory_is_shown_as_it_was_but_for_what_nobody_tells_us() {
+    let Some(folder) = folder("peer/grpc") else {
+        return;
+    };
+    let frame = std::fs::read(folder.join("GetStatus.frame")).unwrap();
+    let recorded = wire::Status::decode(&frame[5..]).unwrap();
+    let mut recorded = recorded.cluster.unwrap().inventory.unwrap();
+    let node = &mut recorded.cluster.as_mut().unwrap().nodes[0];
+    let resources = node.resources.as_mut().unwrap();
+    let cpu: &mut CpuInfo = &mut resources.cpu.as_mut().unwrap().info[0];
+    assert_eq!(
+        std::mem::take(&mut cpu.model),
+        "AMD EPYC",
+        "no object has the name"
+    );
+    for device in &mut resources.gpu.as_mut().unwrap().info {
+        let device: &mut GpuInfo = device;
+        assert_eq!(
+            std::mem::take(&mut device.modelid),
+            "20b5",
+            "no label has the number"
+        );
+        device.interface.make_ascii_lowercase();
+    }
+    assert_eq!(capacity(&recorded_cluster()), recorded);
+}
+
+#[test]
+fn a_machine_that_nobody_describes_has_what_can_be_used_and_no_processors() {
+    let mut status = recorded_cluster();
+    status.inventory.available.nodes[0].hardware = Hardware::default();
+    let shown = capacity(&status).cluster.unwrap().nodes.remove(0);
+    let cpu = shown.resources.unwrap().cpu.unwrap();
+    assert!(cpu.info.is_empty());
+    let quantity = cpu.quantity.unwrap();
+    assert_eq!(quantity.capacity, quantity.allocatable);
+}

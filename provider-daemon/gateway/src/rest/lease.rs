@@ -1,0 +1,221 @@
+//! A lease as its tenant sees it.
+
+use super::answer::{self, Answer};
+use super::caller::permit;
+use super::{Caller, LeasePath, Refused};
+use crate::App;
+use crate::auth::{Scope, Services, Target};
+use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_core::manifest::{Group, Proto};
+use akash_provider_core::types::LeaseId;
+use axum::Extension;
+use axum::extract::{Path, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+#[derive(Serialize)]
+struct StatusBody<'a> {
+    services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
+    forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
+    ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
+}
+
+#[derive(Serialize)]
+struct ServiceBody<'a> {
+    name: &'a str,
+    available: u32,
+    total: u32,
+    uris: Option<&'a [String]>,
+    observed_generation: i64,
+    replicas: u32,
+    updated_replicas: u32,
+    ready_replicas: u32,
+    available_replicas: u32,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PortBody<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    host: &'a str,
+    port: u16,
+    external_port: u16,
+    proto: Proto,
+    name: &'a str,
+}
+
+/// Clients know these in capitals.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpBody {
+    port: u16,
+    external_port: u16,
+    protocol: Proto,
+    #[serde(rename = "IP")]
+    ip: IpAddr,
+}
+
+impl<'a> From<&'a ServiceStatus> for ServiceBody<'a> {
+    fn from(status: &'a ServiceStatus) -> Self {
+        Self {
+            name: &status.name,
+            available: status.available,
+            total: status.total,
+            uris: (!status.uris.is_empty()).then_some(&status.uris),
+            observed_generation: status.observed_generation,
+            replicas: status.replicas,
+            updated_replicas: status.updated_replicas,
+            ready_replicas: status.ready_replicas,
+            available_replicas: status.available_replicas,
+        }
+    }
+}
+
+impl<'a> From<&'a ForwardedPort> for PortBody<'a> {
+    fn from(port: &'a ForwardedPort) -> Self {
+        Self {
+            host: &port.host,
+            port: port.port,
+            external_port: port.external_port,
+            proto: port.proto,
+            name: &port.name,
+        }
+    }
+}
+
+impl From<&AssignedIp> for IpBody {
+    fn from(assigned: &AssignedIp) -> Self {
+        Self {
+            port: assigned.port,
+            external_port: assigned.external_port,
+            protocol: assigned.proto,
+            ip: assigned.ip,
+        }
+    }
+}
+
+fn some<K: Ord, V>(map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
+    (!map.is_empty()).then_some(map)
+}
+
+fn status_body<'a>(status: &'a LeaseStatus, services: &Services) -> StatusBody<'a> {
+    let shown = |name: &&'a String| services.contains(name);
+    let of_services = status.services.iter().filter(|(name, _)| shown(name));
+    let ips = status.ips.iter().filter(|(name, _)| shown(name));
+    let ports = status.forwarded_ports.iter().filter(|(name, _)| shown(name));
+    StatusBody {
+        services: some(of_services.map(|(name, s)| (name.as_str(), s.into())).collect()),
+        forwarded_ports: some(
+            ports
+                .map(|(name, p)| (name.as_str(), p.iter().map(PortBody::from).collect()))
+                .collect(),
+        ),
+        ips: some(
+            ips.map(|(name, i)| (name.as_str(), i.iter().map(IpBody::from).collect()))
+                .collect(),
+        ),
+    }
+}
+
+/// The lease, and in which of its services this may be done.
+fn permitted(
+    app: &App,
+    caller: &Caller,
+    path: &LeasePath,
+    scope: Scope,
+) -> Result<(LeaseId, Services), Refused> {
+    let identity = caller.tenant()?;
+    let lease = path.lease(&identity.owner, &app.status.about().address)?;
+    let services = permit(identity, scope, Target::lease(&lease))?;
+    Ok((lease, services))
+}
+
+pub(super) async fn status(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(path): Path<LeasePath>,
+) -> Answer {
+    let (lease, services) = match permitted(&app, &caller, &path, Scope::Status) {
+        Ok(permitted) => permitted,
+        Err(refused) => return *refused,
+    };
+    match app
+        .bounded("lease status", app.cluster.lease_status(&lease))
+        .await
+    {
+        Ok(status) => answer::json(&status_body(&status, &services)),
+        Err(error) if error.kind() == ErrorKind::NotFound => answer::empty(StatusCode::NOT_FOUND),
+        Err(error) => answer::cluster(&error),
+    }
+}
+
+/// The rest of the path of a service.
+#[derive(Debug, Deserialize)]
+pub(super) struct ServicePath {
+    #[serde(flatten)]
+    lease: LeasePath,
+    service: String,
+}
+
+pub(super) async fn service_status(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(path): Path<ServicePath>,
+) -> Answer {
+    let (lease, services) = match permitted(&app, &caller, &path.lease, Scope::Status) {
+        Ok(permitted) => permitted,
+        Err(refused) => return *refused,
+    };
+    if !services.contains(&path.service) {
+        return *super::caller::unauthorized();
+    }
+    let asking = app.cluster.service_status(&lease, &path.service);
+    match app.bounded("service status", asking).await {
+        Ok(status) => answer::json(&ServiceBody::from(&status)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let words = if app.has_workload(&lease).await {
+                "kube: no service for that lease"
+            } else {
+                "kube: lease not found"
+            };
+            answer::text(StatusCode::NOT_FOUND, words)
+        }
+        Err(error) => answer::cluster(&error),
+    }
+}
+
+pub(super) async fn manifest(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(path): Path<LeasePath>,
+) -> Answer {
+    let (lease, services) = match permitted(&app, &caller, &path, Scope::GetManifest) {
+        Ok(permitted) => permitted,
+        Err(refused) => return *refused,
+    };
+    match app
+        .bounded("get manifest", app.cluster.manifest_group(&lease))
+        .await
+    {
+        Ok(Some(group)) => answer::json(&[shown_group(&group, &services)]),
+        Ok(None) => match app.status.awaited().await {
+            Some(why) => answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; ask again")),
+            None => answer::text(StatusCode::NOT_FOUND, "lease not found"),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            answer::text(StatusCode::NOT_FOUND, "lease not found")
+        }
+        Err(error) => answer::cluster(&error),
+    }
+}
+
+/// The group without the services that are not for this caller.
+fn shown_group(group: &Group, services: &Services) -> Group {
+    let mut group = group.clone();
+    group.services.retain(|s| services.contains(&s.name));
+    group
+}

@@ -1,0 +1,294 @@
+//! Hostnames and addresses move between a tenant's own leases.
+//!
+//! A token for some deployments moves nothing away from others.
+
+use super::answer::{self, Answer};
+use super::caller::{permit, unauthorized};
+use super::{Caller, Refused, body, manifest};
+use crate::App;
+use crate::auth::{Identity, Scope, Services, Target};
+use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
+use akash_provider_core::engine::{Refusal, RefusalKind};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_core::manifest::{Group, hosts};
+use akash_provider_core::types::id::ip_sharing_key;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId};
+use axum::Extension;
+use axum::extract::{Request, State};
+use http::StatusCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// Names of one request are a few; this is far more.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Deserialize)]
+struct HostnamesRequest {
+    #[serde(default)]
+    hostnames_to_migrate: Option<Vec<String>>,
+    #[serde(default)]
+    destination_dseq: u64,
+    #[serde(default)]
+    destination_gseq: u32,
+}
+
+#[derive(Deserialize)]
+struct EndpointsRequest {
+    #[serde(default)]
+    endpoints_to_migrate: Option<Vec<String>>,
+    #[serde(default)]
+    destination_dseq: u64,
+    #[serde(default)]
+    destination_gseq: u32,
+}
+
+/// Where things are to go.
+struct Destination {
+    lease: LeaseId,
+    group: Arc<Group>,
+    services: Services,
+}
+
+pub(super) async fn hostnames(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Answer {
+    match move_hostnames(&app, &caller, request).await {
+        Ok(answer) => answer,
+        Err(refused) => *refused,
+    }
+}
+
+pub(super) async fn endpoints(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Answer {
+    match move_endpoints(&app, &caller, request).await {
+        Ok(answer) => answer,
+        Err(refused) => *refused,
+    }
+}
+
+fn bad_request(words: impl std::fmt::Display) -> Refused {
+    Box::new(answer::text(StatusCode::BAD_REQUEST, words))
+}
+
+fn no_destination() -> Refused {
+    bad_request("destination deployment does not exist")
+}
+
+fn transferred(names: &[String]) -> Answer {
+    answer::plain_json(&serde_json::json!({ "transferred": names }))
+}
+
+async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Refused> {
+    let bytes = body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await?;
+    serde_json::from_slice(&bytes).map_err(|_| Box::new(answer::empty(StatusCode::UNPROCESSABLE_ENTITY)))
+}
+
+/// The names that are to move; there must be some.
+fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Refused> {
+    names
+        .filter(|n| !n.is_empty())
+        .ok_or_else(|| Box::new(answer::empty(StatusCode::BAD_REQUEST)))
+}
+
+async fn destination(
+    app: &App,
+    identity: &Identity,
+    scope: Scope,
+    (dseq, gseq): (u64, u32),
+) -> Result<Destination, Refused> {
+    let deployment = DeploymentId {
+        owner: identity.owner.clone(),
+        dseq,
+    };
+    let group = GroupId { deployment, gseq };
+    let unavailable = |error| Box::new(answer::cluster(&error));
+    if let Some(why) = app.status.awaited().await {
+        let words = format!("{why}; ask again");
+        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+    }
+    let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
+    let lease = lease.ok_or_else(no_destination)?;
+    // A grant for one order of the group is for that one alone.
+    let services = permit(identity, scope, Target::lease(&lease))?;
+    let group = app
+        .bounded("get manifest", app.cluster.manifest_group(&lease))
+        .await;
+    let group = group.map_err(unavailable)?.ok_or_else(no_destination)?;
+    Ok(Destination {
+        lease,
+        group,
+        services,
+    })
+}
+
+async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<Answer, Refused> {
+    const SCOPE: Scope = Scope::HostnameMigrate;
+    let identity = caller.tenant()?;
+    let asked: HostnamesRequest = read(app, request).await?;
+    let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
+    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    let names = names(asked.hostnames_to_migrate)?;
+    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
+    for name in &names {
+        match service_of(&to.group, name) {
+            None => {
+                return Err(bad_request(format!(
+                    "the hostname {name:?} is not used by this deployment"
+                )));
+            }
+            Some(service) if !to.services.contains(service) => return Err(unauthorized()),
+            Some(_) => {}
+        }
+    }
+    let status = app.handle.status().await;
+    let holders = &status.hostnames;
+    for name in &names {
+        let holder = holders.get(&name.to_ascii_lowercase());
+        let from = holder.filter(|from| **from != to.lease && from.owner() == &identity.owner);
+        if let Some(from) = from {
+            permit(identity, SCOPE, Target::lease(from))?;
+        }
+    }
+    match app.handle.transfer_hostnames(&to.lease, names.clone()).await {
+        Ok(()) => {
+            tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "hostnames moved");
+            Ok(transferred(&names))
+        }
+        Err(refusal) => Err(refused(&refusal)),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Refused {
+    match refusal.kind {
+        RefusalKind::NoLease => no_destination(),
+        RefusalKind::Rejected => bad_request(&refusal.message),
+        RefusalKind::Hostname
+        | RefusalKind::VersionMismatch
+        | RefusalKind::InvalidManifest
+        | RefusalKind::CrossValidation
+        | RefusalKind::Unavailable
+        | RefusalKind::Busy
+        | RefusalKind::Stopping
+        | RefusalKind::NotLeader => Box::new(manifest::refused(refusal)),
+        // It has a code for every kind.
+        _ => Box::new(manifest::refused(refusal)),
+    }
+}
+
+/// The service that lists a hostname.
+fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
+    let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
+    let service = group.services.iter().find(|s| {
+        let mut lists_of = s.expose.iter().filter_map(|e| e.hosts.as_ref());
+        lists_of.any(lists)
+    });
+    service.map(|s| s.name.as_str())
+}
+
+async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<Answer, Refused> {
+    const SCOPE: Scope = Scope::IpMigrate;
+    let identity = caller.tenant()?;
+    let asked: EndpointsRequest = read(app, request).await?;
+    let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
+    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    let names = names(asked.endpoints_to_migrate)?;
+    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
+    let wanted = hosts::ips_wanted(&to.group, &to.lease);
+    let mut moving: Vec<IpDeclaration> = Vec::new();
+    for name in &names {
+        let key = ip_sharing_key(&identity.owner, name);
+        let of_name = wanted.iter().filter(|ip| ip.sharing_key == key);
+        let before = moving.len();
+        moving.extend(of_name.cloned());
+        if moving.len() == before {
+            return Err(no_endpoint(name));
+        }
+    }
+    if moving.iter().any(|ip| !to.services.contains(&ip.service)) {
+        return Err(unauthorized());
+    }
+    let Some(ips) = app.cluster.leased_ips() else {
+        return Err(no_endpoint(names.first().map_or("", String::as_str)));
+    };
+    // The cluster itself keeps who holds an address, so it is asked directly; but who may write is for the provider
+    // to say.
+    if !app.handle.status().await.leader {
+        return Err(Box::new(manifest::refused(&Refusal {
+            kind: RefusalKind::NotLeader,
+            message: "this instance is a standby; ask the leading one".to_owned(),
+        })));
+    }
+    if services_are_limited(&to.services) {
+        check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
+    }
+    declare(app, ips.as_ref(), &to.lease, &moving).await?;
+    tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "addresses moved");
+    Ok(transferred(&names))
+}
+
+const fn services_are_limited(services: &Services) -> bool {
+    matches!(services, Services::Only(_))
+}
+
+fn no_endpoint(name: &str) -> Refused {
+    bad_request(format!(
+        "the endpoint {name:?} does not exist in the destination deployment"
+    ))
+}
+
+/// What is held by another of the tenant's leases moves only where the token covers that lease too.
+async fn check_holders(
+    app: &App,
+    identity: &Identity,
+    ips: &dyn LeasedIps,
+    to: &LeaseId,
+    moving: &[IpDeclaration],
+) -> Result<(), Refused> {
+    let status = app.handle.status().await;
+    let others = status.leases.iter().map(|l| &l.lease);
+    for lease in others.filter(|l| *l != to && l.owner() == &identity.owner) {
+        let declared = app.bounded("declared addresses", ips.declared_ips(lease)).await;
+        let declared = declared.map_err(|e| Box::new(answer::cluster(&e)))?;
+        let holds = |ip: &IpDeclaration| declared.iter().any(|d| d.sharing_key == ip.sharing_key);
+        if moving.iter().any(holds) {
+            permit(identity, Scope::IpMigrate, Target::lease(lease))?;
+        }
+    }
+    Ok(())
+}
+
+/// Declares exactly these, wherever the tenant has them.
+async fn declare(
+    app: &App,
+    ips: &dyn LeasedIps,
+    lease: &LeaseId,
+    moving: &[IpDeclaration],
+) -> Result<(), Refused> {
+    for ip in moving {
+        match app
+            .bounded("move an address", ips.declare_ip(lease, ip, true))
+            .await
+        {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                return Err(Box::new(answer::text(StatusCode::UNPROCESSABLE_ENTITY, error)));
+            }
+            Err(error) => return Err(Box::new(answer::cluster(&error))),
+        }
+    }
+    // A lease that ended meanwhile was cleared before this was declared.
+    if app.handle.has_lease(lease).await.is_ok_and(|live| !live) {
+        let cleared = app
+            .bounded("clear addresses", ips.purge_declared_ips(lease))
+            .await;
+        cleared.map_err(|e| Box::new(answer::cluster(&e)))?;
+        return Err(no_destination());
+    }
+    Ok(())
+}

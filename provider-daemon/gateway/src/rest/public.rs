@@ -1,0 +1,159 @@
+//! What anybody may ask: version, address, status, health.
+
+use super::answer::{self, Answer};
+use crate::App;
+use akash_provider_core::engine::Status;
+use akash_provider_core::provider::Lifecycle;
+use axum::extract::State;
+use http::StatusCode;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// The routes for a program.
+const OPENAPI: &str = include_str!("openapi.json");
+
+#[derive(Serialize)]
+struct VersionBody<'a> {
+    akash: Akash,
+    kube: Kube<'a>,
+}
+
+#[derive(Serialize)]
+struct Akash {
+    name: &'static str,
+    server_name: &'static str,
+    version: &'static str,
+    commit: &'static str,
+    build_tags: &'static str,
+    go: &'static str,
+    build_deps: [&'static str; 0],
+    cosmos_sdk_version: &'static str,
+}
+
+/// What the API server says of itself; of another cluster its own words are the version.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kube<'a> {
+    major: &'a str,
+    minor: &'a str,
+    git_version: &'a str,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    build_date: &'static str,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: &'static str,
+}
+
+impl<'a> Kube<'a> {
+    fn of(version: &'a str) -> Self {
+        let number = version.strip_prefix('v').unwrap_or(version);
+        let mut parts = number.split(['.', '-', '+']);
+        let mut part = || parts.next().filter(|p| p.bytes().all(|b| b.is_ascii_digit()));
+        let major = part().unwrap_or_default();
+        Self {
+            major,
+            minor: part().unwrap_or_default(),
+            git_version: version,
+            git_commit: "",
+            git_tree_state: "",
+            build_date: "",
+            go_version: "",
+            compiler: "",
+            platform: "",
+        }
+    }
+}
+
+pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
+    let kube = match app.bounded("version", app.cluster.version()).await {
+        Ok(version) => version,
+        Err(error) => return answer::cluster(&error),
+    };
+    answer::json(&VersionBody {
+        akash: Akash {
+            name: "provider-services",
+            server_name: app.program.name,
+            version: app.program.version,
+            commit: app.program.commit,
+            build_tags: "",
+            go: "",
+            build_deps: [],
+            cosmos_sdk_version: "",
+        },
+        kube: Kube::of(&kube),
+    })
+}
+
+pub(super) async fn address(State(app): State<Arc<App>>) -> Answer {
+    answer::json(&serde_json::json!({ "address": app.status.about().address.as_str() }))
+}
+
+pub(super) async fn status(State(app): State<Arc<App>>) -> Answer {
+    answer::json_bytes(app.status.get().await.body.clone())
+}
+
+/// It runs: whoever can read this knows.
+pub(super) async fn healthy() -> Answer {
+    answer::text(StatusCode::OK, "ok")
+}
+
+/// It can serve tenants. That it does not bid is told and no failure: who has a lease is to reach it all the same.
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
+    let waits_for = match app.status.awaited().await {
+        Some(why) => why,
+        None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
+        None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
+        None => {
+            let mut said = no_bids(&app.status.get().await.status);
+            app.notes
+                .iter()
+                .for_each(|note| said.push_str(&format!("; {note}")));
+            return answer::text(StatusCode::OK, said);
+        }
+    };
+    answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
+}
+
+fn no_bids(status: &Status) -> String {
+    let mut why: Vec<&str> = status.bids_held.iter().map(String::as_str).collect();
+    if !status.registered {
+        why.push("this provider is not registered on the chain");
+    }
+    why.extend(status.deposit_missing.as_deref());
+    if status.breaker.tripped {
+        why.push("the circuit breaker has tripped");
+    }
+    if why.is_empty() {
+        "ok".to_owned()
+    } else {
+        format!("ok; it does not bid: {}", why.join("; "))
+    }
+}
+
+pub(super) async fn openapi() -> Answer {
+    answer::json_bytes(OPENAPI)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_taken_apart_as_far_as_it_is_one() {
+        let numbers = |text| {
+            let kube = Kube::of(text);
+            (kube.major.to_owned(), kube.minor.to_owned())
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(numbers("v1.34.2+k3s1"), pair("1", "34"));
+        assert_eq!(numbers("memory 0.1.0"), pair("", "1"));
+        assert_eq!(numbers(""), pair("", ""));
+    }
+
+    #[test]
+    fn the_description_of_the_routes_is_json() {
+        let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(described["paths"].as_object().unwrap().len(), 14);
+    }
+}

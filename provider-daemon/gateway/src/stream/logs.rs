@@ -1,0 +1,73 @@
+//! Log lines, one frame each.
+
+use super::socket::{Ending, Socket};
+use crate::App;
+use crate::rest::answer::encode;
+use akash_provider_core::cluster::{LogLine, LogOptions};
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use serde::Serialize;
+use std::future::ready;
+use tokio_tungstenite::tungstenite::Message;
+
+type Lines = BoxStream<'static, Result<LogLine, Error>>;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    message: &'a str,
+}
+
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options: LogOptions) {
+    match Box::pin(open(app, lease, options)).await {
+        Ok(lines) => {
+            let frames = lines.map(|line| match line {
+                Ok(line) => Ok(frame(&Line {
+                    name: &line.name,
+                    message: &line.message,
+                })),
+                Err(error) => Err(ending(&error)),
+            });
+            socket.send_all(frames, |_| ready(())).await;
+        }
+        Err(ending) => socket.end(ending).await,
+    }
+}
+
+/// The lines, or how the stream ends at once.
+async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
+    if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
+        return Err(Ending::new(Ending::FAILED, "no running pods"));
+    }
+    let opening = app.cluster.lease_logs(lease, options);
+    app.bounded("logs", opening).await.map_err(|error| ending(&error))
+}
+
+/// False when the lease is there and none of these services is: what is not known is left to the stream to say.
+async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
+    let asking = app.cluster.lease_status(lease);
+    match app.bounded("lease status", asking).await {
+        Ok(status) => services.iter().any(|s| status.services.contains_key(s)),
+        Err(_) => true,
+    }
+}
+
+/// A text frame of one JSON value and a line's end.
+pub(super) fn frame(value: &impl Serialize) -> Message {
+    let mut text = encode(value);
+    text.push('\n');
+    Message::text(text)
+}
+
+/// How a stream ends that an error ended.
+pub(super) fn ending(error: &Error) -> Ending {
+    match error.kind() {
+        ErrorKind::NotFound => Ending::new(Ending::NOT_FOUND, ""),
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady => {
+            Ending::new(Ending::UNAVAILABLE, "")
+        }
+        _ => Ending::new(Ending::FAILED, error.message()),
+    }
+}

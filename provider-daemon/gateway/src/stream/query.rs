@@ -1,0 +1,223 @@
+//! What a stream's query says.
+
+use crate::rest::answer;
+use crate::rest::{Refused, bad_number};
+use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
+use axum::extract::Request;
+use http::StatusCode;
+
+/// Pairs that are looked at; a command of this many words is none.
+const PAIRS_MAX: usize = 1024;
+
+/// A query, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Query(Vec<(String, String)>);
+
+/// A command, and whether it gets input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) request: ExecRequest,
+    pub(super) stdin: bool,
+}
+
+fn bad(words: impl std::fmt::Display) -> Refused {
+    Box::new(answer::text(StatusCode::BAD_REQUEST, words))
+}
+
+impl Query {
+    pub(super) fn of(request: &Request) -> Self {
+        Self::parse(request.uri().query().unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let pairs = url::form_urlencoded::parse(text.as_bytes());
+        Self(pairs.take(PAIRS_MAX).map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    /// The first value of a name; nothing where it is empty.
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(n, _)| n == name);
+        found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    pub(super) fn log_options(&self) -> Result<LogOptions, Refused> {
+        let follow = self.follow()?;
+        let tail = match self.get("tail") {
+            None => None,
+            Some(text) => tail(text)?,
+        };
+        Ok(LogOptions {
+            services: self.services()?,
+            follow,
+            tail_lines: tail,
+        })
+    }
+
+    pub(super) fn event_options(&self) -> Result<EventOptions, Refused> {
+        Ok(EventOptions {
+            follow: self.follow()?,
+            services: self.services()?,
+        })
+    }
+
+    fn follow(&self) -> Result<bool, Refused> {
+        match self.get("follow") {
+            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
+            Some(other) => Err(bad(bad_number("Bool", other, "invalid syntax"))),
+        }
+    }
+
+    /// Some clients say `service`, some `services`.
+    fn services(&self) -> Result<Vec<String>, Refused> {
+        let mut all = Vec::new();
+        for name in ["service", "services"] {
+            let Some(text) = self.get(name) else { continue };
+            if text.ends_with(',') {
+                return Err(bad(format!(
+                    "parameter \"{name}\" must not contain trailing comma"
+                )));
+            }
+            all.extend(text.split(',').map(ToOwned::to_owned));
+        }
+        Ok(all)
+    }
+
+    pub(super) fn shell(&self) -> Result<Asked, Refused> {
+        let asked = self.command();
+        asked.ok_or_else(|| Box::new(answer::empty(StatusCode::BAD_REQUEST)))
+    }
+
+    fn command(&self) -> Option<Asked> {
+        let mut command = Vec::new();
+        while let Some(word) = self.get(&format!("cmd{}", command.len())) {
+            command.push(word.to_owned());
+        }
+        let flag = |name| Some(self.get(name)? == "1");
+        let asked = Asked {
+            request: ExecRequest {
+                service: self.get("service")?.to_owned(),
+                replica: replica(self.get("podIndex")?)?,
+                command,
+                tty: flag("tty")?,
+            },
+            stdin: flag("stdin")?,
+        };
+        (!asked.request.command.is_empty()).then_some(asked)
+    }
+}
+
+/// A number of lines; -1 is all of them.
+fn tail(text: &str) -> Result<Option<u64>, Refused> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad(bad_number("Int", text, "invalid syntax")));
+    }
+    let Ok(lines) = text.parse::<i32>() else {
+        return Err(bad(bad_number("Int", text, "value out of range")));
+    };
+    match lines {
+        -1 => Ok(None),
+        lines => u64::try_from(lines)
+            .map(Some)
+            .map_err(|_| bad("parameter \"tail\" contains invalid value")),
+    }
+}
+
+/// A number in any of the bases that today's provider reads.
+fn replica(text: &str) -> Option<u32> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, base) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (lower.get(2..)?, 16),
+        [b'0', b'o', ..] => (lower.get(2..)?, 8),
+        [b'0', b'b', ..] => (lower.get(2..)?, 2),
+        [b'0', _, ..] => (lower.get(1..)?, 8),
+        _ => (lower.as_str(), 10),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let number = u32::from_str_radix(digits, base).ok()?;
+    i32::try_from(number).is_ok().then_some(number)
+}
+
+/// Rules that hold for every query.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    let query = Query::parse(text);
+    assert!(query.0.len() <= PAIRS_MAX);
+    if let Ok(asked) = query.shell() {
+        let words = &asked.request.command;
+        assert!(!words.is_empty() && words.iter().all(|w| !w.is_empty()));
+        assert!(words.len() <= PAIRS_MAX && !asked.request.service.is_empty());
+        assert!(i32::try_from(asked.request.replica).is_ok());
+    }
+    if let Ok(options) = query.log_options() {
+        assert!(
+            options
+                .tail_lines
+                .is_none_or(|lines| i32::try_from(lines).is_ok())
+        );
+        let events = query.event_options().ok();
+        assert_eq!(
+            events.map(|e| (e.follow, e.services)),
+            Some((options.follow, options.services))
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(refused: Result<impl Sized, Refused>) -> Option<u16> {
+        refused.err().map(|r| r.status().as_u16())
+    }
+
+    #[test]
+    fn logs_have_services_a_tail_and_an_end() {
+        let options = |text: &str| Query::parse(text).log_options();
+        let all = options("follow=T&tail=-1&service=a,b&services=c&other=1").unwrap();
+        assert_eq!((all.follow, all.tail_lines), (true, None));
+        assert_eq!(all.services, ["a", "b", "c"]);
+        let none = options("follow=&tail=&service=").unwrap();
+        assert_eq!(none, LogOptions::default());
+        assert_eq!(options("tail=7").unwrap().tail_lines, Some(7));
+        for wrong in [
+            "follow=x",
+            "follow=yes",
+            "tail=x",
+            "tail=-2",
+            "tail=2147483648",
+            "tail=1.5",
+            "service=a,",
+        ] {
+            assert_eq!(status(options(wrong)), Some(400), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_command_needs_all_of_its_parts() {
+        let right = "cmd0=sh&cmd1=-c&cmd2=a%20b&cmd4=x&tty=0&stdin=1&service=web&podIndex=0x1";
+        let asked = Query::parse(right).shell().unwrap();
+        assert_eq!(asked.request.command, ["sh", "-c", "a b"]);
+        assert_eq!(
+            (asked.request.replica, asked.request.tty, asked.stdin),
+            (1, false, true)
+        );
+        for part in ["cmd0=sh&", "tty=0&", "stdin=1&", "service=web&"] {
+            let without = right.replace(part, "");
+            assert_eq!(status(Query::parse(&without).shell()), Some(400), "{without}");
+        }
+        for index in ["", "x", "-1", "+1", "2147483648", "0x"] {
+            let wrong = right.replace("0x1", index);
+            assert_eq!(status(Query::parse(&wrong).shell()), Some(400), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_query_of_many_pairs_is_cut() {
+        let bomb: String = (0..5000).map(|n| format!("cmd{n}=x&")).collect();
+        assert_eq!(Query::parse(&bomb).0.len(), PAIRS_MAX);
+    }
+}

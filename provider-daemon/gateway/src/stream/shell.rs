@@ -1,0 +1,266 @@
+//! Commands in a service. Each frame is binary and begins with what it is.
+//!
+//! ```text
+//!  100 output   101 errors   102 result, as JSON   103 failure        to the client
+//!  104 input    105 terminal size                                     from the client
+//! ```
+
+use super::query::Asked;
+use super::socket::{Ending, Socket};
+use crate::App;
+use crate::rest::answer::encode;
+use akash_provider_core::cluster::ExecIo;
+use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, Stream, StreamExt};
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::{Mutex, watch};
+use tokio_tungstenite::tungstenite::Message;
+
+const STDOUT: u8 = 100;
+const STDERR: u8 = 101;
+const RESULT: u8 = 102;
+const FAILURE: u8 = 103;
+const STDIN: u8 = 104;
+const SIZE: u8 = 105;
+
+/// Bytes that wait in each direction before the writer is held up.
+const PIPE: usize = 64 * 1024;
+/// Bytes of output in one frame.
+const CHUNK: usize = 16 * 1024;
+/// What today's tools show before a reason.
+const PREFIX: &str = "remote command execute error";
+/// What shells say of a command that could not be run.
+const NOT_RUN: i32 = 1;
+
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct Outcome {
+    exit_code: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// What a client's frame says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Input(Bytes),
+    Size(u16, u16),
+    Nothing,
+}
+
+fn said(message: &Message) -> Said {
+    let Message::Binary(bytes) = message else {
+        return Said::Nothing;
+    };
+    match bytes.split_first() {
+        Some((&STDIN, _)) => Said::Input(bytes.slice(1..)),
+        Some((&SIZE, &[a, b, c, d])) => Said::Size(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
+        _ => Said::Nothing,
+    }
+}
+
+fn frame(code: u8, payload: &[u8]) -> Message {
+    let mut bytes = BytesMut::with_capacity(payload.len() + 1);
+    bytes.put_u8(code);
+    bytes.put_slice(payload);
+    Message::Binary(bytes.freeze())
+}
+
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: Asked) {
+    let Some(shell) = app.cluster.shell() else {
+        let text = format!("{PREFIX}: this provider runs no commands");
+        let frames = stream::iter([Ok(result(NOT_RUN, Some(text)))]);
+        socket.send_all(frames, |_| std::future::ready(())).await;
+        return;
+    };
+    let (stdin_there, stdin_here) = duplex(PIPE);
+    let (stdout_there, stdout_here) = duplex(PIPE);
+    let (stderr_there, stderr_here) = duplex(PIPE);
+    let (size, sizes) = watch::channel(None);
+    let io = ExecIo {
+        stdin: asked.stdin.then(|| Box::new(stdin_there) as _),
+        stdout: Box::new(stdout_there),
+        stderr: Box::new(stderr_there),
+        resize: resizes(sizes),
+    };
+    let input = asked.stdin.then(|| Arc::new(Mutex::new(stdin_here)));
+    let outcome = async {
+        match shell.exec(lease, asked.request, io).await {
+            Ok(code) => result(code, None),
+            Err(error) => failed(app, lease, &app.settled("exec", error).await).await,
+        }
+    };
+    let frames = until_over(output(STDOUT, stdout_here), output(STDERR, stderr_here), outcome);
+    let hear = |message: Message| {
+        let said = said(&message);
+        let (input, size) = (input.clone(), size.clone());
+        async move { take(said, input, &size).await }
+    };
+    socket.send_all(frames, hear).await;
+}
+
+/// Output, errors, and then the outcome, which comes last whatever happens.
+fn until_over<'a>(
+    stdout: impl Stream<Item = Message> + Send + 'a,
+    stderr: impl Stream<Item = Message> + Send + 'a,
+    outcome: impl Future<Output = Message> + Send + 'a,
+) -> impl Stream<Item = Result<Message, Ending>> + Send + 'a {
+    // The command runs while its output is read, so it is polled in the same turn.
+    let output = stream::select(stdout, stderr).map(Some);
+    let over = outcome.into_stream().map(|m| (true, Some(m)));
+    let merged = stream::select(output.map(|m| (false, m)), over);
+    let mut last = None;
+    let mut merged = Box::pin(merged);
+    stream::poll_fn(move |context| {
+        loop {
+            match merged.poll_next_unpin(context) {
+                std::task::Poll::Ready(Some((true, outcome))) => last = outcome,
+                std::task::Poll::Ready(Some((false, message))) => {
+                    return std::task::Poll::Ready(message.map(Ok));
+                }
+                std::task::Poll::Ready(None) => return std::task::Poll::Ready(last.take().map(Ok)),
+                std::task::Poll::Pending => return std::task::Poll::Pending,
+            }
+        }
+    })
+}
+
+/// What a command writes, in frames, until it closes.
+fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Message> + Send {
+    stream::unfold((from, vec![0; CHUNK]), move |(mut from, mut buffer)| async move {
+        let read = from.read(&mut buffer).await.ok()?;
+        let bytes = buffer.get(..read).filter(|b| !b.is_empty())?;
+        let message = frame(code, bytes);
+        Some((message, (from, buffer)))
+    })
+}
+
+/// Sizes of the terminal; only the newest counts.
+fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u16, u16)> {
+    stream::unfold(sizes, |mut sizes| async move {
+        loop {
+            sizes.changed().await.ok()?;
+            let newest = *sizes.borrow_and_update();
+            if let Some(size) = newest {
+                return Some((size, sizes));
+            }
+        }
+    })
+    .boxed()
+}
+
+async fn take(said: Said, input: Option<Arc<Mutex<DuplexStream>>>, size: &watch::Sender<Option<(u16, u16)>>) {
+    match (said, input) {
+        (Said::Input(bytes), Some(input)) => {
+            let mut input = input.lock().await;
+            // A command may end before it has read everything.
+            let written = if bytes.is_empty() {
+                input.shutdown().await
+            } else {
+                input.write_all(&bytes).await
+            };
+            if let Err(error) = written {
+                tracing::trace!("a command reads no more: {error}");
+            }
+        }
+        (Said::Size(width, height), Some(_)) => {
+            size.send_replace(Some((width, height)));
+        }
+        (Said::Input(_) | Said::Size(..), None) | (Said::Nothing, _) => {}
+    }
+}
+
+fn result(exit_code: i32, message: Option<String>) -> Message {
+    let mut text = encode(&Outcome { exit_code, message });
+    text.push('\n');
+    frame(RESULT, text.as_bytes())
+}
+
+/// A command that did not run never looks as if it had succeeded.
+async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
+    let is_reason = match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,
+        // Of a lease that is not there nothing is told.
+        ErrorKind::NotFound => app.has_workload(lease).await,
+        _ => false,
+    };
+    if is_reason {
+        return result(NOT_RUN, Some(format!("{PREFIX}: {}", error.message())));
+    }
+    tracing::debug!(%lease, "{}", akash_provider_core::error::chain_text(error));
+    frame(FAILURE, &[])
+}
+
+/// Rules that hold for whatever a client sends.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
+    use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
+    /// What the client sends comes in; what is answered is thrown away.
+    struct Pipe<'a>(&'a [u8]);
+    impl std::io::Read for Pipe<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            std::io::Read::read(&mut self.0, into)
+        }
+    }
+    impl std::io::Write for Pipe<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let check = |message: &Message| match said(message) {
+        Said::Input(bytes) => assert_eq!(bytes.len() + 1, message.len()),
+        Said::Size(..) => assert_eq!(message.len(), 5),
+        Said::Nothing => {}
+    };
+    check(&Message::Binary(Bytes::copy_from_slice(input)));
+    let mut socket = WebSocket::from_raw_socket(Pipe(input), Role::Server, Some(*config));
+    // It ends with an error at the latest when the bytes do.
+    while let Ok(message) = socket.read() {
+        assert!(config.max_message_size.is_none_or(|most| message.len() <= most));
+        check(&message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_clients_are_input_sizes_or_nothing() {
+        let binary = |bytes: &[u8]| said(&Message::Binary(Bytes::copy_from_slice(bytes)));
+        assert_eq!(binary(b"hls\n"), Said::Input(Bytes::from_static(b"ls\n")));
+        assert_eq!(binary(&[105, 0, 100, 0, 40]), Said::Size(100, 40));
+        for bytes in [&[][..], &[105, 0, 1], &[105, 0, 1, 2, 3, 4], &[100, 1], &[1, 2]] {
+            assert_eq!(binary(bytes), Said::Nothing, "{bytes:?}");
+        }
+        assert_eq!(said(&Message::text("hls")), Said::Nothing);
+    }
+
+    #[test]
+    fn a_result_is_written_as_clients_read_it() {
+        assert_eq!(result(3, None), frame(102, b"{\"exit_code\":3}\n"));
+        let with = result(1, Some("a > b".into()));
+        assert_eq!(
+            with,
+            frame(102, b"{\"exit_code\":1,\"message\":\"a \\u003e b\"}\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn the_outcome_comes_after_all_output() {
+        let output = |code| stream::iter([frame(code, b"a"), frame(code, b"b")]);
+        let outcome = std::future::ready(result(0, None));
+        let all: Vec<_> = until_over(output(STDOUT), output(STDERR), outcome)
+            .collect()
+            .await;
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[4], Ok(result(0, None)));
+    }
+}

@@ -1,0 +1,573 @@
+//! Who may do what: every route with every kind of credentials.
+
+use super::clients::{Client, Reply};
+use super::world::{NOW, PROVIDER, SDL, World, claims, signed, signed_by_wallet, tenant, token_for};
+use crate::auth::Scope;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::sdl;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A route with what an answer to somebody who is allowed looks like.
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) scope: Option<Scope>,
+    pub(super) body: String,
+    allowed: (u16, &'static str),
+    /// It becomes a websocket.
+    pub(super) is_stream: bool,
+}
+
+impl Route {
+    fn stream(path: &'static str, scope: Scope) -> Self {
+        Self {
+            is_stream: true,
+            ..route("GET", path, Some(scope), "", (101, ""))
+        }
+    }
+
+    /// What an answer is to somebody who shows that; a stream is opened and ended.
+    pub(super) async fn ask(&self, client: &Client) -> std::io::Result<Reply> {
+        if !self.is_stream {
+            return client.try_send(self.method, self.path, &self.body).await;
+        }
+        match client.try_open(self.path).await? {
+            Ok(_) => Ok(Reply {
+                status: 101,
+                headers: Vec::new(),
+                body: String::new(),
+            }),
+            Err(refused) => Ok(refused),
+        }
+    }
+}
+
+fn route(
+    method: &'static str,
+    path: &'static str,
+    scope: Option<Scope>,
+    body: &str,
+    allowed: (u16, &'static str),
+) -> Route {
+    Route {
+        method,
+        path,
+        scope,
+        body: body.to_owned(),
+        allowed,
+        is_stream: false,
+    }
+}
+
+pub(super) fn routes() -> Vec<Route> {
+    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+    let group = serde_json::to_string(&sdl::parse(SDL).unwrap().groups[0]).unwrap();
+    let names =
+        json!({"hostnames_to_migrate": ["web.example.com"], "destination_dseq": 7, "destination_gseq": 1});
+    let ends = json!({"endpoints_to_migrate": ["ep"], "destination_dseq": 7, "destination_gseq": 1});
+    let (names, ends) = (names.to_string(), ends.to_string());
+    let shell = "/lease/7/1/1/shell?cmd0=ls&tty=0&stdin=0&service=web&podIndex=0";
+    vec![
+        route("GET", "/version", None, "", (200, "")),
+        route("GET", "/address", None, "", (200, "")),
+        route("GET", "/status", None, "", (200, "")),
+        route("GET", "/validate", None, &group, (200, "")),
+        route(
+            "PUT",
+            "/deployment/7/manifest",
+            Some(Scope::SendManifest),
+            &manifest,
+            (200, ""),
+        ),
+        route(
+            "GET",
+            "/lease/7/1/1/manifest",
+            Some(Scope::GetManifest),
+            "",
+            (200, ""),
+        ),
+        route("GET", "/lease/7/1/1/status", Some(Scope::Status), "", (200, "")),
+        route(
+            "GET",
+            "/lease/7/1/1/service/web/status",
+            Some(Scope::Status),
+            "",
+            (200, ""),
+        ),
+        Route::stream("/lease/7/1/1/logs", Scope::Logs),
+        Route::stream("/lease/7/1/1/kubeevents", Scope::Events),
+        Route::stream(shell, Scope::Shell),
+        route(
+            "POST",
+            "/hostname/migrate",
+            Some(Scope::HostnameMigrate),
+            &names,
+            (200, ""),
+        ),
+        route(
+            "POST",
+            "/endpoint/migrate",
+            Some(Scope::IpMigrate),
+            &ends,
+            (
+                400,
+                "the endpoint \"ep\" does not exist in the destination deployment\n",
+            ),
+        ),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    Denied(u16, &'static str),
+}
+
+const NO: Verdict = Verdict::Denied(401, "unauthorized access");
+const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
+const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
+const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
+
+/// Credentials, and what they are worth: on a public route, and by scope on the others.
+struct Shown {
+    name: String,
+    client: Client,
+    public: Verdict,
+    private: Box<dyn Fn(Scope) -> Verdict>,
+}
+
+struct Cases<'w> {
+    world: &'w World,
+    key: PrivateKey,
+    all: Vec<Shown>,
+}
+
+impl Cases<'_> {
+    /// The same verdict everywhere.
+    fn refused(&mut self, name: &str, client: Client, verdict: Verdict) {
+        self.push(name, client, verdict, move |_| verdict);
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        client: Client,
+        public: Verdict,
+        private: impl Fn(Scope) -> Verdict + 'static,
+    ) {
+        let name = name.to_owned();
+        let private = Box::new(private);
+        self.all.push(Shown {
+            name,
+            client,
+            public,
+            private,
+        });
+    }
+
+    /// A valid token that allows some scopes.
+    fn token(&mut self, name: &str, leases: &Value, allows: impl Fn(Scope) -> bool + 'static) {
+        let allows = std::rc::Rc::new(allows);
+        let all = claims(self.key.address(), leases);
+        let tokens = [
+            ("", signed(&self.key, &all)),
+            (" by a wallet", signed_by_wallet(&self.key, &all)),
+        ];
+        for (how, token) in tokens {
+            let (client, allows) = (self.world.client().bearer(&token), std::rc::Rc::clone(&allows));
+            self.push(&format!("{name}{how}"), client, Verdict::Allowed, move |scope| {
+                if allows(scope) { Verdict::Allowed } else { NO }
+            });
+        }
+    }
+
+    fn header(&mut self, name: &str, header: &str, verdict: Verdict) {
+        let client = self.world.client().header("Authorization", header);
+        self.refused(name, client, verdict);
+    }
+
+    fn claims(&mut self, name: &str, change: impl Fn(&mut Value), verdict: Verdict) {
+        let mut all = claims(self.key.address(), &json!({"access": "full"}));
+        change(&mut all);
+        for token in [signed(&self.key, &all), signed_by_wallet(&self.key, &all)] {
+            self.refused(name, self.world.client().bearer(&token), verdict);
+        }
+    }
+
+    fn credentials_that_are_none(&mut self) {
+        let nobody = self.world.client();
+        self.push("nothing", nobody, Verdict::Allowed, |_| NO);
+        self.header("one word", "Bearer", HEADER);
+        self.header("three words", "Bearer a b", HEADER);
+        self.header("another scheme", "Basic YTpi", HEADER);
+        self.header("garbage", "Bearer garbage", INVALID);
+        self.header("dots", "Bearer a.b.c", INVALID);
+    }
+
+    fn tokens_that_are_wrong(&mut self) {
+        let full = json!({"access": "full"});
+        self.claims(
+            "expired",
+            |c| c["exp"] = json!(NOW - 1),
+            Verdict::Denied(401, "JWT is expired"),
+        );
+        self.claims("not yet", |c| c["nbf"] = json!(NOW + 1), CLAIMS);
+        self.claims("made in the future", |c| c["iat"] = json!(NOW + 61), CLAIMS);
+        self.claims("another version", |c| c["version"] = json!("v2"), CLAIMS);
+        self.claims("no access", |c| c["leases"] = json!({"access": "none"}), CLAIMS);
+        self.claims("no leases", |c| c["leases"] = json!(null), CLAIMS);
+        let stranger = tenant(99);
+        let client = self.world.client().bearer(&token_for(&stranger, &full));
+        self.refused("an unknown account", client, INVALID);
+        let forged = signed(&stranger, &claims(self.key.address(), &full));
+        let client = self.world.client().bearer(&forged);
+        self.refused("another account's signature", client, INVALID);
+        let forged = signed_by_wallet(&stranger, &claims(self.key.address(), &full));
+        let client = self.world.client().bearer(&forged);
+        self.refused("another account's signature by a wallet", client, INVALID);
+    }
+
+    fn certificates(&mut self) {
+        let full = json!({"access": "full"});
+        let own = self.world.certificate(&self.key);
+        let client = self.world.client().certificate(&own);
+        let both = client.clone().bearer(&token_for(&self.key, &full));
+        self.push("a certificate", client, Verdict::Allowed, |_| Verdict::Allowed);
+        let ambiguous = "auth: ambiguous authentication. may not use mTLS and JWT at the same time";
+        self.refused("certificate and token", both, Verdict::Denied(400, ambiguous));
+    }
+
+    fn tokens_that_allow_something(&mut self) {
+        self.token("full", &json!({"access": "full"}), |_| true);
+        let here = |access: Value| {
+            let mut permission = access;
+            permission["provider"] = json!(PROVIDER);
+            json!({"access": "granular", "permissions": [permission]})
+        };
+        let elsewhere = json!({"provider": self.key.address().as_str(), "access": "full"});
+        let elsewhere = json!({"access": "granular", "permissions": [elsewhere]});
+        self.token("another provider", &elsewhere, |_| false);
+        self.token("full here", &here(json!({"access": "full"})), |_| true);
+        for scope in Scope::ALL {
+            let word = scope.word();
+            self.token(
+                &format!("scope {word}"),
+                &json!({"access": "scoped", "scope": [word]}),
+                move |s| s == scope,
+            );
+            self.token(
+                &format!("scope {word} here"),
+                &here(json!({"access": "scoped", "scope": [word]})),
+                move |s| s == scope,
+            );
+            let deployment = |mut more: Value| {
+                more["scope"] = json!([word]);
+                if more.get("services").is_none() {
+                    more["services"] = json!(["db", "web"]);
+                }
+                here(json!({"access": "granular", "deployments": [more]}))
+            };
+            let of = move |s| s == scope;
+            self.token(
+                &format!("{word} on the deployment"),
+                &deployment(json!({"dseq": 7})),
+                of,
+            );
+            let lease = json!({"dseq": 7, "gseq": 1, "oseq": 1});
+            self.token(&format!("{word} on the lease"), &deployment(lease), of);
+            self.token(
+                &format!("{word} elsewhere"),
+                &deployment(json!({"dseq": 8})),
+                |_| false,
+            );
+            // It reaches that one alone, also where the request names no order.
+            let group = json!({"dseq": 7, "gseq": 2});
+            self.token(&format!("{word} on another group"), &deployment(group), |_| false);
+            let order = json!({"dseq": 7, "gseq": 1, "oseq": 2});
+            self.token(&format!("{word} on another order"), &deployment(order), |_| false);
+        }
+    }
+}
+
+fn judge(route: &Route, shown: &Shown, reply: &Reply) -> Result<(), String> {
+    let verdict = route.scope.map_or(shown.public, |scope| (shown.private)(scope));
+    let told = |message: &str| format!("{{\"message\":\"{message}\"}}");
+    let is_right = match verdict {
+        Verdict::Allowed => {
+            let (status, body) = route.allowed;
+            reply.status == status && (body.is_empty() || reply.body == body)
+        }
+        Verdict::Denied(status, message) => {
+            reply.status == status
+                && reply.body == told(message)
+                && reply.header("content-type") == Some("application/json")
+        }
+    };
+    if is_right {
+        return Ok(());
+    }
+    let (method, path, name) = (route.method, route.path, &shown.name);
+    Err(format!(
+        "{method} {path} with {name}: wanted {verdict:?}, got {reply:?}"
+    ))
+}
+
+#[tokio::test]
+async fn every_route_allows_what_the_credentials_allow_and_nothing_else() {
+    let world = World::with(|s| s.limits.screenings_per_network = u32::MAX).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let mut cases = Cases {
+        world: &world,
+        key,
+        all: Vec::new(),
+    };
+    cases.credentials_that_are_none();
+    cases.tokens_that_are_wrong();
+    cases.certificates();
+    cases.tokens_that_allow_something();
+    let (routes, mut wrong, mut judged) = (routes(), Vec::new(), 0);
+    for shown in &cases.all {
+        for route in &routes {
+            let reply = route.ask(&shown.client).await.unwrap();
+            judged += 1;
+            wrong.extend(judge(route, shown, &reply).err());
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {judged}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(judged > 1900, "{judged}");
+    world.stop().await;
+}
+
+fn for_services(services: &[&str], scopes: &[&str]) -> Value {
+    let deployment = json!({"dseq": 7, "scope": scopes, "services": services});
+    json!({"access": "granular", "permissions": [
+        {"provider": PROVIDER, "access": "granular", "deployments": [deployment]}
+    ]})
+}
+
+#[tokio::test]
+async fn a_token_for_one_service_shows_and_touches_that_one_alone() {
+    let world = World::start().await;
+    let key = world.known(1);
+    let lease = world.running(key.address(), 7, SDL).await;
+    for service in ["db", "web"] {
+        world.cluster.log(&lease, service, 0, &format!("of {service}"));
+    }
+    let all: Vec<&str> = Scope::ALL.iter().map(|s| s.word()).collect();
+    let client = world
+        .client()
+        .bearer(&token_for(&key, &for_services(&["db"], &all)));
+    let status = client.get("/lease/7/1/1/status").await.json();
+    assert_eq!(
+        status["services"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["db"]
+    );
+    let back = client.get("/lease/7/1/1/manifest").await.json();
+    let services = back[0]["services"].as_array().unwrap();
+    assert_eq!((services.len(), &services[0]["name"]), (1, &json!("db")));
+    assert_eq!(client.get("/lease/7/1/1/service/db/status").await.status, 200);
+    assert_eq!(client.get("/lease/7/1/1/service/web/status").await.status, 401);
+    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+    assert_eq!(
+        client
+            .send("PUT", "/deployment/7/manifest", &manifest)
+            .await
+            .status,
+        401
+    );
+    let names =
+        json!({"hostnames_to_migrate": ["web.example.com"], "destination_dseq": 7, "destination_gseq": 1});
+    assert_eq!(
+        client
+            .send("POST", "/hostname/migrate", &names.to_string())
+            .await
+            .status,
+        401
+    );
+    let shell = "/lease/7/1/1/shell?cmd0=ls&tty=0&stdin=0&podIndex=0&service=";
+    assert_eq!(
+        client.open(&format!("{shell}web")).await.err().unwrap().status,
+        401
+    );
+    assert!(client.open(&format!("{shell}db")).await.is_ok());
+    for path in [
+        "/lease/7/1/1/logs?service=web",
+        "/lease/7/1/1/kubeevents?service=db,web",
+    ] {
+        assert_eq!(client.open(path).await.err().unwrap().status, 401, "{path}");
+    }
+    let (lines, _) = client.open("/lease/7/1/1/logs").await.ok().unwrap().rest().await;
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["{\"name\":\"db-0\",\"message\":\"of db\"}\n"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_for_one_deployment_takes_no_name_from_another() {
+    let world = World::start().await;
+    let key = world.known(1);
+    world.running(key.address(), 8, SDL).await;
+    let to = world.lease(key.address(), 7, &sdl::parse(SDL).unwrap()).await;
+    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+    assert_eq!(
+        world
+            .ask(&key, "PUT", "/deployment/7/manifest", &manifest)
+            .await
+            .status,
+        200
+    );
+    world.runs(&to).await;
+    let body =
+        json!({"hostnames_to_migrate": ["WEB.example.com"], "destination_dseq": 7, "destination_gseq": 1});
+    let narrow = for_services(&["db", "web"], &["hostname-migrate"]);
+    let client = world.client().bearer(&token_for(&key, &narrow));
+    let reply = client.send("POST", "/hostname/migrate", &body.to_string()).await;
+    assert_eq!(reply.status, 401, "{}", reply.body);
+    let wide = json!({"access": "scoped", "scope": ["hostname-migrate"]});
+    let client = world.client().bearer(&token_for(&key, &wide));
+    let reply = client.send("POST", "/hostname/migrate", &body.to_string()).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
+    let world = World::start().await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let own = world.certificate(&key);
+    world.publish(&own.revoke());
+    let refused = world
+        .client()
+        .certificate(&own)
+        .try_send("GET", "/status", "")
+        .await;
+    assert!(refused.is_err(), "{refused:?}");
+    // Never published; and another one with the serial of one that is.
+    let usage = akash_provider_chain::cert::Usage::Client;
+    let made = Duration::from_secs(NOW - 50);
+    let published = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
+    let refused = world
+        .client()
+        .certificate(&published)
+        .try_send("GET", "/status", "")
+        .await;
+    assert!(refused.is_err(), "{refused:?}");
+    world.publish(&published.publish());
+    let twin = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
+    let refused = world
+        .client()
+        .certificate(&twin)
+        .try_send("GET", "/status", "")
+        .await;
+    assert!(refused.is_err(), "{refused:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_open_is_cut_when_the_certificate_is_revoked() {
+    let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let (own, other) = (world.certificate(&key), world.certificate(&key));
+    let client = world.client().certificate(&own);
+    let mut kept = client.connect().await.unwrap();
+    let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    let others = world.client().certificate(&other);
+    let mut stays = others.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    // While the chain is away nothing is known, so nothing is cut.
+    world
+        .chain
+        .fail_queries(akash_provider_core::chain::Outage::UntilRestored);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.chain.restore_queries();
+    world.publish(&own.revoke());
+    let (_, end) = stream.rest().await;
+    assert_eq!(end, Some((1008, "the certificate is revoked".to_owned())));
+    let mut rest = Vec::new();
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut rest);
+    drop(
+        tokio::time::timeout(Duration::from_secs(60), reading)
+            .await
+            .expect("an end"),
+    );
+    assert!(rest.is_empty(), "{rest:?}");
+    // The tenant's other one is as good as it was.
+    let lease = world.handle.status().await.leases[0].lease.clone();
+    world.cluster.log(&lease, "web", 0, "still here");
+    assert!(
+        stays
+            .data()
+            .await
+            .unwrap()
+            .to_text()
+            .unwrap()
+            .contains("still here")
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token() {
+    let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let client = world
+        .client()
+        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    world.set_time(NOW + 899);
+    let lease = world.handle.status().await.leases[0].lease.clone();
+    world.cluster.log(&lease, "web", 0, "still here");
+    assert!(
+        stream
+            .data()
+            .await
+            .unwrap()
+            .to_text()
+            .unwrap()
+            .contains("still here")
+    );
+    world.set_time(NOW + 900);
+    let (_, end) = stream.rest().await;
+    assert_eq!(end, Some((1008, "what was shown is expired".to_owned())));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_at_hand_ends_when_it_ends() {
+    let world = World::start().await;
+    let key = world.known(1);
+    let client = world
+        .client()
+        .bearer(&token_for(&key, &json!({"access": "full"})));
+    assert_eq!(client.get("/address").await.status, 200);
+    world.set_time(NOW + 900);
+    let over = client.get("/address").await;
+    assert_eq!(
+        (over.status, over.body.as_str()),
+        (401, "{\"message\":\"JWT is expired\"}")
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_lifetime_of_tokens_can_be_limited() {
+    let world = World::with(|s| s.token_lifetime_max = Some(Duration::from_secs(900))).await;
+    let key = world.known(1);
+    let mut all = claims(key.address(), &json!({"access": "full"}));
+    // Ten seconds old and fifteen minutes to go.
+    let long = world.client().bearer(&signed(&key, &all));
+    assert_eq!(long.get("/address").await.status, 400);
+    all["exp"] = json!(NOW + 890);
+    let short = world.client().bearer(&signed(&key, &all));
+    assert_eq!(short.get("/address").await.status, 200);
+    world.stop().await;
+}

@@ -1,0 +1,255 @@
+//! Websockets.
+
+use super::{Stage, recordings};
+use crate::fixtures;
+use crate::tests::clients::Client;
+use akash_provider_core::cluster::{ExecResult, Operation};
+use akash_provider_core::error::ErrorKind;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio_tungstenite::tungstenite::Message;
+
+/// What a server sent, with the parts that belong to the recorded machine taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Heard {
+    /// Log lines as service and text; of events the keys.
+    texts: Vec<String>,
+    /// Output, errors.
+    output: [Vec<u8>; 2],
+    result: Option<Value>,
+    failure: bool,
+    close: Option<(u16, String)>,
+}
+
+impl Heard {
+    fn text(&mut self, text: &str) {
+        let value: Value = serde_json::from_str(text.trim_end_matches('\n')).unwrap();
+        assert!(text.ends_with('\n'), "{text}");
+        let shown = match value["name"].as_str() {
+            Some(name) => {
+                let service = name.split('-').next().unwrap();
+                format!("{service}: {}", value["message"].as_str().unwrap())
+            }
+            None => "an event".to_owned(),
+        };
+        self.texts.push(shown);
+    }
+
+    fn binary(&mut self, bytes: &[u8]) {
+        match bytes.split_first() {
+            Some((100, rest)) => self.output[0].extend(rest),
+            Some((101, rest)) => self.output[1].extend(rest),
+            Some((102, rest)) => {
+                assert!(rest.ends_with(b"\n"));
+                let mut result: Value = serde_json::from_slice(rest).unwrap();
+                let reason = result["message"].as_str().unwrap_or_default();
+                if reason.starts_with("remote command execute error: ") {
+                    result["message"] = REASON.into();
+                }
+                self.result = Some(result);
+            }
+            Some((103, [])) => self.failure = true,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Payload of a recorded frame of a server, which is not masked.
+fn payload(frame: &Value) -> Vec<u8> {
+    let raw = frame["raw_hex"].as_str().unwrap();
+    let raw = data_encoding::HEXLOWER.decode(raw.as_bytes()).unwrap();
+    let start = match raw[1] & 0x7f {
+        126 => 4,
+        127 => 10,
+        _ => 2,
+    };
+    raw[start..].to_vec()
+}
+
+fn recorded(frames: &[Value]) -> Heard {
+    let mut heard = Heard::default();
+    for frame in frames.iter().filter(|f| f["dir"] == "S->C") {
+        match frame["op"].as_u64().unwrap() {
+            1 => heard.text(frame["text"].as_str().unwrap()),
+            2 => heard.binary(&payload(frame)),
+            8 => {
+                let reason = String::from_utf8_lossy(&payload(frame)[2..]).into_owned();
+                let code = frame["close_code"].as_u64().unwrap();
+                heard.close = Some((u16::try_from(code).unwrap(), reason));
+            }
+            _ => {}
+        }
+    }
+    heard
+}
+
+/// How a reason begins; its words are the cluster's.
+const REASON: &str = "remote command execute error: …";
+
+/// The differences, each with its reason.
+fn with_our_differences(name: &str, mut recorded: Heard) -> Heard {
+    if recorded.close.is_none() {
+        // Every stream ends with a word.
+        recorded.close = Some((1000, String::new()));
+    }
+    match name {
+        // A command that did not run never looks as if it had succeeded.
+        "shell-not-found" | "shell-pod-out-of-range" | "shell-unknown-service" => {
+            let result = recorded.result.as_mut().unwrap();
+            assert_eq!(result["exit_code"], 0);
+            result["exit_code"] = 1.into();
+            result["message"] = REASON.into();
+        }
+        "shell-unknown-lease" => {
+            recorded.result = None;
+            recorded.failure = true;
+        }
+        "apidown-shell" => {
+            recorded.result = Some(serde_json::json!({"exit_code": 1, "message": REASON}));
+        }
+        // The filter works.
+        "events-service-filter" => recorded.texts = vec!["an event".to_owned()],
+        _ => {}
+    }
+    recorded
+}
+
+/// What a recording needs the cluster to do.
+fn prepare(stage: &Stage, name: &str, wanted: &Heard) {
+    let cluster = &stage.world.cluster;
+    for operation in [Operation::Logs, Operation::Exec] {
+        if name.starts_with("apidown-") {
+            cluster.fail_next(operation, u32::MAX, ErrorKind::Unavailable);
+        } else {
+            cluster.restore(operation);
+        }
+    }
+    let [stdout, stderr] = wanted.output.clone();
+    let code = wanted.result.as_ref().and_then(|r| r["exit_code"].as_i64());
+    let code = code.map_or(0, |c| i32::try_from(c).unwrap());
+    cluster.set_exec(Arc::new(move |_, _, _| ExecResult {
+        stdout: stdout.clone(),
+        stderr: stderr.clone(),
+        code,
+    }));
+}
+
+/// Recordings that need what a cluster in memory does not have, and why.
+fn cannot_play(name: &str) -> Option<&'static str> {
+    match name {
+        "events-follow" | "logs-follow" | "shell-text-frame-ignored" => {
+            Some("the recording was cut by its client")
+        }
+        "shell-not-found" => Some("a cluster in memory has every command"),
+        "logs-ports-pending-gpu" => Some("a lease that waits for its node is not in memory"),
+        "logs-after-update" | "logs-multi" => Some("its pods came and went while it was recorded"),
+        _ => None,
+    }
+}
+
+/// Takes the recorded request apart: the path, and the headers that matter.
+fn client(
+    stage: &Stage,
+    recording: &Value,
+    certificate: &akash_provider_chain::cert::OwnCertificate,
+) -> (Client, String) {
+    let request = recording["request"].as_str().unwrap();
+    let path = request.split(' ').nth(1).unwrap().to_owned();
+    let mut client = stage.world.client();
+    for line in request.lines() {
+        if let Some((name, value)) = line.split_once(": ")
+            && matches!(name, "Authorization" | "Origin")
+        {
+            client = client.header(name, value);
+        }
+    }
+    if !request.contains("Authorization") {
+        client = client.certificate(certificate);
+    }
+    (client, path)
+}
+
+async fn play(client: &Client, path: &str, recording: &Value) -> Result<Heard, u16> {
+    let mut channel = client.open(path).await.map_err(|refused| refused.status)?;
+    let frames = recording["frames"].as_array().cloned().unwrap_or_default();
+    for frame in frames.iter().filter(|f| f["dir"] == "C->S" && f["op"] == 2) {
+        let bytes = data_encoding::HEXLOWER.decode(frame["hex"].as_str().unwrap_or_default().as_bytes());
+        channel.send(Message::Binary(bytes.unwrap().into())).await;
+    }
+    if path.contains("stdin=1") {
+        // The end of the input; a cluster in memory waits for it.
+        channel.send(Message::Binary(vec![104].into())).await;
+    }
+    let (messages, close) = channel.rest().await;
+    let mut heard = Heard {
+        close,
+        ..Heard::default()
+    };
+    for message in &messages {
+        match message {
+            Message::Text(text) => heard.text(text),
+            Message::Binary(bytes) => heard.binary(bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+    if path.contains("kubeevents") {
+        // How many there are is the cluster's business.
+        heard.texts.dedup();
+    }
+    Ok(heard)
+}
+
+fn set_logs(stage: &Stage) {
+    let cluster = &stage.world.cluster;
+    assert!(cluster.log(&stage.leases[&2194], "web", 0, "started"));
+    assert!(cluster.log(&stage.leases[&3298], "db", 0, "db"));
+    assert!(cluster.event(&stage.leases[&2194], "web", "Pulled", ""));
+}
+
+#[tokio::test]
+async fn every_recorded_websocket_shows_what_was_recorded() {
+    let Some(folder) = fixtures::folder("peer") else {
+        return;
+    };
+    let stage = Stage::set(&folder).await;
+    let usage = akash_provider_chain::cert::Usage::Client;
+    let made = std::time::Duration::from_secs(super::super::world::NOW - 3600);
+    let certificate = akash_provider_chain::cert::OwnCertificate::make(&stage.tenant, &usage, made).unwrap();
+    stage.world.publish(&certificate.publish());
+    set_logs(&stage);
+    let all = recordings(&folder, "ws");
+    let (mut wrong, mut played) = (Vec::new(), 0);
+    for (name, recording) in &all {
+        if let Some(why) = cannot_play(name) {
+            println!("skipped: {name}: {why}");
+            continue;
+        }
+        stage.turn_back_clock(recording);
+        let frames = recording["frames"].as_array().cloned().unwrap_or_default();
+        let mut wanted = recorded(&frames);
+        if name.starts_with("events") {
+            wanted.texts.dedup();
+        }
+        prepare(&stage, name, &wanted);
+        let (client, path) = client(&stage, recording, &certificate);
+        let head = recording["response_head"].as_str().unwrap();
+        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let got = play(&client, &path, recording).await;
+        let wanted = match status {
+            101 => Ok(with_our_differences(name, wanted)),
+            refused => Err(refused),
+        };
+        played += 1;
+        if got != wanted {
+            wrong.push(format!("{name}: wanted {wanted:?}\n    got {got:?}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {played}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(played > 20, "{played}");
+    stage.world.stop().await;
+}

@@ -1,0 +1,181 @@
+//! Strangers in numbers: they push out each other, and tenants get in.
+
+use super::clients::{Client, Connection};
+use super::grpc::{self, SERVICE};
+use super::world::{SDL, World, claims, signed, token_for};
+use crate::auth::memory::Memory;
+use crate::descriptors;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn twelve_hundred_idle_strangers_do_not_shut_a_tenant_out() {
+    descriptors::raise().unwrap();
+    // As many as there are places at 1,024 descriptors.
+    let world = World::with(|s| s.limits.connections = 288).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let client = world.client().bearer(&token);
+    let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    let mut idle = Vec::new();
+    for number in 0..1200_u16 {
+        // From many addresses, so that none of them has many.
+        let from = format!("127.0.{}.{}", number % 100, 2 + number % 7);
+        let stranger = Client::new(world.address).from(&from);
+        idle.push(stranger.silent().await.unwrap());
+        if number % 10 == 0 {
+            // Some shake hands and then say nothing.
+            drop(timeout(PATIENCE, stranger.connect()).await.expect("an end"));
+        }
+    }
+    let status = timeout(PATIENCE, client.get("/lease/7/1/1/status")).await;
+    assert_eq!(status.expect("a place").status, 200);
+    // Who was let in as a tenant was not cut.
+    let lease = world.handle.status().await.leases[0].lease.clone();
+    world.cluster.log(&lease, "web", 0, "still here");
+    let line = stream.data().await.unwrap();
+    assert!(line.to_text().unwrap().contains("still here"));
+    drop(idle);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn idle_strangers_on_the_grpc_port_do_not_shut_others_out() {
+    descriptors::raise().unwrap();
+    let world = World::with(|s| s.limits.connections = 50).await;
+    let mut idle = Vec::new();
+    for number in 0..300_u16 {
+        let from = format!("127.0.{}.2", number % 100);
+        idle.push(Client::new(world.grpc).from(&from).silent().await.unwrap());
+    }
+    // Long before their handshakes are given up one after the other.
+    let soon = Duration::from_secs(20);
+    let (messages, code) = timeout(soon, grpc::unary(&world, "GetStatus", Vec::new()))
+        .await
+        .expect("a place");
+    assert_eq!((messages.len(), code.as_str()), (1, "0"));
+    world.stop().await;
+}
+
+/// One more request on a connection that is kept.
+async fn ask_again(connection: &mut Connection, token: &str) {
+    let head = format!("GET /address HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    connection.flush().await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        let byte = timeout(PATIENCE, connection.read_u8()).await.expect("an answer");
+        answer.push(byte.unwrap());
+    }
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 OK"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
+#[tokio::test]
+async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
+    let world = World::with(|s| s.limits.strangers_per_network = 2).await;
+    let other = Client::new(world.address)
+        .from("127.0.0.9")
+        .connect()
+        .await
+        .unwrap();
+    // A tenant that has shown itself is no stranger, although it was there first.
+    let token = token_for(&world.known(1), &json!({"access": "full"}));
+    let mut tenant = world.client().connect().await.unwrap();
+    ask_again(&mut tenant, &token).await;
+    let mut first = world.client().connect().await.unwrap();
+    let _second = world.client().connect().await.unwrap();
+    let _third = world.client().connect().await.unwrap();
+    let mut rest = Vec::new();
+    let ended = first.read_to_end(&mut rest);
+    drop(timeout(PATIENCE, ended).await.expect("an end"));
+    ask_again(&mut tenant, &token).await;
+    let mut other = other;
+    let waiting = other.read_to_end(&mut rest);
+    assert!(timeout(Duration::from_millis(200), waiting).await.is_err());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn requests_of_nobody_have_a_budget_and_tenants_have_none() {
+    let world = World::with(|s| s.limits.requests_per_network = 5).await;
+    let key = world.known(1);
+    let client = world.client();
+    let mut statuses = Vec::new();
+    let paths = [
+        "/version",
+        "/address",
+        "/status",
+        "/openapi.json",
+        "/status",
+        "/version",
+    ];
+    for path in paths.into_iter().chain(["/openapi.json", "/healthz", "/readyz"]) {
+        statuses.push(client.get(path).await.status);
+    }
+    // Who watches over the process is always answered.
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 200, 200]);
+    let (_, code) = grpc::unary(&world, "GetStatus", Vec::new()).await;
+    assert_eq!(code, "8");
+    assert_eq!(world.ask(&key, "GET", "/status", "").await.status, 200);
+    let elsewhere = Client::new(world.address).from("127.0.0.2");
+    assert_eq!(elsewhere.get("/status").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn one_network_does_not_take_all_streams_of_the_status() {
+    let world = World::with(|s| s.limits.status_streams_per_network = 3).await;
+    let path = format!("{SERVICE}/StreamStatus");
+    let mut sender = grpc::connect(&world).await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let answer = grpc::call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+        assert!(answer.headers().get("grpc-status").is_none());
+        open.push(answer);
+    }
+    // From another connection of the same network too.
+    let mut again = grpc::connect(&world).await;
+    let refused = grpc::call(&mut again, &path, "application/grpc", &[], Vec::new()).await;
+    assert_eq!(refused.headers()["grpc-status"], "8");
+    let mut elsewhere = grpc::connect_as(Client::new(world.grpc).from("127.0.0.2")).await;
+    let answer = grpc::call(&mut elsewhere, &path, "application/grpc", &[], Vec::new()).await;
+    assert!(answer.headers().get("grpc-status").is_none());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_names_real_accounts_and_signs_badly_is_asked_for_a_few_times_and_nothing_is_kept() {
+    let world = World::start().await;
+    let forger = super::world::tenant(99);
+    let access = json!({"access": "full"});
+    let mut answers = BTreeMap::new();
+    let real: Vec<_> = (100..200).map(|seed| world.known(seed)).collect();
+    for account in &real {
+        let forged = signed(&forger, &claims(account.address(), &access));
+        let reply = world.client().bearer(&forged).get("/address").await;
+        *answers.entry(reply.status).or_insert(0) += 1;
+    }
+    assert_eq!(answers, BTreeMap::from([(401, 60), (429, 40)]));
+    assert!(
+        real.iter()
+            .all(|account| world.memory.key(account.address()).is_none())
+    );
+    // Whoever has really signed once is kept, and served from there whatever strangers do.
+    let tenant = &real[99];
+    let elsewhere = Client::new(world.address).from("127.0.0.2");
+    let elsewhere = elsewhere.bearer(&token_for(tenant, &access));
+    assert_eq!(elsewhere.get("/address").await.status, 200);
+    assert!(world.memory.key(tenant.address()).is_some());
+    assert_eq!(world.ask(tenant, "GET", "/address", "").await.status, 200);
+    world.stop().await;
+}

@@ -1,0 +1,433 @@
+//! A provider with a gateway, and its tenants.
+
+use super::clients::{Client, Reply};
+use crate::Screening;
+use crate::auth::Clock;
+use crate::auth::memory::{Memory, Volatile};
+use crate::auth::token::{self, Algorithm};
+use crate::{Gateway, Ports, Settings};
+use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::Config;
+use akash_provider_core::bus::LocalBus;
+use akash_provider_core::chain::{Inclusion, MemoryChain};
+use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
+use akash_provider_core::inventory::node_inventory::{MemoryInventorySource, NodeInventory};
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec, Quantity};
+use akash_provider_core::inventory::{GpuSpec, InventoryUpdate};
+use akash_provider_core::market::{MarketConfig, TenantMsg};
+use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
+use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{
+    Address, Attribute, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, ProviderRecord as Record,
+};
+use serde_json::{Value, json};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(super) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+/// What time it is.
+pub(super) const NOW: u64 = 1_795_257_230;
+/// Generous: it is used up only when something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One service on port 80 with a name, one that is inside only.
+pub(super) const SDL: &str = r#"
+version: "2.0"
+services:
+  db:
+    image: db:1
+    expose: [{port: 5432, to: [{service: web}]}]
+  web:
+    image: web:1
+    expose: [{port: 80, accept: [web.example.com], to: [{global: true}]}]
+profiles:
+  compute:
+    small: {resources: {cpu: {units: 0.1}, memory: {size: 16Mi}, storage: {size: 16Mi}}}
+  placement:
+    here: {pricing: {small: {denom: uact, amount: 50000}}}
+deployment:
+  db: {here: {profile: small, count: 1}}
+  web: {here: {profile: small, count: 2}}
+"#;
+
+/// The same, without a name, and with an address.
+pub(super) const WITH_IP: &str = r#"
+version: "2.1"
+endpoints: {ep: {kind: ip}, other: {kind: ip}}
+services:
+  web:
+    image: web:1
+    expose:
+      - {port: 80, to: [{global: true, ip: ep}]}
+      - {port: 81, to: [{global: true, ip: other}]}
+profiles:
+  compute:
+    small: {resources: {cpu: {units: 0.1}, memory: {size: 16Mi}, storage: {size: 16Mi}}}
+  placement:
+    here: {pricing: {small: {denom: uact, amount: 50000}}}
+deployment:
+  web: {here: {profile: small, count: 1}}
+"#;
+
+pub(super) struct World {
+    pub(super) chain: MemoryChain,
+    pub(super) cluster: MemoryCluster,
+    pub(super) handle: ProviderHandle,
+    pub(super) address: SocketAddr,
+    pub(super) tls: Arc<crate::tls::Tls>,
+    pub(super) grpc: SocketAddr,
+    pub(super) own: OwnCertificate,
+    /// What the gateway remembers.
+    pub(super) memory: Arc<Volatile>,
+    clock: Arc<AtomicU64>,
+    stop: CancellationToken,
+    stop_provider: CancellationToken,
+    serving: JoinHandle<()>,
+    running: JoinHandle<()>,
+}
+
+/// An account with a key.
+pub(super) fn tenant(seed: u8) -> PrivateKey {
+    PrivateKey::from_bytes(&[seed; 32]).unwrap()
+}
+
+fn coin() -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount: 1_000_000_000_000,
+    }
+}
+
+pub(super) fn hardware() -> InventoryUpdate {
+    const GIB: i64 = 1 << 30;
+    let mut node = NodeSpec::new("node1", 16_000, 64 * GIB, 500 * GIB);
+    node.storage_classes = ["beta2".to_owned()].into();
+    node.gpus = vec![GpuSpec::new("nvidia", "a100", "80Gi", "pcie", 4)];
+    let mut spec = ClusterSpec::of_nodes([node]);
+    spec.storage.insert("beta2".to_owned(), Quantity::free(500 * GIB));
+    InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&spec)),
+        placements: Vec::new(),
+        leased_ips: Some(akash_provider_core::inventory::LeasedIpUsage {
+            total: 8,
+            ..Default::default()
+        }),
+    }
+}
+
+/// Prices far below what tenants pay.
+fn prices() -> Scale {
+    let storage = [
+        ("ephemeral".to_owned(), "0.001".parse().unwrap()),
+        ("beta2".to_owned(), "0.001".parse().unwrap()),
+        ("ram".to_owned(), "0.001".parse().unwrap()),
+    ];
+    let config = ScaleConfig {
+        cpu: "0.001".parse().unwrap(),
+        memory: "0.001".parse().unwrap(),
+        storage: storage.into(),
+        ..ScaleConfig::default()
+    };
+    Scale::new(config).unwrap()
+}
+
+fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>) {
+    let record = Record {
+        owner: provider.clone(),
+        host_uri: "https://localhost:8443".into(),
+        attributes,
+        info: akash_provider_core::types::ProviderInfo::default(),
+    };
+    chain.market(|market| {
+        market.fund(provider, &coin());
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+    });
+}
+
+/// The provider's own, a minute old.
+fn certificate_of(provider: &Address) -> OwnCertificate {
+    let usage = Usage::Server {
+        domains: vec!["localhost".to_owned()],
+    };
+    OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
+}
+
+/// Waits for a condition; only something that is wrong takes long.
+pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"));
+}
+
+impl World {
+    pub(super) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_attributes(Vec::new(), change).await
+    }
+
+    pub(super) async fn with_attributes(
+        attributes: Vec<Attribute>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        Self::with_all(attributes, hardware(), change).await
+    }
+
+    /// A provider with that capacity.
+    pub(super) async fn with_all(
+        attributes: Vec<Attribute>,
+        capacity: InventoryUpdate,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let provider: Address = PROVIDER.parse().unwrap();
+        let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
+        chain.set_inclusion(Inclusion::Immediate {
+            block_time: Duration::from_secs(1),
+        });
+        register(&chain, &provider, attributes);
+        let cluster = MemoryCluster::new(Facets::default());
+        let mut config = Config::new(provider.clone(), "local");
+        config.static_hosts_domain = Some("ingress.localhost".to_owned());
+        let source = MemoryInventorySource::new();
+        source.push(capacity);
+        let (provider_run, handle) = Provider::builder()
+            .config(config.clone())
+            .chain(Arc::new(chain.clone()))
+            .cluster(Arc::new(cluster.clone()))
+            .inventory(Arc::new(source))
+            .pricing(Arc::new(prices()))
+            .bus(Arc::new(LocalBus::new()))
+            .build()
+            .unwrap();
+        let stop_provider = CancellationToken::new();
+        let token = stop_provider.clone();
+        let running = tokio::spawn(async move { provider_run.run(token).await.unwrap() });
+        handle.wait_ready().await.unwrap();
+
+        let clock = Arc::new(AtomicU64::new(NOW));
+        let hand = Arc::clone(&clock);
+        let mut settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        settings.clock = Clock::new(move || Duration::from_secs(hand.load(Ordering::SeqCst)));
+        settings.public_hostname = "provider.localhost".to_owned();
+        settings.limits.status_age = Duration::ZERO;
+        settings.grpc_listen = Some("127.0.0.1:0".parse().unwrap());
+        settings.screening = Some(Screening {
+            config: config.clone(),
+            pricing: Arc::new(prices()),
+        });
+        change(&mut settings);
+        let own = certificate_of(&provider);
+        let memory = Arc::new(Volatile::default());
+        let ports = Ports {
+            handle: handle.clone(),
+            cluster: Arc::new(cluster.clone()),
+            chain: Arc::new(chain.clone()),
+            memory: Arc::clone(&memory) as Arc<dyn Memory>,
+        };
+        let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
+        let (address, tls) = (gateway.address().unwrap(), gateway.tls());
+        let grpc = gateway.grpc_address().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(gateway.serve(stop.clone()));
+        Self {
+            chain,
+            cluster,
+            handle,
+            address,
+            tls,
+            grpc,
+            own,
+            memory,
+            clock,
+            stop,
+            stop_provider,
+            serving,
+            running,
+        }
+    }
+
+    /// Sets the gateway's clock.
+    pub(super) fn set_time(&self, seconds: u64) {
+        self.clock.store(seconds, Ordering::SeqCst);
+    }
+
+    /// An account that the chain knows, with money and a key.
+    pub(super) fn known(&self, seed: u8) -> PrivateKey {
+        let key = tenant(seed);
+        self.make_known(key.address(), key.public().as_bytes());
+        key
+    }
+
+    pub(super) fn make_known(&self, account: &Address, key: &[u8]) {
+        self.chain.market(|market| {
+            market.fund(account, &coin());
+            market.set_pubkey(account, key.to_vec());
+        });
+    }
+
+    /// A certificate of an account, published.
+    pub(super) fn certificate(&self, key: &PrivateKey) -> OwnCertificate {
+        let made = Duration::from_secs(NOW - 60) + Duration::from_nanos(u64::from(rand_like()));
+        let own = OwnCertificate::make(key.address(), &Usage::Client, made).unwrap();
+        self.publish(&own.publish());
+        own
+    }
+
+    pub(super) fn publish(&self, msg: &Msg) {
+        self.chain.market(|market| market.execute(msg).unwrap());
+    }
+
+    /// A deployment with a lease of ours, without a manifest yet.
+    pub(super) async fn lease(&self, owner: &Address, dseq: u64, sdl: &Sdl) -> LeaseId {
+        let id = DeploymentId {
+            owner: owner.clone(),
+            dseq,
+        };
+        let deposit = Coin {
+            amount: 5_000_000,
+            ..coin()
+        };
+        self.chain
+            .tenant(TenantMsg::CreateDeployment {
+                id: id.clone(),
+                groups: sdl.groups.clone(),
+                hash: sdl.hash,
+                deposit,
+                reclamation_min_window: None,
+            })
+            .unwrap();
+        let bid = || {
+            self.chain.market(|market| {
+                let mut orders = market.orders().filter(|o| *o.id.deployment() == id);
+                let open = orders.find(|o| o.state == OrderState::Open)?.id.clone();
+                market.bids_of(&open).next().map(|b| b.id.clone())
+            })
+        };
+        until("a bid", || async {
+            let status = self.handle.status().await;
+            let ours = status
+                .recent_declines
+                .iter()
+                .find(|d| *d.order.deployment() == id);
+            assert!(ours.is_none(), "{ours:?}");
+            bid().is_some()
+        })
+        .await;
+        let lease = bid().unwrap();
+        self.chain
+            .tenant(TenantMsg::CreateLease { bid: lease.clone() })
+            .unwrap();
+        until("the lease", || async {
+            self.handle.has_lease(&lease).await.unwrap()
+        })
+        .await;
+        lease
+    }
+
+    /// A lease whose workload runs.
+    pub(super) async fn running(&self, owner: &Address, dseq: u64, text: &str) -> LeaseId {
+        let sdl = sdl::parse(text).unwrap();
+        let lease = self.lease(owner, dseq, &sdl).await;
+        let manifest = Arc::new(sdl.manifest.clone());
+        self.handle
+            .submit_manifest(lease.deployment(), manifest, sdl.hash)
+            .await
+            .unwrap();
+        self.runs(&lease).await;
+        lease
+    }
+
+    pub(super) async fn runs(&self, lease: &LeaseId) {
+        until("a running workload", || async {
+            let status = self.cluster.lease_status(lease).await;
+            let deployed = self.cluster.contents().running.get(lease).cloned();
+            // Names are declared after the workload.
+            let declared = self.cluster.contents().hostnames;
+            let named = |d: &akash_provider_core::cluster::WorkloadSpec| {
+                d.hostnames
+                    .iter()
+                    .all(|h| declared.get(&h.hostname) == Some(lease))
+            };
+            status.is_ok_and(|s| s.services.values().all(|s| s.available == s.total))
+                && deployed.is_some_and(|d| named(&d))
+        })
+        .await;
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// One request with a token for everything.
+    pub(super) async fn ask(&self, key: &PrivateKey, method: &str, path: &str, body: &str) -> Reply {
+        let token = token_for(key, &json!({ "access": "full" }));
+        self.client().bearer(&token).send(method, path, body).await
+    }
+
+    /// Stops everything and waits for it.
+    pub(super) async fn stop(self) {
+        self.stop.cancel();
+        self.serving.await.unwrap();
+        self.stop_provider.cancel();
+        self.running.await.unwrap();
+    }
+
+    /// Stops the gateway alone.
+    pub(super) fn stop_gateway(&self) {
+        self.stop.cancel();
+    }
+
+    /// Stops the provider behind the gateway.
+    pub(super) async fn stop_provider(&self) {
+        self.stop_provider.cancel();
+        until("the provider's end", || async {
+            self.handle.has_lease(&"akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap()).await.is_err()
+        })
+        .await;
+    }
+}
+
+/// Serials differ.
+fn rand_like() -> u32 {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+/// Claims valid now.
+pub(super) fn claims(issuer: &Address, leases: &Value) -> Value {
+    json!({
+        "iss": issuer.as_str(), "iat": NOW - 10, "nbf": NOW - 10, "exp": NOW + 900, "version": "v1",
+        "leases": leases, "jti": "token-1",
+    })
+}
+
+/// A token valid now.
+pub(super) fn token_for(key: &PrivateKey, leases: &Value) -> String {
+    signed(key, &claims(key.address(), leases))
+}
+
+/// A token of any claims, signed as wallets do.
+pub(super) fn signed_by_wallet(key: &PrivateKey, claims: &Value) -> String {
+    token::encode(Algorithm::Es256kAdr36, key.address(), claims, |text| {
+        key.sign(text)
+    })
+}
+
+/// A token of any claims.
+pub(super) fn signed(key: &PrivateKey, claims: &Value) -> String {
+    token::encode(Algorithm::Es256k, key.address(), claims, |text| key.sign(text))
+}
