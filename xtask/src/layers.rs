@@ -281,7 +281,7 @@ mod tests {
                 ("core", "akash-provider-core", &["akash-provider-k8s"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-chain"]),
                 ("chain", "akash-provider-chain", &["akash-provider-gateway"]),
-                ("gateway", "akash-provider-gateway", &["akash-provider-process"]),
+                ("gateway", "akash-provider-gateway", &["akash-provider-k8s"]),
                 ("daemon", "provider-daemon", &[]),
                 (
                     "examples/a",
