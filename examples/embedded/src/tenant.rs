@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const CHAIN_ID: &str = "embedded";
 /// The provider's account.
 pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// The tenant's account.
-pub const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+/// The tenant's account: that of the private key whose bytes are all 7.
+pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// What everything is paid in.
 pub const DENOM: &str = "uact";
 /// Time between two blocks, as the chain counts it; here they follow each other faster.
