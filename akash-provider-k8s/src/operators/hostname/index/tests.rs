@@ -211,6 +211,25 @@ fn a_route_that_says_it_is_of_another_lease_is_not_overwritten() {
 }
 
 #[test]
+fn ten_thousand_names_that_are_as_wanted_are_not_written() {
+    let a = lease(1, 1);
+    let names: Vec<String> = (0..10_000).map(|n| format!("n{n}.example.com")).collect();
+    let mut index = Index::new(Mode::default());
+    let routes = names.iter().map(|name| {
+        let body = index.mode().render(name, &host(&a), &HttpOptions::default());
+        ((a.namespace(), name.clone()), written(&body, 5))
+    });
+    let routes = routes.collect();
+    let hosts = names.iter().map(|name| (name.clone(), Ok(host(&a)))).collect();
+    let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
+    index.apply(Event::Hosts(Change::Listed(hosts)));
+    index.apply(Event::Manifests(Change::Listed(manifests)));
+    index.apply(Event::Routes(Change::Listed(routes)));
+    let to_do = names.iter().filter(|name| index.work(name) != Work::default());
+    assert_eq!(to_do.count(), 0);
+}
+
+#[test]
 fn every_proxy_has_its_own_words() {
     let a = lease(1, 1);
     let own = HttpOptions {
