@@ -14,9 +14,10 @@ mod version;
 pub use cross::cross_validate;
 pub use fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, StructureFault};
 pub use validate::{
-    MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, validate,
+    MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, is_hostname,
+    is_service_name, validate,
 };
-pub(crate) use validate::{expose_order, faults, is_env_name, is_hostname, is_service_name};
+pub(crate) use validate::{expose_order, faults, is_env_name};
 pub use version::{Hashes, MAX_BYTES, canonical_json, hash, parse};
 
 use crate::types::Resources;

@@ -14,6 +14,10 @@ const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 /// What the API server says where somebody lacks a right, and admission never says.
 const LACKS_A_RIGHT: &str = "is forbidden: User \"";
 
+/// What is to be done about it.
+const MEND: &str = "; give the provider's account the rights of deploy/rbac/provider.yaml, and an operator's those of \
+                    deploy/operators";
+
 /// The error of a call to the API server, with its kind and what the server said.
 #[must_use]
 pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
@@ -110,7 +114,7 @@ fn text_of(status: &Status) -> String {
         }
     }
     if status.code == 403 && text.contains(LACKS_A_RIGHT) {
-        text.push_str("; give the provider's account the rights of deploy/rbac/provider.yaml");
+        text.push_str(MEND);
     }
     text
 }
@@ -180,8 +184,7 @@ mod tests {
     fn a_missing_right_names_the_mend_and_admission_does_not() {
         let words = "pods is forbidden: User \"me\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
         let lacking = from_status("list", &Status::failure(words, "Forbidden").with_code(403));
-        let mend = "; give the provider's account the rights of deploy/rbac/provider.yaml";
-        assert_eq!(lacking.to_string(), format!("list: {words}{mend}"));
+        assert_eq!(lacking.to_string(), format!("list: {words}{MEND}"));
         let quota = "pods \"web\" is forbidden: exceeded quota: ours";
         let refused = from_status("deploy", &Status::failure(quota, "Forbidden").with_code(403));
         assert_eq!(refused.to_string(), format!("deploy: {quota}"));

@@ -16,6 +16,7 @@ pub mod inventory;
 pub mod labels;
 mod leased_ips;
 pub mod objects;
+pub mod operators;
 mod pages;
 mod rights;
 pub mod settings;

@@ -25,6 +25,8 @@ mod facets;
 mod faults;
 #[path = "api_tier/foreign.rs"]
 mod foreign;
+#[path = "api_tier/hostname_operator.rs"]
+mod hostname_operator;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
 #[path = "api_tier/listing.rs"]

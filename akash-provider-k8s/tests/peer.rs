@@ -12,8 +12,13 @@ mod recordings;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, convert};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
+use akash_provider_k8s::operators::hostname::facts;
+use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
+use akash_provider_k8s::operators::hostname::live::Live;
+use akash_provider_k8s::operators::hostname::route::Mode;
 use akash_provider_k8s::settings::Isolation;
 use differences::Difference;
+use kube::core::DynamicObject;
 use recordings::Recording;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,6 +197,37 @@ fn routes_equal_the_recorded_ones() {
         assert_eq!(
             serde_json::to_string_pretty(&ours).unwrap(),
             serde_json::to_string_pretty(&theirs).unwrap(),
+            "{}",
+            recording.name
+        );
+    }
+}
+
+/// A cluster with routes of the Go provider's operator: nothing is written, nothing deleted, nothing wrong.
+#[test]
+fn recorded_routes_are_taken_over_without_a_write() {
+    for recording in recordings::running() {
+        let mut index = Index::new(Mode::default());
+        let object = |value: serde_json::Value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let name = |object: &DynamicObject| object.metadata.name.clone().unwrap();
+        let hosts = recording.list("providerhosts").into_iter().map(object);
+        let hosts: BTreeMap<_, _> = hosts.map(|host| (name(&host), facts::host(&host))).collect();
+        let names: Vec<String> = hosts.keys().cloned().collect();
+        index.apply(Event::Hosts(Change::Listed(hosts)));
+        let manifest = object(recording.manifest());
+        let manifests = BTreeMap::from([(name(&manifest), facts::manifest(&manifest))]);
+        index.apply(Event::Manifests(Change::Listed(manifests)));
+        let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
+            let place = (route.metadata.namespace.clone().unwrap(), name(&route));
+            (place, Live::of(&route, &Mode::default()))
+        });
+        index.apply(Event::Routes(Change::Listed(routes.collect())));
+        for host in &names {
+            assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
+        }
+        assert_eq!(
+            index.names().into_iter().collect::<Vec<_>>(),
+            names,
             "{}",
             recording.name
         );

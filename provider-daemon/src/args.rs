@@ -8,6 +8,7 @@ pub mod keys;
 pub mod kubernetes;
 pub mod limits;
 pub mod operator;
+pub mod operators;
 pub mod pricing;
 pub mod query;
 pub mod run;
@@ -20,6 +21,7 @@ pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
 pub use operator::OperatorCommand;
+pub use operators::OperatorsCommand;
 pub use pricing::PricingArgs;
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
@@ -81,6 +83,9 @@ pub enum Command {
     /// What an operator asks of it while it runs.
     #[command(flatten)]
     Operator(OperatorCommand),
+    /// Run what makes objects of the provider's records in the cluster, beside the provider.
+    #[command(subcommand, name = "operator")]
+    Operators(OperatorsCommand),
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod dev;
 pub mod json;
 pub mod operator;
+pub mod operators;
 pub mod plain;
 pub mod run;
 mod sealed;
@@ -62,6 +63,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
         Command::Operator(command) => operator::run(command, &home?),
+        Command::Operators(command) => operators::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

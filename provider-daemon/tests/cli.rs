@@ -6,6 +6,8 @@
 
 #[path = "cli/completions.rs"]
 mod completions;
+#[path = "cli/operator_hostname.rs"]
+mod operator_hostname;
 #[path = "cli/version.rs"]
 mod version;
 

@@ -187,7 +187,8 @@ pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
 }
 
 /// `[a-z]([-a-z0-9]*[a-z0-9])?`, at most [`MAX_SERVICE_NAME`] characters.
-pub(crate) fn is_service_name(name: &str) -> bool {
+#[must_use]
+pub fn is_service_name(name: &str) -> bool {
     name.len() <= MAX_SERVICE_NAME && name.starts_with(|c: char| c.is_ascii_lowercase()) && is_label(name)
 }
 
@@ -202,7 +203,8 @@ pub(crate) fn is_env_name(name: &str) -> bool {
 }
 
 /// A lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters.
-pub(crate) fn is_hostname(host: &str) -> bool {
+#[must_use]
+pub fn is_hostname(host: &str) -> bool {
     host.len() <= MAX_HOSTNAME && host.split('.').all(is_label)
 }
 

@@ -11,7 +11,7 @@ use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
 use std::time::Duration;
@@ -59,8 +59,8 @@ impl Calls {
         self.operation
     }
 
-    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, resource)
     }
 
     /// An error of one object says which.
@@ -94,16 +94,70 @@ impl Calls {
         name: &str,
         body: &Value,
     ) -> Result<ObjectMeta, Error> {
-        let what = format!("{kind:?} {name}");
-        let patch = Patch::Apply(body);
-        let api = self.api(kind, ns);
         let params = PatchParams::apply(MANAGER).force();
+        self.apply_as(&params, &kind.resource(), ns, name, body).await
+    }
+
+    /// Server-side apply of an object that nobody else has a field of.
+    pub(crate) async fn apply_new(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        body: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        self.apply_as(&PatchParams::apply(MANAGER), resource, ns, name, body)
+            .await
+    }
+
+    /// Server-side apply of an object that is there; not of another one that has its name by then.
+    pub(crate) async fn apply_again(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        uid: &str,
+        body: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let mut body = body.clone();
+        body["metadata"]["uid"] = Value::from(uid);
+        let params = PatchParams::apply(MANAGER).force();
+        self.apply_as(&params, resource, ns, name, &body).await
+    }
+
+    async fn apply_as(
+        &self,
+        params: &PatchParams,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        body: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let what = format!("{} {name}", resource.kind);
+        let patch = Patch::Apply(body);
+        let api = self.api(resource, ns);
         match self
-            .limited(&what, api.patch_metadata(name, &params, &patch))
+            .limited(&what, api.patch_metadata(name, params, &patch))
             .await
         {
             Ok(answer) => Ok(answer.metadata),
-            Err(error) => Err(self.judged(error, &APPLY, kind, ns).await),
+            Err(error) => Err(self.judged(error, &APPLY, resource, ns).await),
+        }
+    }
+
+    /// Who an object is; `None` where there is none.
+    pub(crate) async fn metadata(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, Error> {
+        let what = format!("{} {name}", resource.kind);
+        let api = self.api(resource, ns);
+        let answer = self.limited(&what, api.get_metadata_opt(name)).await;
+        match answer {
+            Ok(found) => Ok(found.map(|object| object.metadata)),
+            Err(error) => Err(self.judged(error, &["get"], resource, ns).await),
         }
     }
 
@@ -123,10 +177,16 @@ impl Calls {
     }
 
     /// A 403 is a right that is missing, or admission that refuses.
-    async fn judged(&self, error: Error, verbs: &'static [&'static str], kind: Kind, ns: &str) -> Error {
+    async fn judged(
+        &self,
+        error: Error,
+        verbs: &'static [&'static str],
+        resource: &ApiResource,
+        ns: &str,
+    ) -> Error {
         let attempt = Attempt {
             verbs,
-            resource: kind.resource(),
+            resource: resource.clone(),
             namespace: Some(ns),
         };
         rights::judged(&self.client, self.limit, &attempt, error).await
@@ -134,8 +194,18 @@ impl Calls {
 
     /// The fields of the provider that made an object become ours. An object that is gone has none.
     pub(crate) async fn take_over(&self, kind: Kind, ns: &str, name: &str) -> Result<(), Error> {
-        let what = format!("{kind:?} {name}");
-        let api = self.api(kind, ns);
+        self.take_over_as(&kind.resource(), ns, name).await
+    }
+
+    /// The same of an object of any kind.
+    pub(crate) async fn take_over_as(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+    ) -> Result<(), Error> {
+        let what = format!("{} {name}", resource.kind);
+        let api = self.api(resource, ns);
         let mut tries = 0;
         loop {
             let Some(meta) = self.limited(&what, api.get_metadata_opt(name)).await? else {
@@ -156,7 +226,7 @@ impl Calls {
                 Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
                 Ok(Err(error)) => {
                     let error = self.failed(&what, error);
-                    return Err(self.judged(error, &["patch"], kind, ns).await);
+                    return Err(self.judged(error, &["patch"], resource, ns).await);
                 }
                 Err(_) => {
                     let message = format!("{what}: no answer of the API server within {:?}", self.limit);
@@ -174,27 +244,38 @@ impl Calls {
         name: &str,
         uid: Option<&str>,
     ) -> Result<(), Error> {
+        let policy = kind.is_workload().then_some(PropagationPolicy::Foreground);
+        self.delete_as(&kind.resource(), ns, name, uid, policy).await
+    }
+
+    /// The same of an object of any kind.
+    pub(crate) async fn delete_as(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        uid: Option<&str>,
+        policy: Option<PropagationPolicy>,
+    ) -> Result<(), Error> {
         let params = DeleteParams {
-            propagation_policy: kind.is_workload().then_some(PropagationPolicy::Foreground),
+            propagation_policy: policy,
             preconditions: uid.map(|uid| Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,
             }),
             ..DeleteParams::default()
         };
-        let api = self.api(kind, ns);
+        let what = format!("{} {name}", resource.kind);
+        let api = self.api(resource, ns);
         match tokio::time::timeout(self.limit, api.delete(name, &params)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) if is_absent(&error) || is_other(&error) => Ok(()),
             Ok(Err(error)) => {
-                let error = self.failed(&format!("{kind:?} {name}"), error);
-                Err(self.judged(error, &["delete"], kind, ns).await)
+                let error = self.failed(&what, error);
+                Err(self.judged(error, &["delete"], resource, ns).await)
             }
             Err(_) => {
-                let message = format!(
-                    "{kind:?} {name}: no answer of the API server within {:?}",
-                    self.limit
-                );
+                let message = format!("{what}: no answer of the API server within {:?}", self.limit);
                 Err(Error::new(ErrorKind::Timeout, self.operation, message))
             }
         }
@@ -222,7 +303,7 @@ impl Calls {
         parts: Read,
     ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
         let api: Api<DynamicObject> = match ns {
-            Some(ns) => self.api(kind, ns),
+            Some(ns) => self.api(&kind.resource(), ns),
             None => Api::all_with(self.client.clone(), &kind.resource()),
         };
         let selector = match ns {

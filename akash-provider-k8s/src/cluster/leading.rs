@@ -23,12 +23,12 @@ impl LeadershipGate {
     }
 
     /// Waits until it leads.
-    pub(super) async fn begins(&self) {
+    pub(crate) async fn begins(&self) {
         self.is(true).await;
     }
 
     /// Does a work while it leads; `None` when it is deposed before the end, and nothing more is done then.
-    pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.is(false) => None,

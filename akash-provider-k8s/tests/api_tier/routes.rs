@@ -1,41 +1,67 @@
 //! Routes of the Gateway API on a server. Its own definition is not at hand: the one here keeps whatever it is given,
 //! so that what is tried is that a server takes our objects and keeps them, not that a gateway would follow them.
 
-use crate::world::{put, run};
+use crate::world::{World, put, run};
 use akash_provider_core::cluster::HostnameDeclaration;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_k8s::objects::{HTTPRoute, ParentRef, http_route};
 use futures::FutureExt;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
-use serde_json::json;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
+
+/// Has the server take routes.
+pub(crate) async fn define(world: &World) {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "httproutes.gateway.networking.k8s.io",
+            // The group is the project's; a definition of somebody else's has to say so.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+            "names": {"kind": "HTTPRoute", "plural": "httproutes", "singular": "httproute"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": open},
+            }],
+        },
+    });
+    put(&world.admin, &definition, "api-tier").await;
+    let api: Api<HTTPRoute> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
+    let served = || async { api.list(&ListParams::default()).await.is_ok() };
+    world.until("routes are served", served).await;
+}
+
+fn routes(world: &World, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<HTTPRoute>(&());
+    Api::namespaced_with(world.admin.clone(), namespace, &resource)
+}
+
+/// A route, as JSON.
+pub(crate) async fn get(world: &World, namespace: &str, name: &str) -> Value {
+    let route = routes(world, namespace).get(name).await.unwrap();
+    serde_json::to_value(route).unwrap()
+}
+
+/// Changes a route as its gateway would.
+pub(crate) async fn edit(world: &World, namespace: &str, name: &str, patch: &Value) {
+    let patch = Patch::Merge(patch);
+    let edited = routes(world, namespace)
+        .patch(name, &PatchParams::default(), &patch)
+        .await;
+    edited.unwrap();
+}
 
 #[test]
 fn a_route_of_the_gateway_api_is_kept_as_it_was_rendered() {
     run("routes", |world| {
         async move {
-            let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-            let definition = json!({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {
-                    "name": "httproutes.gateway.networking.k8s.io",
-                    // The group is the project's; a definition of somebody else's has to say so.
-                    "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-                },
-                "spec": {
-                    "group": "gateway.networking.k8s.io", "scope": "Namespaced",
-                    "names": {"kind": "HTTPRoute", "plural": "httproutes", "singular": "httproute"},
-                    "versions": [{
-                        "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": open},
-                    }],
-                },
-            });
-            put(&world.admin, &definition, "api-tier").await;
+            define(world).await;
             let namespace = &world.settings.manifest_namespace;
             let api: Api<HTTPRoute> = Api::namespaced(world.admin.clone(), namespace);
-            let served = || async { api.list(&ListParams::default()).await.is_ok() };
-            world.until("routes are served", served).await;
-
             let host = HostnameDeclaration {
                 hostname: "shop.example.com".to_owned(),
                 service: "web".to_owned(),

@@ -11,11 +11,12 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-pub(crate) const COMMANDS: [&str; 16] = [
+pub(crate) const COMMANDS: [&str; 17] = [
     "keys",
     "query",
     "tx",
     "run",
+    "operator",
     "send-manifest",
     "get-manifest",
     "lease-status",

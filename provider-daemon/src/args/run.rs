@@ -251,7 +251,7 @@ impl RunArgs {
         };
         let names = format!(
             "hostnames of leases are declared as ProviderHost objects and lead nowhere by themselves: the hostname \
-             operator of today's provider must run in the cluster, which makes {routes} of them"
+             operator must run in the cluster (`provider-daemon operator hostname`), which makes {routes} of them"
         );
         if self.is_real() { vec![names] } else { Vec::new() }
     }

@@ -46,6 +46,20 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "operator hostname",
+        &[
+            "operator hostname",
+            "operator hostname --ingress-class traefik --ingress-controller traefik",
+            "operator hostname --ingress-mode gateway-api --gateway-name edge --gateway-provider istio",
+        ],
+    ),
+    (
+        "operator hostname forget",
+        &[
+            "operator hostname forget akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0",
+        ],
+    ),
+    (
         "explain",
         &[
             "explain my-app.yaml --node-gpus nvidia/a100=1",

@@ -1,0 +1,3 @@
+//! What runs beside the provider and turns its records into objects of the cluster.
+
+pub mod hostname;

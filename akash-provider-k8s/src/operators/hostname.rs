@@ -1,0 +1,182 @@
+//! The hostname operator: from declared hostnames to routes.
+//!
+//! ```text
+//! ProviderHosts ┐                     ┌─ wanted, written, accepted ─► status
+//! Manifests     ├─ watches ─► index ──┤
+//! routes        ┘     ▲               └─ work ─► queue ─► writer ─► API server
+//!                     └────────────── what was written ◄────┘
+//! ```
+//!
+//! [`facts`] reads records, [`index`] says what is to be done and [`queue`] whose turn it is: none of them has a clock or
+//! a network. One writer does it. It is driven by what there is and not by what happened, so that a change that was
+//! missed is made up for by the next list; and what is as wanted is not written.
+
+pub mod facts;
+mod front;
+pub mod index;
+pub mod live;
+pub mod queue;
+pub mod route;
+mod shared;
+mod status;
+mod watch;
+mod writer;
+
+pub use front::Front;
+pub use status::{CountStatus, HostnameStatus, Ignored, LeaseParts, Managed, Status, WatchStatus};
+
+use crate::apply::Calls;
+use crate::cluster::LeadershipGate;
+use crate::state::WatchConfig;
+use kube::Client;
+use queue::Patience;
+use route::Mode;
+use shared::Shared;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use writer::Writer;
+
+/// What an operator chooses. [`Options::default`] has the defaults of the command line.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Namespace of the records (`--k8s-manifest-ns`).
+    pub manifest_namespace: String,
+    /// How hostnames become routes.
+    pub mode: Mode,
+    /// How failures are answered.
+    pub patience: Patience,
+    /// How often is forgotten what is of names that are gone (`--prune-interval`).
+    pub prune_interval: Duration,
+    /// Limit of one call to the API server.
+    pub call_timeout: Duration,
+    /// How eagerly the watches are kept up.
+    pub watch_config: WatchConfig,
+    /// Nothing is written while it is shut.
+    pub gate: LeadershipGate,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            manifest_namespace: "lease".to_owned(),
+            mode: Mode::default(),
+            patience: Patience::default(),
+            prune_interval: Duration::from_secs(600),
+            call_timeout: Duration::from_secs(10),
+            watch_config: WatchConfig::default(),
+            gate: LeadershipGate::new(true),
+        }
+    }
+}
+
+/// The operator at work. Dropping it ends it at once; [`HostnameOperator::stop`] lets it finish what it began.
+#[derive(Debug)]
+pub struct HostnameOperator {
+    shared: Arc<Shared>,
+    stopping: CancellationToken,
+    /// Done once it has stopped.
+    writer: CancellationToken,
+    #[expect(dead_code, reason = "dropping them ends them")]
+    tasks: [AbortOnDropHandle<()>; 5],
+}
+
+impl HostnameOperator {
+    /// Begins to watch, and writes as soon as everything was listed. It needs the runtime of tokio.
+    #[must_use]
+    pub fn start(client: &Client, options: Options) -> Self {
+        let shared = Arc::new(Shared::new(options.mode.clone(), options.patience));
+        let stopping = CancellationToken::new();
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            calls: Calls::new(client.clone(), options.call_timeout, "route"),
+            resource: options.mode.resource(),
+            prune_interval: options.prune_interval.max(Duration::from_secs(1)),
+            grace: options.call_timeout,
+        };
+        let writer_ended = CancellationToken::new();
+        let ended = writer_ended.clone().drop_guard();
+        let (gate, until) = (options.gate, stopping.clone());
+        let leading = async move {
+            let _ended = ended;
+            while !until.is_cancelled() {
+                tokio::select! {
+                    () = until.cancelled() => return,
+                    () = gate.begins() => {}
+                }
+                // Deposed, it stops where it is; whoever leads next looks at everything.
+                gate.during(writer.clone().run(until.clone())).await;
+            }
+        };
+        let [hosts, manifests, routes] = watch::start(
+            client,
+            &options.manifest_namespace,
+            &options.mode,
+            &shared,
+            options.watch_config,
+        );
+        let front = front::watch(
+            client.clone(),
+            options.mode,
+            options.call_timeout,
+            Arc::clone(&shared),
+        );
+        Self {
+            shared,
+            stopping,
+            writer: writer_ended,
+            tasks: [
+                hosts,
+                manifests,
+                routes,
+                AbortOnDropHandle::new(tokio::spawn(front)),
+                AbortOnDropHandle::new(tokio::spawn(leading)),
+            ],
+        }
+    }
+
+    /// Waits until everything was listed.
+    pub async fn ready(&self) {
+        // The other end is in our hands, so it does not go away.
+        let _ = self.shared.ready().wait_for(|ready| *ready).await;
+    }
+
+    /// Everything was listed once.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        *self.shared.ready().borrow()
+    }
+
+    /// How everything is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// The names that lead somewhere, as today's operator shows them.
+    #[must_use]
+    pub fn managed_hostnames(&self) -> BTreeMap<String, Managed> {
+        self.shared.managed()
+    }
+
+    /// What failed, by lease, as today's operator shows it.
+    #[must_use]
+    pub fn ignore_list(&self) -> BTreeMap<String, Ignored> {
+        self.shared.ignored()
+    }
+
+    /// The names of a lease, given as `owner/dseq/gseq/oseq/provider`, are tried again now; the number of those that had
+    /// failed.
+    #[must_use]
+    pub fn forget(&self, lease: &str) -> usize {
+        self.shared.forget(lease)
+    }
+
+    /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.writer.cancelled().await;
+    }
+}

@@ -1,0 +1,256 @@
+//! What the records say, each read by itself: one that makes no sense says why, and stops no other.
+
+use crate::crd::convert::{decode, from_manifest};
+use crate::crd::{Manifest, ProviderHost};
+use crate::labels;
+use crate::state::lease_of_host;
+use akash_provider_core::manifest::{
+    Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, is_hostname, is_service_name,
+};
+use akash_provider_core::types::LeaseId;
+use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Longest text about a record that makes no sense, in characters: some of it may be a tenant's.
+const PROBLEM_MAX: usize = 300;
+/// Attempts at replicas; a proxy that tries more makes a slow service slower.
+const MAX_TRIES: u32 = 100;
+
+/// A record, or what is wrong with it.
+pub type Fact<T> = Result<T, String>;
+
+/// Where a hostname is declared to lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Lease.
+    pub lease: LeaseId,
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Service of the lease.
+    pub service: String,
+    /// External port of the service, above 0.
+    pub port: u16,
+    /// When it was declared, as the record says it; empty where it does not.
+    pub updated_at: String,
+}
+
+/// What the exposes of a lease say about proxies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposes {
+    /// Lease.
+    pub lease: LeaseId,
+    /// By service and external port, those that are reached by everybody over TCP.
+    pub options: BTreeMap<(String, u16), HttpOptions>,
+}
+
+/// What a ProviderHost declares.
+///
+/// # Errors
+/// What is wrong with it, in at most 300 characters.
+pub fn host(object: &DynamicObject) -> Fact<Host> {
+    read_host(object).map_err(cut)
+}
+
+/// What a Manifest says of its exposes.
+///
+/// # Errors
+/// As [`host`].
+pub fn manifest(object: &DynamicObject) -> Fact<Exposes> {
+    read_manifest(object).map_err(cut)
+}
+
+fn read_host(object: &DynamicObject) -> Fact<Host> {
+    let host: ProviderHost = typed("ProviderHost", object)?;
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let spec = &host.spec;
+    if spec.hostname != name {
+        return Err(format!(
+            "it declares `{}`; a record is named after its hostname",
+            spec.hostname
+        ));
+    }
+    if !is_hostname(name) || name.parse::<IpAddr>().is_ok() {
+        return Err(
+            "it is no hostname: small letters, digits, `-` and dots, at most 253 characters".to_owned(),
+        );
+    }
+    let Some(lease) = lease_of_host(spec) else {
+        return Err("its owner or its provider is no address".to_owned());
+    };
+    if !is_service_name(&spec.service_name) {
+        return Err(format!("`{}` is no name of a service", spec.service_name));
+    }
+    let port = u16::try_from(spec.external_port).ok().filter(|port| *port > 0);
+    let Some(port) = port else {
+        return Err(format!("{} is no port", spec.external_port));
+    };
+    let annotations = object.metadata.annotations.as_ref();
+    let updated_at = annotations.and_then(|all| all.get(labels::UPDATED_AT)).cloned();
+    Ok(Host {
+        namespace: lease.namespace(),
+        lease,
+        service: spec.service_name.clone(),
+        port,
+        updated_at: updated_at.map(cut).unwrap_or_default(),
+    })
+}
+
+fn read_manifest(object: &DynamicObject) -> Fact<Exposes> {
+    let manifest: Manifest = typed("Manifest", object)?;
+    let recorded = from_manifest(&manifest).map_err(|bad| bad.to_string())?;
+    Ok(Exposes {
+        lease: recorded.deployment.lease.clone(),
+        options: options_of(&recorded.deployment.group),
+    })
+}
+
+fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
+    let mut all = BTreeMap::new();
+    for service in &group.services {
+        let reached = |expose: &&akash_provider_core::manifest::ServiceExpose| {
+            expose.global && expose.proto == Proto::Tcp
+        };
+        for expose in service.expose.iter().filter(reached) {
+            let key = (service.name.clone(), expose.effective_external_port());
+            all.entry(key).or_insert_with(|| bounded(&expose.http_options));
+        }
+    }
+    all
+}
+
+/// What the network's SDL may say, whoever wrote the record: more would go into the configuration of a proxy that
+/// all tenants share.
+fn bounded(options: &HttpOptions) -> HttpOptions {
+    HttpOptions {
+        max_body_size: options.max_body_size.min(MAX_BODY),
+        read_timeout: options.read_timeout.min(MAX_PROXY_TIMEOUT),
+        send_timeout: options.send_timeout.min(MAX_PROXY_TIMEOUT),
+        next_tries: options.next_tries.min(MAX_TRIES),
+        next_timeout: options.next_timeout.min(MAX_PROXY_TIMEOUT),
+        next_cases: options.next_cases.clone(),
+        proxy_buffer_size: options.proxy_buffer_size.min(MAX_PROXY_BUFFER),
+    }
+}
+
+fn typed<K: DeserializeOwned>(kind: &str, object: &DynamicObject) -> Fact<K> {
+    let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    decode(kind, &value).map_err(|bad| bad.to_string())
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(PROBLEM_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+    const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+    fn object(name: &str, spec: Value) -> DynamicObject {
+        let value = json!({"metadata": {"name": name}, "spec": spec});
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn spec(name: &str) -> Value {
+        json!({
+            "owner": OWNER, "provider": PROVIDER, "hostname": name, "dseq": 7, "gseq": 1, "oseq": 1,
+            "service_name": "web", "external_port": 80,
+        })
+    }
+
+    #[test]
+    fn a_declaration_is_read() {
+        let host = host(&object("shop.example.com", spec("shop.example.com"))).unwrap();
+        assert_eq!((host.service.as_str(), host.port), ("web", 80));
+        assert_eq!(host.namespace, host.lease.namespace());
+    }
+
+    #[test]
+    fn what_makes_no_sense_says_why() {
+        let with = |field: &str, value: Value| {
+            let mut spec = spec("shop.example.com");
+            spec[field] = value;
+            host(&object("shop.example.com", spec)).unwrap_err()
+        };
+        for (field, value, why) in [
+            ("hostname", json!("bank.example.com"), "named after its hostname"),
+            ("owner", json!("akash1nobody"), "no address"),
+            ("provider", json!(""), "no address"),
+            ("service_name", json!("web; return 301"), "no name of a service"),
+            ("service_name", json!("../web"), "no name of a service"),
+            ("external_port", json!(0), "no port"),
+            ("external_port", json!(65_536), "no port"),
+            ("external_port", json!("80"), "spec.external_port"),
+            ("dseq", json!({}), "spec.dseq"),
+        ] {
+            let told = with(field, value.clone());
+            assert!(told.contains(why), "{field} {value}: {told}");
+        }
+        assert!(host(&object("x.example.com", Value::Null)).is_err());
+        let long = with("hostname", json!("é".repeat(5_000)));
+        assert!(long.chars().count() <= PROBLEM_MAX + 1, "{long}");
+    }
+
+    #[test]
+    fn hostile_names_are_no_hostnames() {
+        let longest = format!("{}.example.com", vec!["a".repeat(47); 5].join("."));
+        assert!(
+            host(&object(&longest, spec(&longest))).is_ok(),
+            "{}",
+            longest.len()
+        );
+        let too_long = format!("{}.com", vec!["a".repeat(49); 5].join("."));
+        assert_eq!(too_long.len(), 253);
+        let too_long = format!("a{too_long}");
+        for name in [
+            too_long.as_str(),
+            "shop.example.com.",
+            ".example.com",
+            "shop..example.com",
+            "*.example.com",
+            "shop.*.example.com",
+            "bücher.example",
+            "Shop.example.com",
+            "shop.example.com;",
+            "shop example.com",
+            "shop.example.com\n",
+            "10.0.0.1",
+            "",
+        ] {
+            assert!(host(&object(name, spec(name))).is_err(), "{name:?}");
+        }
+        // A name of another script as DNS has it is a name like any other.
+        let name = "xn--bcher-kva.example";
+        assert!(host(&object(name, spec(name))).is_ok());
+    }
+
+    #[test]
+    fn options_are_kept_within_what_an_sdl_may_say() {
+        let wild = HttpOptions {
+            max_body_size: u32::MAX,
+            read_timeout: u32::MAX,
+            send_timeout: u32::MAX,
+            next_tries: u32::MAX,
+            next_timeout: u32::MAX,
+            next_cases: None,
+            proxy_buffer_size: u32::MAX,
+        };
+        let tame = bounded(&wild);
+        assert_eq!(
+            (tame.max_body_size, tame.proxy_buffer_size),
+            (MAX_BODY, MAX_PROXY_BUFFER)
+        );
+        let timeouts = [tame.read_timeout, tame.send_timeout, tame.next_timeout];
+        assert_eq!(timeouts, [MAX_PROXY_TIMEOUT; 3]);
+        assert_eq!(tame.next_tries, MAX_TRIES);
+        assert_eq!(bounded(&HttpOptions::default()), HttpOptions::default());
+    }
+}

@@ -1,0 +1,159 @@
+//! The route of a hostname as an object: Ingress or HTTPRoute, in the words of the proxy that reads it.
+
+use super::facts::Host;
+use crate::objects::{self, HTTPRoute, INGRESS_CLASS, ParentRef};
+use akash_provider_core::cluster::HostnameDeclaration;
+use akash_provider_core::manifest::HttpOptions;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Prefixes of the annotations that are written by one or another kind of route.
+const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
+/// The annotations below these prefixes.
+const ANNOTATIONS: [&str; 9] = [
+    "client-max-body-size",
+    "proxy-body-size",
+    "proxy-buffer-size",
+    "proxy-next-upstream",
+    "proxy-next-upstream-timeout",
+    "proxy-next-upstream-tries",
+    "proxy-read-timeout",
+    "proxy-send-timeout",
+    "timeout-server",
+];
+
+/// How hostnames become routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Ingresses (`--ingress-mode ingress`).
+    Ingress {
+        /// Class that they name (`--ingress-class`).
+        class: String,
+        /// Whose annotations they have (`--ingress-controller`).
+        controller: Controller,
+    },
+    /// HTTPRoutes (`--ingress-mode gateway-api`).
+    GatewayApi {
+        /// Gateway (`--gateway-name`).
+        name: String,
+        /// Its namespace (`--gateway-namespace`).
+        namespace: String,
+        /// Who implements it (`--gateway-provider`).
+        provider: GatewayProvider,
+        /// Size of the proxy's buffer, for example `16k` (`--proxy-buffer-size`).
+        buffer_size: String,
+    },
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Ingress {
+            class: INGRESS_CLASS.to_owned(),
+            controller: Controller::Nginx,
+        }
+    }
+}
+
+/// Who reads Ingresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controller {
+    /// ingress-nginx, and whatever reads its annotations: all options.
+    Nginx,
+    /// Traefik: an Ingress has no words for the options of a tenant there, its own defaults hold.
+    Traefik,
+    /// HAProxy: the time an answer may take.
+    Haproxy,
+}
+
+/// Who implements the Gateway API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayProvider {
+    /// NGINX, with its annotations.
+    Nginx,
+    /// Any other: only what the standard has words for.
+    Standard,
+}
+
+impl Mode {
+    /// The kind of the routes.
+    #[must_use]
+    pub fn resource(&self) -> ApiResource {
+        match self {
+            Self::Ingress { .. } => ApiResource::erase::<Ingress>(&()),
+            Self::GatewayApi { .. } => ApiResource::erase::<HTTPRoute>(&()),
+        }
+    }
+
+    /// The route of a hostname.
+    #[must_use]
+    pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
+        let declaration = HostnameDeclaration {
+            hostname: name.to_owned(),
+            service: host.service.clone(),
+            external_port: host.port,
+        };
+        let (lease, host) = (&host.lease, &declaration);
+        let rendered = match self {
+            Self::Ingress { class, controller } => {
+                let mut ingress = objects::ingress(lease, host, options);
+                if let Some(spec) = &mut ingress.spec {
+                    spec.ingress_class_name = Some(class.clone());
+                }
+                match controller {
+                    Controller::Nginx => {}
+                    Controller::Traefik => ingress.metadata.annotations = None,
+                    Controller::Haproxy => ingress.metadata.annotations = Some(haproxy(options)),
+                }
+                serde_json::to_value(ingress)
+            }
+            Self::GatewayApi {
+                name,
+                namespace,
+                provider,
+                buffer_size,
+            } => {
+                let gateway = ParentRef {
+                    name: name.clone(),
+                    namespace: Some(namespace.clone()),
+                };
+                let mut route = objects::http_route(lease, host, options, &gateway, buffer_size);
+                if *provider == GatewayProvider::Standard {
+                    route.metadata.annotations = None;
+                }
+                serde_json::to_value(route).map(|route| timed(route, *provider, options))
+            }
+        };
+        // Both are plain data, which always has a form in JSON.
+        rendered.unwrap_or_default()
+    }
+}
+
+fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
+    let limit = if options.max_body_size == 0 {
+        HttpOptions::default().read_timeout
+    } else {
+        options.read_timeout
+    };
+    BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
+}
+
+/// The standard limits the whole answer where others limit its pauses, so that it is set only where a tenant asks for
+/// less than what everybody has: a long download of anybody else goes on.
+fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
+    let usual = HttpOptions::default().read_timeout;
+    let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);
+    if provider == GatewayProvider::Standard && is_own {
+        let limit = format!("{}ms", options.read_timeout);
+        route["spec"]["rules"][0]["timeouts"] = json!({"backendRequest": limit});
+    }
+    route
+}
+
+/// True for an annotation that routes have of us or of the other provider's operator, so that one too many goes.
+#[must_use]
+pub fn is_of_routes(annotation: &str) -> bool {
+    let name = PREFIXES.iter().find_map(|prefix| annotation.strip_prefix(prefix));
+    name.is_some_and(|name| ANNOTATIONS.contains(&name))
+}

@@ -1,0 +1,269 @@
+//! What the operator says of itself: each name as it is wanted, written and accepted, and what keeps it from that.
+
+use super::front::Front;
+use super::live::Accepted;
+use super::shared::{Counts, Inner, Kind, Shared};
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// Everything.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// Everything was listed once, so that names are worked at.
+    pub is_ready: bool,
+    /// How the watches fare, by what they watch.
+    pub watches: BTreeMap<&'static str, WatchStatus>,
+    /// The class of Ingresses or the Gateway.
+    pub front: Front,
+    /// Routes written, routes deleted, failures, since the start.
+    pub counts: CountStatus,
+    /// Names whose turn it is.
+    pub busy: usize,
+    /// Each name that is declared or has a route.
+    pub hostnames: BTreeMap<String, HostnameStatus>,
+}
+
+/// How a watch fares.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchStatus {
+    /// Everything was listed once.
+    pub synced: bool,
+    /// For so many seconds it has not worked.
+    pub down_for_seconds: Option<u64>,
+    /// What went wrong last, also when it works again.
+    pub last_error: Option<String>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CountStatus {
+    /// Routes written.
+    pub written: u64,
+    /// Routes deleted.
+    pub deleted: u64,
+    /// Writes and deletes that failed.
+    pub failed: u64,
+}
+
+/// How a name is.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostnameStatus {
+    /// Lease it is declared for; `None` where its record is gone or makes no sense.
+    pub lease: Option<String>,
+    /// Namespace of the lease.
+    pub namespace: Option<String>,
+    /// Service.
+    pub service: Option<String>,
+    /// External port.
+    pub port: Option<u16>,
+    /// Its route is there as wanted.
+    pub is_written: bool,
+    /// What its proxy says.
+    pub accepted: Accepted,
+    /// What keeps it from its route.
+    pub problem: Option<String>,
+    /// What the API server said last against its route.
+    pub error: Option<String>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// It is not tried until it changes, is forgotten or is old.
+    pub is_ignored: bool,
+}
+
+/// A name as today's operator shows it at `/managed-hostnames`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Managed {
+    /// Lease.
+    #[serde(rename = "LeaseID")]
+    pub lease: LeaseParts,
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// External port.
+    pub external_port: u16,
+    /// Service.
+    pub service_name: String,
+    /// When it was declared, RFC 3339.
+    pub last_update: String,
+}
+
+/// A lease by its parts.
+#[derive(Debug, Clone, Serialize)]
+pub struct LeaseParts {
+    /// Tenant.
+    pub owner: String,
+    /// Deployment sequence number.
+    pub dseq: u64,
+    /// Group sequence number.
+    pub gseq: u32,
+    /// Order sequence number.
+    pub oseq: u32,
+    /// Provider.
+    pub provider: String,
+}
+
+/// A lease as today's operator shows it at `/ignore-list`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Ignored {
+    /// Its names that failed.
+    pub hostnames: Vec<String>,
+    /// The last error.
+    pub last_error: String,
+    /// Its kind.
+    pub last_error_type: String,
+    /// When it failed last, RFC 3339.
+    pub failed_at: String,
+    /// Failures in a row.
+    pub failure_count: u32,
+    /// Namespace of the lease.
+    pub namespace: String,
+}
+
+impl From<&LeaseId> for LeaseParts {
+    fn from(lease: &LeaseId) -> Self {
+        let group = &lease.order.group;
+        Self {
+            owner: group.deployment.owner.to_string(),
+            dseq: group.deployment.dseq,
+            gseq: group.gseq,
+            oseq: lease.order.oseq,
+            provider: lease.provider.to_string(),
+        }
+    }
+}
+
+impl From<Counts> for CountStatus {
+    fn from(counts: Counts) -> Self {
+        Self {
+            written: counts.written,
+            deleted: counts.deleted,
+            failed: counts.failed,
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> Status {
+        let inner = self.inner();
+        let names = inner.index.names().into_iter();
+        Status {
+            is_ready: inner.index.is_known(),
+            watches: inner.watch_status(),
+            front: inner.front.clone(),
+            counts: inner.counts.into(),
+            busy: inner.queue.busy(),
+            hostnames: names
+                .map(|name| {
+                    let status = inner.hostname(&name);
+                    (name, status)
+                })
+                .collect(),
+        }
+    }
+
+    pub(super) fn managed(&self) -> BTreeMap<String, Managed> {
+        let inner = self.inner();
+        let mut managed = BTreeMap::new();
+        for name in inner.index.names() {
+            let Some(Ok(host)) = inner.index.host(&name) else {
+                continue;
+            };
+            if inner.index.live(&name, &host.namespace).is_none() {
+                continue;
+            }
+            let one = Managed {
+                lease: LeaseParts::from(&host.lease),
+                namespace: host.namespace.clone(),
+                external_port: host.port,
+                service_name: host.service.clone(),
+                last_update: host.updated_at.clone(),
+            };
+            managed.insert(name, one);
+        }
+        managed
+    }
+
+    pub(super) fn ignored(&self) -> BTreeMap<String, Ignored> {
+        let inner = self.inner();
+        let now = Instant::now();
+        let mut leases: BTreeMap<String, Ignored> = BTreeMap::new();
+        let failures = inner.queue.failures().map(|(name, failed)| {
+            let kind = format!("{:?}", failed.kind);
+            (name, failed.error.clone(), kind, failed.at, failed.failures)
+        });
+        let problems = inner
+            .problems
+            .iter()
+            .map(|(name, problem)| (name, problem.text.clone(), "Problem".to_owned(), problem.since, 1));
+        for (name, last_error, last_error_type, at, failure_count) in failures.chain(problems) {
+            let Some(Ok(host)) = inner.index.host(name) else {
+                continue;
+            };
+            let failed_at = rfc3339(at, now);
+            let entry = leases.entry(host.lease.to_string()).or_insert_with(|| Ignored {
+                hostnames: Vec::new(),
+                last_error: String::new(),
+                last_error_type: String::new(),
+                failed_at: String::new(),
+                failure_count: 0,
+                namespace: host.namespace.clone(),
+            });
+            entry.hostnames.push(name.clone());
+            entry.failure_count = entry.failure_count.max(failure_count);
+            if failed_at >= entry.failed_at {
+                entry.last_error = last_error;
+                entry.last_error_type = last_error_type;
+                entry.failed_at = failed_at;
+            }
+        }
+        leases
+    }
+}
+
+impl Inner {
+    fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
+        let statuses = self.watches.iter().map(|(kind, watch)| {
+            let name = match kind {
+                Kind::Hosts => "providerhosts",
+                Kind::Manifests => "manifests",
+                Kind::Routes => "routes",
+            };
+            let status = WatchStatus {
+                synced: watch.synced,
+                down_for_seconds: watch.down_for().map(|down| down.as_secs()),
+                last_error: watch.last_error.clone(),
+            };
+            (name, status)
+        });
+        statuses.collect()
+    }
+
+    fn hostname(&self, name: &str) -> HostnameStatus {
+        let host = self.index.host(name).and_then(|host| host.as_ref().ok());
+        let live = host.and_then(|host| self.index.live(name, &host.namespace));
+        let failed = self.queue.failure(name);
+        let problem = self.problems.get(name).map(|problem| problem.text.clone());
+        HostnameStatus {
+            lease: host.map(|host| host.lease.to_string()),
+            namespace: host.map(|host| host.namespace.clone()),
+            service: host.map(|host| host.service.clone()),
+            port: host.map(|host| host.port),
+            is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
+            accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
+            problem,
+            error: failed.map(|failed| failed.error.clone()),
+            failures: failed.map_or(0, |failed| failed.failures),
+            is_ignored: failed.is_some_and(|failed| failed.is_ignored),
+        }
+    }
+}
+
+fn rfc3339(at: Instant, now: Instant) -> String {
+    let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
+    let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
+    then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

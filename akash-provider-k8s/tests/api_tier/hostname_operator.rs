@@ -1,0 +1,389 @@
+//! The hostname operator with the rights of `deploy/operators/hostname.yaml`.
+
+use crate::world::{World, deployment, put, run, service};
+use akash_provider_core::manifest::HttpOptions;
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::crd::convert::to_manifest;
+use akash_provider_k8s::labels;
+use akash_provider_k8s::operators::hostname::queue::Patience;
+use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use futures::FutureExt;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::DeleteParams;
+use kube::{Api, Client};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// The rights, given to the account whose calls are counted.
+async fn give_rights(world: &World) {
+    let own = &world.settings.manifest_namespace;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("namespace: lease", &format!("namespace: {own}"));
+    let text = text.replace("name: akash-operator-hostname", &format!("name: {}", role(world)));
+    let documents = serde_norway::Deserializer::from_str(&text).map(|d| Value::deserialize(d).unwrap());
+    let documents: Vec<Value> = documents.collect();
+    for mut document in documents {
+        let subjects = document.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
+            subject["name"] = json!("akash-provider");
+        }
+        put(&world.admin, &document, "api-tier").await;
+    }
+}
+
+fn role(world: &World) -> String {
+    format!("akash-operator-hostname-{}", world.settings.manifest_namespace)
+}
+
+async fn take_rights(world: &World) {
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
+    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+    let _ = bindings.delete(&role(world), &DeleteParams::default()).await;
+    let _ = roles.delete(&role(world), &DeleteParams::default()).await;
+}
+
+/// The namespace of a lease, and its record with these options.
+async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
+    let mut all = labels::lease(lease);
+    all.extend(labels::selector(&lease.namespace()));
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": lease.namespace(), "labels": all},
+    });
+    put(&world.admin, &namespace, "provider").await;
+    let mut web = service("web");
+    for expose in &mut web.expose {
+        expose.http_options = options.clone();
+    }
+    let manifest = to_manifest(&deployment(lease, vec![web]), &world.settings).unwrap();
+    put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
+}
+
+async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
+    let group = &lease.order.group;
+    let host = json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "ProviderHost",
+        "metadata": {"name": hostname, "namespace": world.settings.manifest_namespace},
+        "spec": {
+            "owner": group.deployment.owner, "provider": lease.provider, "hostname": hostname,
+            "dseq": group.deployment.dseq, "gseq": group.gseq, "oseq": lease.order.oseq,
+            "service_name": "web", "external_port": 80,
+        },
+    });
+    put(&world.admin, &host, "provider").await;
+}
+
+fn options(world: &World, mode: Mode) -> Options {
+    Options {
+        manifest_namespace: world.settings.manifest_namespace.clone(),
+        mode,
+        patience: Patience {
+            retry_delay: Duration::from_millis(200),
+            ..Patience::default()
+        },
+        ..Options::default()
+    }
+}
+
+async fn start(client: &Client, options: Options) -> HostnameOperator {
+    let operator = HostnameOperator::start(client, options);
+    let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
+    assert!(ready.is_ok(), "not ready: {:?}", operator.status());
+    operator
+}
+
+fn state(operator: &HostnameOperator, hostname: &str) -> Option<HostnameStatus> {
+    operator.status().hostnames.remove(hostname)
+}
+
+fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
+    state(operator, hostname).is_some_and(|state| state.is_written)
+}
+
+/// Routes written and deleted since the last time, in order.
+fn writes(world: &World, plural: &str) -> Vec<String> {
+    let calls = world.take_writes().into_iter();
+    let of_routes = calls.filter(|call| call.path.contains(plural));
+    of_routes.map(|call| call.method).collect()
+}
+
+#[test]
+fn hostnames_become_ingresses_and_follow_their_records() {
+    run("op-ingress", |world| {
+        async move {
+            give_rights(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            let usual = HttpOptions::default();
+            record(world, &lease, &usual).await;
+            declare(world, &lease, "a.example.com").await;
+            declare(world, &lease, "b.example.com").await;
+            world.take_calls();
+            let operator = start(&world.client, options(world, Mode::default())).await;
+            let both =
+                || async { is_written(&operator, "a.example.com") && is_written(&operator, "b.example.com") };
+            world.until("both have their routes", both).await;
+            assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH"]);
+            let made = world.get("Ingress", &home, "a.example.com").await.unwrap();
+            assert_eq!(made["spec"]["ingressClassName"], "akash-ingress-class");
+            assert_eq!(made["spec"]["rules"][0]["host"], "a.example.com");
+            let managed = operator.managed_hostnames();
+            assert_eq!(managed["a.example.com"].service_name, "web");
+            assert_eq!(managed["a.example.com"].namespace, home);
+            // A change is one write for each name, and no more come after it.
+            let short = HttpOptions {
+                read_timeout: 5_000,
+                ..usual
+            };
+            record(world, &lease, &short).await;
+            let timeout = "/metadata/annotations/nginx.ingress.kubernetes.io~1proxy-read-timeout";
+            for name in ["a.example.com", "b.example.com"] {
+                let is_short = || async {
+                    let route = world.get("Ingress", &home, name).await.unwrap();
+                    route.pointer(timeout) == Some(&json!("5"))
+                };
+                world.until("its limit is short", is_short).await;
+            }
+            world
+                .until("at rest", || async { operator.status().busy == 0 })
+                .await;
+            assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH"]);
+            // What somebody changes by hand is mended; what nobody wants goes.
+            let edit = json!({"spec": {"ingressClassName": "other"}});
+            world.edit("Ingress", &home, "a.example.com", edit).await;
+            let is_mended = || async {
+                let route = world.get("Ingress", &home, "a.example.com").await.unwrap();
+                route["spec"]["ingressClassName"] == "akash-ingress-class"
+            };
+            world.until("it is mended", is_mended).await;
+            let own = &world.settings.manifest_namespace;
+            world.delete("ProviderHost", own, "b.example.com").await;
+            let is_gone = || async { world.get("Ingress", &home, "b.example.com").await.is_none() };
+            world.until("it is gone", is_gone).await;
+            assert_eq!(writes(world, "ingresses"), ["PATCH", "DELETE"]);
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_restart_writes_nothing_and_finds_what_was_missed() {
+    run("op-restart", |world| {
+        async move {
+            give_rights(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            for name in ["a.example.com", "b.example.com"] {
+                declare(world, &lease, name).await;
+            }
+            let first = start(&world.client, options(world, Mode::default())).await;
+            let both =
+                || async { is_written(&first, "a.example.com") && is_written(&first, "b.example.com") };
+            world.until("both have their routes", both).await;
+            first.stop().await;
+            world.take_calls();
+            let second = start(&world.client, options(world, Mode::default())).await;
+            let at_rest = || async { is_written(&second, "b.example.com") && second.status().busy == 0 };
+            world.until("at rest", at_rest).await;
+            assert_eq!(
+                world.take_writes(),
+                [],
+                "a start over what is there writes nothing"
+            );
+            second.stop().await;
+            let own = &world.settings.manifest_namespace;
+            world.delete("ProviderHost", own, "a.example.com").await;
+            let third = start(&world.client, options(world, Mode::default())).await;
+            let is_gone = || async { world.get("Ingress", &home, "a.example.com").await.is_none() };
+            world.until("what was missed is gone", is_gone).await;
+            assert_eq!(writes(world, "ingresses"), ["DELETE"]);
+            assert!(world.get("Ingress", &home, "b.example.com").await.is_some());
+            third.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
+    run("op-foreign", |world| {
+        async move {
+            give_rights(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            let foreign = json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+                "metadata": {"name": "theirs.example.com", "namespace": home},
+                "spec": {"rules": [{"host": "theirs.example.com", "http": {"paths": [{
+                    "path": "/", "pathType": "Prefix",
+                    "backend": {"service": {"name": "other", "port": {"number": 1}}},
+                }]}}]},
+            });
+            put(&world.admin, &foreign, "somebody").await;
+            let before = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
+            declare(world, &lease, "theirs.example.com").await;
+            // A record without its lease, one that is named after another name, and one of a service that is none.
+            declare(world, &world.lease(9, 9), "nowhere.example.com").await;
+            let own = &world.settings.manifest_namespace;
+            let other_name = json!({"spec": {"hostname": "bank.example.com"}});
+            let no_service = json!({"spec": {"service_name": "web; return 301"}});
+            for (name, garbage) in [("odd.example.com", other_name), ("evil.example.com", no_service)] {
+                declare(world, &lease, name).await;
+                world.edit("ProviderHost", own, name, garbage).await;
+            }
+            declare(world, &lease, "zzz.example.com").await;
+            let operator = start(&world.client, options(world, Mode::default())).await;
+            world
+                .until("the good one has its route", || async {
+                    is_written(&operator, "zzz.example.com")
+                })
+                .await;
+            for (name, why) in [
+                ("odd.example.com", "named after its hostname"),
+                ("evil.example.com", "no name of a service"),
+                ("nowhere.example.com", "has no Manifest"),
+            ] {
+                let told = || async {
+                    let problem = state(&operator, name).and_then(|state| state.problem);
+                    problem.is_some_and(|problem| problem.contains(why))
+                };
+                world.until(why, told).await;
+                assert!(world.get("Ingress", &home, name).await.is_none());
+            }
+            let told = || async {
+                let error = state(&operator, "theirs.example.com").and_then(|state| state.error);
+                error.is_some_and(|error| error.contains("somebody else's"))
+            };
+            world.until("somebody else's object is told", told).await;
+            let after = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
+            assert_eq!(after, before);
+            assert!(operator.ignore_list().contains_key(&lease.to_string()));
+            // The way out: it goes, and the name has its turn.
+            world.delete("Ingress", &home, "theirs.example.com").await;
+            world
+                .until("it has its route", || async {
+                    is_written(&operator, "theirs.example.com")
+                })
+                .await;
+            // What makes sense later has its route later.
+            declare(world, &lease, "odd.example.com").await;
+            world
+                .until("it makes sense", || async {
+                    is_written(&operator, "odd.example.com")
+                })
+                .await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_name_that_moves_has_its_new_route_before_the_old_one_goes() {
+    run("op-move", |world| {
+        async move {
+            give_rights(world).await;
+            let (one, two) = (world.lease(1, 1), world.lease(1, 2));
+            for lease in [&one, &two] {
+                record(world, lease, &HttpOptions::default()).await;
+            }
+            declare(world, &one, "a.example.com").await;
+            let operator = start(&world.client, options(world, Mode::default())).await;
+            world
+                .until("it has its route", || async {
+                    is_written(&operator, "a.example.com")
+                })
+                .await;
+            world.take_calls();
+            declare(world, &two, "a.example.com").await;
+            let has_moved = || async {
+                let old = world.get("Ingress", &one.namespace(), "a.example.com").await;
+                old.is_none() && is_written(&operator, "a.example.com")
+            };
+            world.until("it has moved", has_moved).await;
+            assert!(
+                world
+                    .get("Ingress", &two.namespace(), "a.example.com")
+                    .await
+                    .is_some()
+            );
+            assert_eq!(writes(world, "ingresses"), ["PATCH", "DELETE"]);
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
+    run("op-gateway", |world| {
+        async move {
+            give_rights(world).await;
+            crate::routes::define(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            declare(world, &lease, "a.example.com").await;
+            let mode = Mode::GatewayApi {
+                name: "gate".to_owned(),
+                namespace: "gates".to_owned(),
+                provider: GatewayProvider::Nginx,
+                buffer_size: "16k".to_owned(),
+            };
+            world.take_calls();
+            let operator = start(&world.client, options(world, mode)).await;
+            world.until("it has its route", || async { is_written(&operator, "a.example.com") }).await;
+            assert_eq!(writes(world, "httproutes"), ["PATCH"]);
+            let route = crate::routes::get(world, &home, "a.example.com").await;
+            assert_eq!(route["spec"]["parentRefs"], json!([{"name": "gate", "namespace": "gates"}]));
+            for (said, wanted) in [("True", json!("yes")), ("False", json!({"no": "NotAllowed: why"}))] {
+                let status = json!({"status": {"parents": [{
+                    "parentRef": {"name": "gate", "namespace": "gates"},
+                    "conditions": [{"type": "Accepted", "status": said, "reason": "NotAllowed", "message": "why"}],
+                }]}});
+                crate::routes::edit(world, &home, "a.example.com", &status).await;
+                let told = || async {
+                    let state = state(&operator, "a.example.com").unwrap();
+                    serde_json::to_value(state.accepted).unwrap() == wanted
+                };
+                world.until("what the gateway says is told", told).await;
+            }
+            assert_eq!(writes(world, "httproutes"), [""; 0], "a status changes no route");
+            let gateway = || async { operator.status().front.is_there.is_some() || operator.status().front.error.is_some() };
+            world.until("the Gateway was looked for", gateway).await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_told() {
+    run("op-class", |world| {
+        async move {
+            give_rights(world).await;
+            let mode = Mode::Ingress {
+                class: "nobody-has-this".to_owned(),
+                controller: Controller::Traefik,
+            };
+            let operator = start(&world.client, options(world, mode)).await;
+            let told = || async { operator.status().front.is_there == Some(false) };
+            world.until("it is told", told).await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}

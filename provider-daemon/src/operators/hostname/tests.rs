@@ -1,0 +1,110 @@
+//! The port, before a cluster that never answers.
+
+use super::*;
+use akash_provider_k8s::operators::hostname::Options;
+use http::Request;
+use http_body_util::BodyExt;
+use kube::Client;
+use tower::ServiceExt;
+
+fn desk() -> Arc<Desk> {
+    let silent = tower::service_fn(|_: Request<kube::client::Body>| {
+        std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
+    });
+    let client = Client::new(silent, "default");
+    Arc::new(Desk {
+        operator: HostnameOperator::start(&client, Options::default()),
+        managed: Prepared::default(),
+        ignored: Prepared::default(),
+        status: Prepared::default(),
+    })
+}
+
+async fn ask(router: &Router, method: &str, path: &str, peer: &str) -> (u16, String) {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.extension(Peer(peer.parse().unwrap())).body(Body::empty());
+    let answer = router.clone().oneshot(request.unwrap()).await.unwrap();
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
+const NEAR: &str = "127.0.0.1:5";
+
+#[tokio::test]
+async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
+    let desk = desk();
+    let router = router(Arc::clone(&desk));
+    assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
+    let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
+    assert_eq!(code, 503);
+    for kind in ["providerhosts", "manifests", "routes"] {
+        assert!(words.contains(&format!("{kind} are not listed yet")), "{words}");
+    }
+    assert_eq!(ask(&router, "GET", "/managed-hostnames", NEAR).await.0, 204);
+    let refreshing = refresh(Arc::clone(&desk), Duration::from_secs(5));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), refreshing)
+            .await
+            .is_err()
+    );
+    for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {
+        assert_eq!(ask(&router, "GET", path, NEAR).await, (200, text.to_owned()));
+    }
+    let (_, status) = ask(&router, "GET", "/status", NEAR).await;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["is_ready"], false);
+    assert!(
+        ask(&router, "GET", "/version", NEAR)
+            .await
+            .1
+            .contains(env!("CARGO_PKG_VERSION"))
+    );
+    desk.operator.stop().await;
+}
+
+#[tokio::test]
+async fn only_who_is_on_this_machine_has_names_tried_again() {
+    let desk = desk();
+    let router = router(desk);
+    let lease = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+    let path = format!("/forget/{lease}");
+    for stranger in ["10.1.2.3:5", "[fd00::1]:5", "[::ffff:10.1.2.3]:5"] {
+        assert_eq!(ask(&router, "POST", &path, stranger).await.0, 403, "{stranger}");
+    }
+    for near in [NEAR, "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+        let (code, body) = ask(&router, "POST", &path, near).await;
+        assert_eq!(code, 200, "{near}");
+        assert!(body.contains(lease) && body.contains("\"forgotten\":0"), "{body}");
+    }
+    assert_eq!(ask(&router, "GET", &path, NEAR).await.0, 405);
+}
+
+#[tokio::test]
+async fn the_command_is_answered_over_the_wire() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let until = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, router(desk()), until.clone()));
+    let args = crate::args::operators::ForgetArgs {
+        lease: "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0"
+            .parse()
+            .unwrap(),
+        rest_port: at.port(),
+        output: Output::Json,
+    };
+    let asked = tokio::task::spawn_blocking(move || forget(&args)).await.unwrap();
+    assert!(asked.is_ok(), "{asked:?}");
+    until.cancel();
+    serving.await.unwrap();
+    let args = crate::args::operators::ForgetArgs {
+        lease:
+            "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/1/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0"
+                .parse()
+                .unwrap(),
+        rest_port: at.port(),
+        output: Output::Text,
+    };
+    let asked = tokio::task::spawn_blocking(move || forget(&args)).await.unwrap();
+    assert!(asked.unwrap_err().to_string().contains("no operator runs"));
+}

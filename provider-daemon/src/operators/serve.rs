@@ -1,0 +1,169 @@
+//! The port of an operator: plain HTTP/1.1 for whoever is in the cluster, nothing secret, nothing that costs much.
+
+use axum::Router;
+use axum::body::Body;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LAST_MODIFIED};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// Connections at once; more wait.
+const CONNECTIONS_MAX: usize = 64;
+/// Time for the head of a request to arrive.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The longest life of a connection: who comes often comes again.
+const LIFE_TIME: Duration = Duration::from_secs(60);
+/// Time for what is under way at the end.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest text in bytes that is shown, as with today's operators.
+const TEXT_MAX: usize = 8 << 20;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Answers until the end, and lets what is under way come to its own.
+pub(super) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepting = async {
+            // Never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            biased;
+            () = until.cancelled() => break,
+            accepted = accepting => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (router, until) = (router.clone(), until.clone());
+                connections.spawn(async move {
+                    let _place = place;
+                    // It took too long: whoever it was can come again.
+                    let _ = timeout(LIFE_TIME, converse(stream, Peer(peer), router, until)).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be taken");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    let rest = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(DRAIN_TIME, rest).await;
+}
+
+async fn converse(stream: TcpStream, peer: Peer, router: Router, until: CancellationToken) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => ended,
+        () = until.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// A text that is made now and then, so that asking for it costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct Prepared(RwLock<Option<(bytes::Bytes, SystemTime)>>);
+
+impl Prepared {
+    /// The text from here on.
+    pub(super) fn set(&self, text: Vec<u8>) {
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_some_and(|(known, _)| known[..] == text[..]) {
+            return;
+        }
+        *kept = Some((text.into(), SystemTime::now()));
+    }
+
+    /// The answer: 204 before the first text, 500 for one that is too long to be shown whole.
+    pub(super) fn answer(&self) -> Response<Body> {
+        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((text, made)) = kept else {
+            return status(StatusCode::NO_CONTENT, "");
+        };
+        if text.len() > TEXT_MAX {
+            return status(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "there is more to show than 8 MiB\n",
+            );
+        }
+        let mut answer = Response::new(Body::from(text));
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, max-age=0"));
+        if let Ok(made) = HeaderValue::from_str(&http_date(made)) {
+            headers.insert(LAST_MODIFIED, made);
+        }
+        answer
+    }
+}
+
+/// Words with a status.
+pub(super) fn status(code: StatusCode, words: impl Into<String>) -> Response<Body> {
+    let mut answer = Response::new(Body::from(words.into()));
+    *answer.status_mut() = code;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+/// A moment as HTTP has it.
+fn http_date(at: SystemTime) -> String {
+    let then = k8s_openapi::jiff::Timestamp::try_from(at).unwrap_or_default();
+    then.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn a_text_is_shown_once_there_is_one_and_never_half() {
+        let prepared = Prepared::default();
+        assert_eq!(prepared.answer().status(), StatusCode::NO_CONTENT);
+        prepared.set(b"{}".to_vec());
+        let answer = prepared.answer();
+        assert_eq!(answer.headers()[CACHE_CONTROL], "no-cache, max-age=0");
+        let date = answer.headers()[LAST_MODIFIED].to_str().unwrap().to_owned();
+        assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "{}");
+        prepared.set(vec![b' '; TEXT_MAX]);
+        assert_eq!(prepared.answer().status(), StatusCode::OK);
+        prepared.set(vec![b' '; TEXT_MAX + 1]);
+        assert_eq!(prepared.answer().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}
