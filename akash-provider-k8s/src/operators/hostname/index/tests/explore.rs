@@ -176,15 +176,15 @@ impl World {
         }
     }
 
-    /// Every event arrives and the writer comes to rest; so it does when it starts anew.
-    fn judge(mut self, history: &[Step]) {
+    /// What is waiting arrives, or is missed and listed, and the writer comes to rest; so it does when it starts anew.
+    fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(Mode::default());
         anew.touched.clear();
         anew.list();
         anew.works();
         for _ in 0..3 {
-            self.arrive(1);
+            self.take(last);
             self.works();
         }
         let kept: BTreeMap<_, _> = bare(&self.routes);
@@ -226,7 +226,9 @@ fn bare(routes: &BTreeMap<Place, Live>) -> BTreeMap<Place, Live> {
 fn explore(world: &World, history: &mut Vec<Step>, leaves: &mut u32) {
     if history.len() as u32 == DEPTH {
         *leaves += 1;
-        world.clone().judge(history);
+        for last in [Step::Arrives, Step::Missed] {
+            world.clone().judge(history, last);
+        }
         return;
     }
     for step in STEPS {
