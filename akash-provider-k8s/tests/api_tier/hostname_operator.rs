@@ -212,6 +212,18 @@ fn a_restart_writes_nothing_and_finds_what_was_missed() {
     });
 }
 
+/// A record without its lease, one that is named after another name, and one of a service that is none.
+async fn declare_garbage(world: &World, lease: &LeaseId) {
+    declare(world, &world.lease(9, 9), "nowhere.example.com").await;
+    let own = &world.settings.manifest_namespace;
+    let other_name = json!({"spec": {"hostname": "bank.example.com"}});
+    let no_service = json!({"spec": {"service_name": "web; return 301"}});
+    for (name, garbage) in [("odd.example.com", other_name), ("evil.example.com", no_service)] {
+        declare(world, lease, name).await;
+        world.edit("ProviderHost", own, name, garbage).await;
+    }
+}
+
 #[test]
 fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
     run("op-foreign", |world| {
@@ -231,15 +243,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
             put(&world.admin, &foreign, "somebody").await;
             let before = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
             declare(world, &lease, "theirs.example.com").await;
-            // A record without its lease, one that is named after another name, and one of a service that is none.
-            declare(world, &world.lease(9, 9), "nowhere.example.com").await;
-            let own = &world.settings.manifest_namespace;
-            let other_name = json!({"spec": {"hostname": "bank.example.com"}});
-            let no_service = json!({"spec": {"service_name": "web; return 301"}});
-            for (name, garbage) in [("odd.example.com", other_name), ("evil.example.com", no_service)] {
-                declare(world, &lease, name).await;
-                world.edit("ProviderHost", own, name, garbage).await;
-            }
+            declare_garbage(world, &lease).await;
             declare(world, &lease, "zzz.example.com").await;
             let operator = start(&world.client, options(world, Mode::default())).await;
             world
