@@ -1,7 +1,5 @@
 //! The program as it is started: it asserts what it shows, and says what to paste.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
-
 use std::process::Command;
 
 #[test]
