@@ -35,6 +35,13 @@ pub(crate) struct Package {
     pub(crate) repository: Option<String>,
     #[serde(default)]
     pub(crate) readme: Option<String>,
+    #[serde(default)]
+    pub(crate) keywords: Vec<String>,
+    #[serde(default)]
+    pub(crate) categories: Vec<String>,
+    /// What other programs than cargo are told.
+    #[serde(default)]
+    metadata: serde_json::Value,
     /// The oldest compiler it says it builds with.
     #[serde(default)]
     pub(crate) rust_version: Option<String>,
@@ -116,7 +123,7 @@ impl Workspace {
         Self::from_json(&Process::cargo(here, &args).quiet().lines()?.join("\n"))
     }
 
-    fn from_json(text: &str) -> Result<Self> {
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
         let metadata: Metadata = serde_json::from_str(text)
             .map_err(|error| Error::new(format!("`cargo metadata` is not understood: {error}")))?;
         Ok(Self {
@@ -247,6 +254,20 @@ impl Package {
     /// True unless its manifest keeps it from being published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
+    }
+
+    /// True when other programs are built on it.
+    pub(crate) fn is_library(&self) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.kind.iter().any(|kind| kind == "lib"))
+    }
+
+    /// True when its manifest says how its pages are built.
+    pub(crate) fn says_how_it_is_documented(&self) -> bool {
+        self.metadata
+            .pointer("/docs/rs")
+            .is_some_and(|said| !said.is_null())
     }
 
     /// Packages of the workspace it is built with and names no version of.
