@@ -193,6 +193,25 @@ impl Workspace {
         Ok(folder)
     }
 
+    /// A program from the registry in one version, installed below the target folder where it is not there yet.
+    pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
+        let root = self.scratch(&format!("tools/{name}-{version}"))?;
+        let program = root
+            .join("bin")
+            .join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+        if !program.exists() {
+            self.cargo(&["install", name, "--locked", "--version"])
+                .args([&format!("={version}"), "--root"])
+                .args([&root])
+                // Neither the settings nor the target folder of what is built here are for it.
+                .env("CARGO_TARGET_DIR", root.join("build"))
+                .run()?;
+            // Half a gigabyte that nobody needs again.
+            let _ = std::fs::remove_dir_all(root.join("build"));
+        }
+        Ok(program)
+    }
+
     /// Cargo at the root.
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
         Process::cargo(&self.root, args)
