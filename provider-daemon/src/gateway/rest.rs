@@ -62,6 +62,10 @@ enum Door {
 #[derive(Debug)]
 struct Route {
     door: Door,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the test that holds the routes against the document")
+    )]
     method: MethodFilter,
     path: String,
     answers: MethodRouter<Arc<App>>,
