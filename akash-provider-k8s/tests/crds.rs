@@ -22,7 +22,7 @@ fn the_files_are_what_the_types_say() {
         let path = folder().join(format!("{}.yaml", definition.spec.names.plural));
         let text = format!(
             "# Made from the types of akash-provider-k8s by `cargo xtask crds`.\n{}",
-            serde_norway::to_string(&definition).unwrap()
+            serde_saphyr::to_string(&definition).unwrap()
         );
         if std::env::var_os("BLESS_CRDS").is_some() {
             std::fs::create_dir_all(folder()).unwrap();

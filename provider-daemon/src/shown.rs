@@ -90,8 +90,8 @@ fn scalar(value: &Value) -> String {
 /// A string as a YAML scalar.
 fn text(text: &str) -> String {
     let reads_as_more = || {
-        let value = serde_norway::from_str::<serde_norway::Value>(text);
-        !matches!(value, Ok(serde_norway::Value::String(read)) if read == text)
+        let value = serde_saphyr::from_str::<Value>(text);
+        !matches!(value, Ok(Value::String(read)) if read == text)
     };
     let is_old_truth = matches!(
         text.to_ascii_lowercase().as_str(),
@@ -180,7 +180,7 @@ mod tests {
         for text in odd {
             let value = json!({ text: [text, { "k": text }] });
             let written = yaml(&value);
-            let read: Value = serde_norway::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+            let read: Value = serde_saphyr::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
             assert_eq!(read, value, "{written}");
         }
     }

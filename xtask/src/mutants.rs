@@ -140,20 +140,7 @@ struct Tool {
 impl Tool {
     /// Installs the program below `target` where it is not there, and brings the copy up to date.
     fn installed(workspace: &Workspace) -> Result<Self> {
-        let root = workspace.scratch(&format!("tools/cargo-mutants-{VERSION}"))?;
-        let name = format!("cargo-mutants{}", std::env::consts::EXE_SUFFIX);
-        let program = root.join("bin").join(name);
-        if !program.exists() {
-            workspace
-                .cargo(&["install", "cargo-mutants", "--locked", "--version"])
-                .args([&format!("={VERSION}"), "--root"])
-                .args([&root])
-                // Neither the settings nor the target folder of what is built here are for it.
-                .env("CARGO_TARGET_DIR", root.join("build"))
-                .run()?;
-            // Half a gigabyte that nobody needs again.
-            let _ = std::fs::remove_dir_all(root.join("build"));
-        }
+        let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;
         let tree = workspace.scratch("mutants/tree")?;
         tree::copy(&workspace.root, &tree)?;

@@ -6,8 +6,10 @@ mod advisories;
 mod licences;
 mod lints;
 mod manifests;
+mod packages;
 mod reasons;
 mod rooms;
+mod semver;
 
 use crate::error::Result;
 use crate::report::{Kind, Notes, Report};
@@ -43,6 +45,8 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
         report.stage(Kind::Build, "clippy", || done(clippy(workspace))),
         report.stage(Kind::Build, "each crate alone", || done(alone::run(workspace))),
+        report.stage(Kind::Build, "packages", || done(packages::run(workspace))),
+        report.stage(Kind::Build, "versions", || semver::run(workspace)),
         report.stage(Kind::Build, "the pure core on wasm", || done(wasm(workspace))),
         report.stage(Kind::Build, "documentation", || done(docs::build(workspace))),
     ];

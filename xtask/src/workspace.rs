@@ -35,6 +35,13 @@ pub(crate) struct Package {
     pub(crate) repository: Option<String>,
     #[serde(default)]
     pub(crate) readme: Option<String>,
+    #[serde(default)]
+    pub(crate) keywords: Vec<String>,
+    #[serde(default)]
+    pub(crate) categories: Vec<String>,
+    /// What other programs than cargo are told.
+    #[serde(default)]
+    metadata: serde_json::Value,
     /// The oldest compiler it says it builds with.
     #[serde(default)]
     pub(crate) rust_version: Option<String>,
@@ -126,7 +133,7 @@ impl Workspace {
         Self::from_json(&Process::cargo(here, &args).quiet().lines()?.join("\n"))
     }
 
-    fn from_json(text: &str) -> Result<Self> {
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
         let metadata: Metadata = serde_json::from_str(text)
             .map_err(|error| Error::new(format!("`cargo metadata` is not understood: {error}")))?;
         Ok(Self {
@@ -226,6 +233,25 @@ impl Workspace {
         Ok(folder)
     }
 
+    /// A program from the registry in one version, installed below the target folder where it is not there yet.
+    pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
+        let root = self.scratch(&format!("tools/{name}-{version}"))?;
+        let program = root
+            .join("bin")
+            .join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+        if !program.exists() {
+            self.cargo(&["install", name, "--locked", "--version"])
+                .args([&format!("={version}"), "--root"])
+                .args([&root])
+                // Neither the settings nor the target folder of what is built here are for it.
+                .env("CARGO_TARGET_DIR", root.join("build"))
+                .run()?;
+            // Half a gigabyte that nobody needs again.
+            let _ = std::fs::remove_dir_all(root.join("build"));
+        }
+        Ok(program)
+    }
+
     /// Cargo at the root.
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
         Process::cargo(&self.root, args)
@@ -287,6 +313,20 @@ impl Package {
     /// True unless its manifest keeps it from being published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
+    }
+
+    /// True when other programs are built on it.
+    pub(crate) fn is_library(&self) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.kind.iter().any(|kind| kind == "lib"))
+    }
+
+    /// True when its manifest says how its pages are built.
+    pub(crate) fn says_how_it_is_documented(&self) -> bool {
+        self.metadata
+            .pointer("/docs/rs")
+            .is_some_and(|said| !said.is_null())
     }
 
     /// Packages of the workspace it is built with and names no version of.

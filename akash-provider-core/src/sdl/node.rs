@@ -5,7 +5,7 @@
 
 use super::fault::{ErrorKind, SdlError, Spot, shown};
 use super::notes::Notes;
-use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, Tag};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -77,21 +77,25 @@ pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> 
         );
         return Err(Spot::new(1, "document").error(ErrorKind::TooLarge, problem, "shorten it"));
     }
-    let mut parser = Parser::new_from_str(text);
+    let mut options = Options::default();
+    // Only other crates of a build may ask for them; here they would be events that nobody wants.
+    options.set_emit_comments(false);
+    let mut parser = Parser::new_from_str_with_options(text, options);
     let mut tree = Tree::default();
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
             let spot = Spot::new(line(error.marker().line()), "document");
-            let problem = format!("this is not YAML: {}", shown(error.info()));
+            let problem = format!("this is not YAML: {}", shown(&error.info()));
             spot.error(
                 ErrorKind::Syntax,
                 problem,
                 "check indentation, quotes and brackets here",
             )
         })?;
-        let line = line(span.start.line());
+        // What has a tag begins with it, perhaps on a line before its content.
+        let line = line(span.tag_start().unwrap_or(span.start).line());
         if let Some(root) = tree.root.take() {
-            if matches!(event, Event::DocumentStart(_)) {
+            if matches!(event, Event::DocumentStart(..)) {
                 let spot = Spot::new(line, "document");
                 notes.warn(spot.warning(
                     "only the first document of the text is read",
@@ -153,8 +157,8 @@ impl Tree {
                 let text = text.into_owned();
                 self.finish(line, anchor, Content::Scalar(Scalar { text, plain }))
             }
-            Event::SequenceStart(anchor, tag) => self.start(line, anchor, tag, Content::List(Vec::new())),
-            Event::MappingStart(anchor, tag) => self.start(line, anchor, tag, Content::Map(Vec::new())),
+            Event::SequenceStart(_, anchor, tag) => self.start(line, anchor, tag, Content::List(Vec::new())),
+            Event::MappingStart(_, anchor, tag) => self.start(line, anchor, tag, Content::Map(Vec::new())),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(open) => {
                     let content = match open.content {
@@ -165,11 +169,8 @@ impl Tree {
                 }
                 None => Ok(()),
             },
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(()),
+            // Where streams and documents begin and end, and what is sent only to those who ask for it.
+            _ => Ok(()),
         }
     }
 
@@ -181,7 +182,7 @@ impl Tree {
         content: Content,
     ) -> Result<(), SdlError> {
         if let Some(tag) = tag
-            && !(tag.is_yaml_core_schema() && matches!(tag.suffix.as_str(), "map" | "seq"))
+            && !matches!(tag.core_suffix(), Some("map" | "seq"))
         {
             return Err(self.strange_tag(&tag, line));
         }
@@ -315,14 +316,11 @@ impl Tree {
     fn is_plain(&self, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Result<bool, SdlError> {
         let plain = style == ScalarStyle::Plain;
         let Some(tag) = tag else { return Ok(plain) };
-        if tag.is_yaml_core_schema() {
-            match tag.suffix.as_str() {
-                "str" => return Ok(false),
-                "null" | "bool" | "int" | "float" => return Ok(true),
-                _ => {}
-            }
+        match tag.core_suffix() {
+            Some("str") => Ok(false),
+            Some("null" | "bool" | "int" | "float") => Ok(true),
+            Some(_) | None => Err(self.strange_tag(tag, line)),
         }
-        Err(self.strange_tag(tag, line))
     }
 
     fn strange_tag(&self, tag: &Tag, line: u32) -> SdlError {

@@ -332,6 +332,7 @@ const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     ("services:", "services: &a [*a]", K::Syntax, 2, "services[0]"),
     ("services:", "services: !custom", K::Syntax, 2, "services"),
     ("services:", "services: }", K::Syntax, 2, "document"),
+    ("count: 1\n", "count: [1\n", K::Syntax, 29, "document"),
 ];
 
 #[test]

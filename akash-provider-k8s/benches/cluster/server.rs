@@ -14,7 +14,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -151,8 +150,7 @@ fn schema(name: &str, precedence: u32, verbs: &[&str]) -> Value {
 fn documents(file: &str) -> Result<Vec<Value>, Failed> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
     let text = std::fs::read_to_string(path)?;
-    let all = serde_norway::Deserializer::from_str(&text).map(Value::deserialize);
-    Ok(all.collect::<Result<_, _>>()?)
+    Ok(serde_saphyr::from_multiple(&text)?)
 }
 
 async fn put(client: &Client, object: &Value) -> Result<(), Failed> {

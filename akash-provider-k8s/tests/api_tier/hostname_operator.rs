@@ -12,7 +12,6 @@ use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::DeleteParams;
 use kube::{Api, Client};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +23,7 @@ async fn give_rights(world: &World) {
     let text = std::fs::read_to_string(path).unwrap();
     let text = text.replace("namespace: lease", &format!("namespace: {own}"));
     let text = text.replace("name: akash-operator-hostname", &format!("name: {}", role(world)));
-    let documents = serde_norway::Deserializer::from_str(&text).map(|d| Value::deserialize(d).unwrap());
-    let documents: Vec<Value> = documents.collect();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     for mut document in documents {
         let subjects = document.get_mut("subjects").and_then(Value::as_array_mut);
         for subject in subjects.into_iter().flatten() {

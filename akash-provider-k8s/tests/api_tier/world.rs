@@ -23,7 +23,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -135,9 +134,7 @@ async fn config(path: &Path) -> Config {
 fn documents(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_norway::Deserializer::from_str(&text)
-        .map(|d| Value::deserialize(d).unwrap())
-        .collect()
+    serde_saphyr::from_multiple(&text).unwrap()
 }
 
 /// Creates or updates an object of any kind.

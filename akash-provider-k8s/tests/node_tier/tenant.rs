@@ -18,7 +18,6 @@ use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -89,7 +88,7 @@ impl Tenant {
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = format!("{}/../deploy/crds/{kind}.yaml", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(file).unwrap();
-            let document = Value::deserialize(serde_norway::Deserializer::from_str(&text)).unwrap();
+            let document: Value = serde_saphyr::from_str(&text).unwrap();
             put(&client, &document).await;
         }
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lease-state"}});

@@ -36,45 +36,109 @@ use super::{App, stream};
 use answer::Answer;
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::middleware::{self, Next};
-use axum::routing::{MethodRouter, any, get, post, put};
+use axum::routing::{MethodFilter, MethodRouter, any, on};
 use http::StatusCode;
 use std::sync::Arc;
 
 /// A refusal on its way out.
 pub(super) type Refused = Box<Answer>;
 
+/// What happens before a route's handler is called.
+#[derive(Debug, Clone, Copy)]
+enum Door {
+    /// Nothing.
+    Open,
+    /// The request is counted.
+    Counted,
+    /// It is found out who asks. With the wrong method, as on unknown paths, nobody is asked who he is.
+    Asked,
+    /// It is found out who asks, whatever the method; the handler refuses the wrong ones.
+    AskedFirst,
+}
+
+/// A route; `openapi.json` describes each of them.
+#[derive(Debug)]
+struct Route {
+    door: Door,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the test that holds the routes against the document")
+    )]
+    method: MethodFilter,
+    path: String,
+    answers: MethodRouter<Arc<App>>,
+}
+
+impl Route {
+    fn new<H, T>(door: Door, method: MethodFilter, path: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        let answers = match door {
+            Door::AskedFirst => any(handler),
+            Door::Open | Door::Counted | Door::Asked => on(method, handler),
+        };
+        let path = path.into();
+        Self {
+            door,
+            method,
+            path,
+            answers,
+        }
+    }
+}
+
+fn routes() -> [Route; 16] {
+    const GET: MethodFilter = MethodFilter::GET;
+    const POST: MethodFilter = MethodFilter::POST;
+    let lease = |rest: &str| format!("/lease/{{dseq}}/{{gseq}}/{{oseq}}/{rest}");
+    let service = lease("service/{service}/status");
+    let mut validate = Route::new(Door::Open, GET, "/validate", validate::group);
+    validate.answers = validate.answers.fallback(|| async { answer::not_found() });
+    [
+        Route::new(Door::Asked, GET, "/version", public::version),
+        Route::new(Door::Asked, GET, "/address", public::address),
+        Route::new(Door::Asked, GET, "/status", public::status),
+        Route::new(
+            Door::Asked,
+            MethodFilter::PUT,
+            "/deployment/{dseq}/manifest",
+            manifest::send,
+        ),
+        Route::new(Door::Asked, GET, lease("manifest"), lease::manifest),
+        Route::new(Door::Asked, GET, lease("status"), lease::status),
+        Route::new(Door::Asked, GET, service, lease::service_status),
+        Route::new(Door::Asked, GET, lease("logs"), stream::logs),
+        Route::new(Door::Asked, GET, lease("kubeevents"), stream::events),
+        Route::new(Door::AskedFirst, GET, lease("shell"), stream::shell),
+        Route::new(Door::Asked, POST, "/hostname/migrate", migrate::hostnames),
+        Route::new(Door::Asked, POST, "/endpoint/migrate", migrate::endpoints),
+        // Who watches over the process may share an address with strangers, and refusing costs as much as answering.
+        Route::new(Door::Open, GET, "/healthz", public::healthy),
+        Route::new(Door::Open, GET, "/readyz", public::ready),
+        Route::new(Door::Counted, GET, "/openapi.json", public::openapi),
+        validate,
+    ]
+}
+
 /// All routes.
 pub(super) fn router(app: &Arc<App>) -> Router {
-    let lease = |rest: &str| format!("/lease/{{dseq}}/{{gseq}}/{{oseq}}/{rest}");
-    // With the wrong method, as on unknown paths, nobody is asked who he is.
     let asking = middleware::from_fn_with_state(Arc::clone(app), identify);
-    let asked = |method: MethodRouter<Arc<App>>| method.route_layer(asking.clone());
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
-    Router::new()
-        .route("/version", asked(get(public::version)))
-        .route("/address", asked(get(public::address)))
-        .route("/status", asked(get(public::status)))
-        .route("/deployment/{dseq}/manifest", asked(put(manifest::send)))
-        .route(&lease("manifest"), asked(get(lease::manifest)))
-        .route(&lease("status"), asked(get(lease::status)))
-        .route(
-            &lease("service/{service}/status"),
-            asked(get(lease::service_status)),
-        )
-        .route(&lease("logs"), asked(get(stream::logs)))
-        .route(&lease("kubeevents"), asked(get(stream::events)))
-        .route(&lease("shell"), any(stream::shell).layer(asking.clone()))
-        .route("/hostname/migrate", asked(post(migrate::hostnames)))
-        .route("/endpoint/migrate", asked(post(migrate::endpoints)))
-        // Who watches over the process may share an address with strangers, and refusing costs as much as answering.
-        .route("/healthz", get(public::healthy))
-        .route("/readyz", get(public::ready))
-        .route("/openapi.json", get(public::openapi).route_layer(counting))
-        .route(
-            "/validate",
-            get(validate::group).fallback(|| async { answer::not_found() }),
-        )
+    let opened = |route: Route| match route.door {
+        Door::Open => route.answers,
+        Door::Counted => route.answers.route_layer(counting.clone()),
+        Door::Asked => route.answers.route_layer(asking.clone()),
+        Door::AskedFirst => route.answers.layer(asking.clone()),
+    };
+    let router = routes().into_iter().fold(Router::new(), |router, route| {
+        let path = route.path.clone();
+        router.route(&path, opened(route))
+    });
+    router
         .fallback(|| async { answer::not_found() })
         .with_state(Arc::clone(app))
 }
@@ -103,4 +167,52 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> A
 fn too_many() -> Answer {
     let words = "too many requests from this address; try again in a minute";
     answer::text(StatusCode::TOO_MANY_REQUESTS, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A route that is not described is not found by programs, and one that is described and not there is a lie.
+    #[test]
+    fn the_document_describes_the_routes_and_no_others() {
+        let method = |filter: MethodFilter| match filter {
+            MethodFilter::GET => "get",
+            MethodFilter::POST => "post",
+            MethodFilter::PUT => "put",
+            other => panic!("{other:?} is new here"),
+        };
+        let served: BTreeSet<(String, String)> = routes()
+            .into_iter()
+            .map(|route| (route.path, method(route.method).to_owned()))
+            .collect();
+        let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                assert!(operation["operationId"].is_string(), "{path}");
+                described.insert((path.clone(), method.clone()));
+            }
+        }
+        assert_eq!(described, served);
+    }
+
+    /// A path has the parameters that it names.
+    #[test]
+    fn the_parameters_of_a_described_path_are_those_in_it() {
+        let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            let named: BTreeSet<&str> = path
+                .split('/')
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+                .collect();
+            for operation in methods.as_object().unwrap().values() {
+                let given = operation["parameters"].as_array().unwrap().iter();
+                let in_path = given.filter(|parameter| parameter["in"] == "path");
+                let given: BTreeSet<&str> = in_path.map(|p| p["name"].as_str().unwrap()).collect();
+                assert_eq!(given, named, "{path}");
+            }
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
 fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> {
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        Format::Yaml => serde_norway::to_string(value)?,
+        Format::Yaml => serde_saphyr::to_string(value)?,
     })
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<E
     let print = |answer: &Json| {
         say(&match args.output {
             Format::Json => compact(answer)?,
-            Format::Yaml => serde_norway::to_string(answer)?,
+            Format::Yaml => serde_saphyr::to_string(answer)?,
         });
         Ok(())
     };

@@ -31,7 +31,7 @@ pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<E
         say(&match output {
             SentOutput::Text => overview::text(answer),
             SentOutput::Json => pretty(answer)?,
-            SentOutput::Yaml => serde_norway::to_string(answer)?,
+            SentOutput::Yaml => serde_saphyr::to_string(answer)?,
         });
         Ok(())
     };

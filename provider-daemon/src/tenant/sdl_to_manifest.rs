@@ -14,7 +14,29 @@ pub(super) fn run(args: &SdlToManifestArgs) -> anyhow::Result<ExitCode> {
     }
     say(&match args.output {
         Format::Json => pretty(&sdl.manifest)?,
-        Format::Yaml => serde_norway::to_string(&sdl.manifest)?,
+        Format::Yaml => serde_saphyr::to_string(&sdl.manifest)?,
     });
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use akash_provider_core::sdl;
+
+    const SDL: &str = r#"
+version: "2.0"
+services: {web: {image: nginx, args: ["no", "on", "1_000"], expose: [{port: 80, to: [{global: true}]}]}}
+profiles:
+  compute: {web: {resources: {cpu: {units: 1}, memory: {size: 1Gi}, storage: {size: 1Gi}}}}
+  placement: {here: {pricing: {web: {denom: uact, amount: 100}}}}
+deployment: {web: {here: {profile: web, count: 1}}}
+"#;
+
+    #[test]
+    fn a_text_that_older_readers_take_for_more_is_quoted() {
+        let yaml = serde_saphyr::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+        for text in ["- \"no\"\n", "- \"on\"\n", "- \"1_000\"\n"] {
+            assert!(yaml.contains(text), "{yaml}");
+        }
+    }
 }

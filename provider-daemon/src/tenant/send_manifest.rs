@@ -113,7 +113,7 @@ fn print(all: &[Sent], output: SentOutput) -> anyhow::Result<()> {
     match output {
         SentOutput::Text => say(&all.iter().map(text).collect::<String>()),
         SentOutput::Json => say(&compact(&all)?),
-        SentOutput::Yaml => say(&serde_norway::to_string(all)?),
+        SentOutput::Yaml => say(&serde_saphyr::to_string(&all)?),
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ mod tests {
                  \"error\":\"e\",\"errorMessage\":\"w\"}}]\n"
             )
         );
-        let yaml = serde_norway::to_string(&[bad]).unwrap();
+        let yaml = serde_saphyr::to_string(&[bad]).unwrap();
         assert_eq!(
             yaml,
             format!("- provider: {provider}\n  status: FAIL\n  error: e\n  errorMessage: w\n")

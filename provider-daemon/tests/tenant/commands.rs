@@ -51,7 +51,7 @@ fn a_lease_is_looked_after_by_token_and_by_certificate() {
         let back = json(&ran(&["get-manifest", "-o", "json"]).good());
         assert_eq!(back, serde_json::to_value(&read(&sdl).manifest).unwrap());
         let yaml = ran(&["get-manifest"]).good();
-        assert_eq!(serde_norway::from_str::<Value>(&yaml).unwrap(), back);
+        assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), back);
         let status = ran(&["lease-status", "-o", "json"]).good();
         assert!(
             status.starts_with("{\n  \"services\": {\n    \"web\": {\n"),
@@ -238,7 +238,7 @@ fn every_provider_of_a_deployment_is_asked_and_one_that_is_away_is_told() {
 
     second.stop_gateway(&stage);
     let half = ran(&["send-manifest", &sdl, "-o", "yaml"]).failed(&[]);
-    let half: Value = serde_norway::from_str(&half).unwrap();
+    let half: Value = serde_saphyr::from_str(&half).unwrap();
     let failed = half
         .as_array()
         .unwrap()

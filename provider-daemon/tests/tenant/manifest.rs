@@ -34,7 +34,7 @@ fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
 fn a_manifest_is_the_same_in_both_formats() {
     let sdl = sample("shop.yaml");
     let json: serde_json::Value = serde_json::from_str(&converted(&[&sdl, "-o", "json"])).unwrap();
-    let yaml: serde_json::Value = serde_norway::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
+    let yaml: serde_json::Value = serde_saphyr::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
     assert_eq!(json, yaml);
 }
 

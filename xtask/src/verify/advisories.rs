@@ -1,8 +1,8 @@
 //! Known holes in the packages that others wrote.
 //!
 //! They are looked up in RustSec's database, a folder of files that cargo-audit and cargo-deny keep too. It is
-//! brought up to date where its home can be reached; else the copy at hand is used and its age is said, and without
-//! any copy the check is skipped and says so. The newest copy is of no use to somebody who does not see how old it
+//! brought up to date where its home can be reached; else the newest copy at hand is used and its age is said, and
+//! without any copy the check is skipped and says so. Ours lies below the target folder and is never committed. The newest copy is of no use to somebody who does not see how old it
 //! is: a hole is told of days after it is found.
 
 use std::collections::BTreeMap;
@@ -81,9 +81,9 @@ struct Judged {
 
 /// Looks every package up; the notes say by which database, and how old it is.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let Some(database) = database(workspace)? else {
+    let Some(database) = Places::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
-            "skipped: there is no database of advisories, and {HOME} cannot be fetched; \
+            "skipped, no package was looked up: there is no database of advisories, and {HOME} cannot be fetched; \
              name the folder of a copy in {VARIABLE}"
         )]);
     };
@@ -96,58 +96,82 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     Ok(notes)
 }
 
-/// The folder of the database, as new as it can be had.
-fn database(workspace: &Workspace) -> Result<Option<PathBuf>> {
-    if let Some(named) = std::env::var_os(VARIABLE) {
-        let named = PathBuf::from(named);
-        if !named.join("crates").is_dir() {
-            let text = format!(
-                "{VARIABLE} names {}, which has no folder `crates`",
-                named.display()
-            );
-            return Err(Error::new(text));
+/// Folders in which a database may be.
+struct Places {
+    /// The only one to be used, where somebody names one.
+    named: Option<PathBuf>,
+    /// Ours, below the target folder: in no commit, and there again after the next fetch.
+    own: PathBuf,
+    /// Cargo's, where cargo-audit and cargo-deny keep theirs.
+    cargo: Option<PathBuf>,
+}
+
+impl Places {
+    fn of(workspace: &Workspace) -> Self {
+        let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        Self {
+            named: std::env::var_os(VARIABLE).map(PathBuf::from),
+            own: workspace.target.join("advisory-db"),
+            cargo: cargo.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))),
         }
-        return Ok(Some(named));
     }
-    let own = workspace.target.join("advisory-db");
-    if written(&own).is_none_or(|age| age > FRESH) {
-        fetch(workspace, &own);
+
+    /// The newest copy, after ours was fetched where it is not fresh; nothing where there is none at all.
+    fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
+        if let Some(named) = self.named {
+            if !named.join("crates").is_dir() {
+                let text = format!(
+                    "{VARIABLE} names {}, which has no folder `crates`",
+                    named.display()
+                );
+                return Err(Error::new(text));
+            }
+            return Ok(Some(named));
+        }
+        if written(&self.own).is_none_or(|age| age > FRESH) {
+            fetch(&self.own);
+        }
+        let mut copies = vec![self.own];
+        if let Some(cargo) = self.cargo {
+            copies.push(cargo.join("advisory-db"));
+            let kept = std::fs::read_dir(cargo.join("advisory-dbs"));
+            copies.extend(kept.into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+        copies.retain(|copy| copy.join("crates").is_dir());
+        Ok(copies
+            .into_iter()
+            .min_by_key(|copy| written(copy).unwrap_or(Duration::MAX)))
     }
-    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let cargo = cargo.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    let mut copies = vec![own];
-    if let Some(cargo) = cargo {
-        copies.push(cargo.join("advisory-db"));
-        let kept = std::fs::read_dir(cargo.join("advisory-dbs"));
-        copies.extend(kept.into_iter().flatten().flatten().map(|entry| entry.path()));
-    }
-    copies.retain(|copy| copy.join("crates").is_dir());
-    Ok(copies
-        .into_iter()
-        .min_by_key(|copy| written(copy).unwrap_or(Duration::MAX)))
 }
 
 /// Brings our own copy up to date, or leaves it as it is.
-fn fetch(workspace: &Workspace, own: &Path) {
-    let git = |args: &[&str]| {
-        Process::new("git", &workspace.root)
-            .args(args)
-            // Nobody is there to be asked for a password.
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .quiet()
-            .silent()
-            .limit(FETCH_MAX)
-            .lines()
-    };
-    let folder = own.display().to_string();
-    let fetched = if own.join("crates").is_dir() {
-        git(&["-C", &folder, "pull", "--quiet", "--ff-only"])
-    } else {
-        git(&["clone", "--quiet", "--depth", "1", HOME, &folder])
-    };
-    if let Err(error) = fetched {
+fn fetch(home: &str, own: &Path) {
+    if let Err(error) = fetched(home, own) {
         eprintln!("the advisories cannot be fetched: {error}");
     }
+}
+
+fn fetched(home: &str, own: &Path) -> Result<()> {
+    let git = |args: &[&str]| {
+        let process = Process::new("git", Path::new("/")).args(args);
+        // Nobody is there to be asked for a password.
+        let process = process.env("GIT_TERMINAL_PROMPT", "0").quiet().silent();
+        process.limit(FETCH_MAX).lines().map(|_| ())
+    };
+    if own.join("crates").is_dir() {
+        return git(&["-C", &own.display().to_string(), "pull", "--quiet", "--ff-only"]);
+    }
+    // Beside its place first: one that was ended halfway would be in the way of every one after it.
+    let failed = |error: std::io::Error| Error::new(format!("{}: {error}", own.display()));
+    let half = own.with_extension("half");
+    for leftover in [own, &half] {
+        if leftover.exists() {
+            std::fs::remove_dir_all(leftover).map_err(failed)?;
+        }
+    }
+    let folder = half.display().to_string();
+    git(&["clone", "--quiet", "--depth", "1", home, &folder])?;
+    std::fs::rename(&half, own).map_err(failed)
 }
 
 /// How long ago a copy was last written: fetched, or unpacked.
@@ -159,14 +183,15 @@ fn written(copy: &Path) -> Option<Duration> {
 
 /// How old its newest advisory is, by git where it is a clone, else by the files themselves.
 fn age(copy: &Path) -> String {
-    let folder = copy.display().to_string();
-    let last = Process::new("git", copy)
-        .args(["-C", &folder, "log", "-1", "--format=%ct"])
-        .quiet()
-        .silent()
-        .lines();
-    let seconds = last.ok().and_then(|lines| lines.first()?.trim().parse().ok());
-    let changed = seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+    // Elsewhere git would speak of the folder around it.
+    let is_clone = copy.join(".git").exists();
+    let seconds = is_clone.then(|| {
+        let last = Process::new("git", copy).args(["log", "-1", "--format=%ct"]);
+        last.quiet().silent().lines().ok()?.first()?.trim().parse().ok()
+    });
+    let changed = seconds
+        .flatten()
+        .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
     let since = match changed {
         Some(at) => SystemTime::now().duration_since(at).ok(),
         None => written(copy),
@@ -268,73 +293,4 @@ fn concerns(entry: &Entry, version: &str, path: &Path) -> Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workspace::tests::described;
-
-    fn advisory(id: &str, package: &str, more: &str, versions: &str) -> String {
-        format!(
-            "```toml\n[advisory]\nid = \"{id}\"\npackage = \"{package}\"\ndate = \"2026-01-01\"\n{more}\n\
-             [versions]\n{versions}\n```\n\n# A title\n\n```\ncode\n```\n"
-        )
-    }
-
-    /// A database with these advisories; the packages are all of version 1.0.0.
-    fn judged(name: &str, advisories: &[String], policy: &str) -> Result<Judged> {
-        let folder = std::env::temp_dir().join(format!("advisories-{}-{name}", std::process::id()));
-        let of_package = folder.join("crates/hole");
-        std::fs::create_dir_all(&of_package).unwrap();
-        for (number, text) in advisories.iter().enumerate() {
-            std::fs::write(of_package.join(format!("{number}.md")), text).unwrap();
-        }
-        let workspace = described(&[], &[("hole", "MIT", "s"), ("other", "MIT", "s")]);
-        let judged = judge(&folder, workspace.strangers(), &toml::from_str(policy).unwrap());
-        std::fs::remove_dir_all(&folder).unwrap();
-        judged
-    }
-
-    #[test]
-    fn a_version_with_a_known_hole_is_found_and_a_mended_one_is_not() {
-        let of = |id: &str, versions: &str| advisory(id, "hole", "", versions);
-        let found = judged(
-            "versions",
-            &[
-                of("A", "patched = [\">= 1.0.1\"]"),
-                of("B", "patched = [\">= 0.9.1, < 0.10.0\", \">= 1.0.0\"]"),
-                of("C", "patched = []\nunaffected = [\"< 2.0.0\"]"),
-                of("D", "patched = []"),
-                advisory("E", "hole", "withdrawn = \"2026-02-01\"", "patched = []"),
-                advisory("F", "hole", "informational = \"unmaintained\"", "patched = []"),
-            ],
-            "",
-        );
-        let expected = Judged {
-            holes: vec![
-                "hole 1.0.0: A, a known hole: update it".to_owned(),
-                "hole 1.0.0: D, a known hole: update it".to_owned(),
-            ],
-            notes: vec!["hole 1.0.0: F (unmaintained)".to_owned()],
-        };
-        assert_eq!(found.unwrap(), expected);
-    }
-
-    #[test]
-    fn what_is_accepted_has_a_reason_and_is_there() {
-        let policy =
-            "[advisories]\nignore = [{ id = 'A', reason = 'not called' }, { id = 'Z', reason = 'old' }]";
-        let found = judged("policy", &[advisory("A", "hole", "", "patched = []")], policy).unwrap();
-        assert_eq!(found.notes, ["hole 1.0.0: A is accepted: not called"]);
-        assert_eq!(found.holes, ["deny.toml accepts Z, which concerns no package"]);
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_no_clean_bill() {
-        for (name, text) in [
-            ("headless", "# A title".to_owned()),
-            ("nonsense", "```toml\n[advisory]\n```\n".to_owned()),
-            ("requirement", advisory("A", "hole", "", "patched = [\"one\"]")),
-        ] {
-            assert!(judged(name, &[text], "").is_err(), "{name}");
-        }
-    }
-}
+mod tests;

@@ -1,12 +1,24 @@
 //! Every crate that can be published has what a registry and its readers ask for.
 
+use std::collections::BTreeMap;
+
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
+
+/// Most keywords, and most categories, that the registry takes.
+const WORDS_MAX: usize = 5;
 
 /// Looks at the members that are not kept from being published.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
+    let mut told_apart = BTreeMap::new();
     for member in workspace.members().filter(|member| member.is_published()) {
+        if let Some(other) = told_apart.insert(member.keywords.clone(), &member.name) {
+            findings.push(format!(
+                "`{}` has the keywords of `{other}`: whoever searches cannot tell them apart",
+                member.name
+            ));
+        }
         let lacking = lacks(member).into_iter();
         findings.extend(lacking.map(|what| format!("`{}` {what}", member.name)));
         let wanted = workspace.newest_compiler_of(member);
@@ -35,7 +47,19 @@ fn lacks(member: &Package) -> Vec<String> {
     let empty = empty.map(|(name, _)| format!("has no `{name}` in its manifest"));
     let loose = member.loose_paths();
     let loose = loose.map(|name| format!("depends on the folder of `{name}` without a version"));
-    empty.chain(loose).collect()
+    let words = [("keywords", &member.keywords), ("categories", &member.categories)];
+    let uncounted = words
+        .into_iter()
+        .filter(|(_, words)| words.is_empty() || words.len() > WORDS_MAX);
+    let uncounted = uncounted.map(|(name, words)| {
+        format!(
+            "has {} `{name}` in its manifest: give it 1 to {WORDS_MAX}",
+            words.len()
+        )
+    });
+    let undocumented = (member.is_library() && !member.says_how_it_is_documented())
+        .then(|| "does not say in `[package.metadata.docs.rs]` which features its pages show".to_owned());
+    empty.chain(loose).chain(uncounted).chain(undocumented).collect()
 }
 
 /// `1.89` and `1.89.0` are the same.
@@ -58,6 +82,44 @@ mod tests {
         for field in ["description", "repository", "readme", "rust-version"] {
             assert!(found.contains(&format!("`core` has no `{field}`")), "{found}");
         }
+        for words in ["keywords", "categories"] {
+            assert!(found.contains(&format!("`core` has 0 `{words}`")), "{found}");
+        }
+    }
+
+    #[test]
+    fn two_crates_are_told_apart_and_say_how_they_are_documented() {
+        let member = |name: &str, keywords: &[&str], metadata: serde_json::Value| {
+            serde_json::json!({
+                "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("/w/{name}/Cargo.toml"),
+                "features": {}, "dependencies": [], "source": null, "license": "Apache-2.0", "description": "d",
+                "repository": "r", "readme": "R", "rust_version": "1.89", "categories": ["science"],
+                "keywords": keywords, "metadata": metadata, "targets": [{"name": name, "kind": ["lib"]}],
+            })
+        };
+        let found = |members: &[serde_json::Value]| {
+            let names: Vec<_> = members.iter().map(|member| &member["name"]).collect();
+            let text = serde_json::json!({
+                "packages": members, "workspace_members": names, "workspace_root": "/w", "target_directory": "/t",
+            });
+            run(&Workspace::from_json(&text.to_string()).unwrap())
+        };
+        let docs = serde_json::json!({"docs": {"rs": {"all-features": true}}});
+        let one = member("one", &["a"], docs.clone());
+        assert_eq!(found(&[one.clone(), member("two", &["b"], docs.clone())]), Ok(()));
+        let same = found(&[one.clone(), member("two", &["a"], docs)]).unwrap_err();
+        assert!(
+            same.to_string().contains("`two` has the keywords of `one`"),
+            "{same}"
+        );
+        let silent = found(&[one, member("two", &["b"], serde_json::Value::Null)]).unwrap_err();
+        assert!(silent.to_string().contains("`two` does not say in"), "{silent}");
+        let many = found(&[member(
+            "one",
+            &["a", "b", "c", "d", "e", "f"],
+            serde_json::Value::Null,
+        )]);
+        assert!(many.unwrap_err().to_string().contains("has 6 `keywords`"));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -96,8 +95,7 @@ impl Corner {
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../deploy/crds/{kind}.yaml"));
             let text = std::fs::read_to_string(file).unwrap();
-            for document in serde_norway::Deserializer::from_str(&text) {
-                let object = Value::deserialize(document).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
                 self.apply(&object).await;
             }
         }

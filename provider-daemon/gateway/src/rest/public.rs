@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// The routes for a program.
-const OPENAPI: &str = include_str!("openapi.json");
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 #[derive(Serialize)]
 struct VersionBody<'a> {
@@ -149,11 +149,5 @@ mod tests {
         assert_eq!(numbers("v1.34.2+k3s1"), pair("1", "34"));
         assert_eq!(numbers("memory 0.1.0"), pair("", "1"));
         assert_eq!(numbers(""), pair("", ""));
-    }
-
-    #[test]
-    fn the_description_of_the_routes_is_json() {
-        let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
-        assert_eq!(described["paths"].as_object().unwrap().len(), 14);
     }
 }

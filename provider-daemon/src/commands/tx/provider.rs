@@ -78,7 +78,7 @@ impl ProviderFile {
     /// # Errors
     /// As [`ProviderFile::read`].
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let contents: Contents = serde_norway::from_str(text)?;
+        let contents: Contents = serde_saphyr::from_str(text)?;
         let pairs = contents.attributes.unwrap_or_default().into_iter();
         let pair = |pair: Pair| Attribute::new(pair.key.unwrap_or_default(), pair.value.unwrap_or_default());
         let file = Self {
