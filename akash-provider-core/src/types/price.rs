@@ -115,13 +115,13 @@ impl Dec {
         self.0.checked_div(other.0)
     }
 
-    /// True below zero.
+    /// True below zero; zero itself is not negative.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// True at zero.
+    /// True at exactly zero; the next amount above it is 10^-18.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -203,7 +203,7 @@ impl<'de> Deserialize<'de> for Dec {
 /// A whole amount of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Coin {
-    /// Base denomination.
+    /// Base denomination that the amount is in, for example `uact`.
     pub denom: Denom,
     /// Whole units; text in JSON.
     #[serde(with = "u128_text")]
@@ -213,7 +213,7 @@ pub struct Coin {
 /// A decimal amount of a token; prices are per block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecCoin {
-    /// Base denomination.
+    /// Base denomination; amounts in different ones are never added.
     pub denom: Denom,
     /// Amount with 18 fractional digits.
     pub amount: Dec,
