@@ -162,6 +162,7 @@ impl<T: Clone> Gap<T> {
         let wait = self.waits.get_or_insert_with(waits).next().unwrap_or(RETRY_MAX);
         tokio::select! {
             biased;
+            // Or the task would sleep on when the loop is gone.
             () = queue.closed() => Err(LoopGone),
             () = tokio::time::sleep(wait) => Ok(()),
         }
