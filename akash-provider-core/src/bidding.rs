@@ -59,7 +59,7 @@ pub enum Decline {
         unit: u32,
         /// Name of the volume in its unit.
         volume: String,
-        /// Its attributes.
+        /// Attributes that the volume asks for, for people.
         wanted: String,
     },
     /// None of the acceptable GPU models is declared.
@@ -67,7 +67,7 @@ pub enum Decline {
     Gpu {
         /// Resource id of the unit.
         unit: u32,
-        /// The acceptable models.
+        /// Models that the unit accepts, for people.
         wanted: String,
     },
     /// A unit has too many volumes.
@@ -199,9 +199,9 @@ pub enum Decline {
     /// The price is above what the tenant pays.
     #[error("the price {price} is above the tenant's maximum {maximum}")]
     PriceTooHigh {
-        /// Ours.
+        /// Price that was calculated, with its denomination.
         price: String,
-        /// The tenant's.
+        /// Most that the tenant pays for the group per block, with its denomination.
         maximum: String,
     },
     /// The chain refused the bid.

@@ -35,7 +35,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 pub struct Config {
-    /// Our account.
+    /// Account of this provider: it signs every message, and is part of the id of every bid.
     pub provider: Address,
     /// The chain we belong to; a snapshot of another one is refused.
     pub chain_id: String,

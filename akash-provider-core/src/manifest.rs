@@ -114,11 +114,11 @@ impl ServiceExpose {
 /// Transport protocol of an exposed port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Proto {
-    /// TCP.
+    /// TCP, the default, and all that the ingress serves.
     #[default]
     #[serde(rename = "TCP")]
     Tcp,
-    /// UDP.
+    /// UDP, which the ingress does not serve.
     #[serde(rename = "UDP")]
     Udp,
 }

@@ -78,7 +78,7 @@ pub enum InvalidKey {
         "attribute key `{0}` must be a letter followed by 1 to 127 letters, digits or `_/.-`, with `*` only at the end"
     )]
     Malformed(String),
-    /// There twice.
+    /// The same key is there twice.
     #[error("attribute key `{0}` is there twice")]
     Duplicate(String),
 }

@@ -252,6 +252,7 @@ impl Market {
             }
             Some(Some(_)) => {}
         }
+        // Settled before anything ends, so that the lease is paid up to this block.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(&id.order.group) {
             group.group.state = GroupState::Paused;
@@ -261,6 +262,7 @@ impl Market {
         if let Some(order) = book.order_mut(&id.order) {
             order.end_by_lease(&mut cx, reason);
         }
+        // Who notices that the money is gone ends the whole deployment.
         if overdrawn {
             book.close_overdrawn(&mut cx);
         }

@@ -67,7 +67,7 @@ impl Used {
 /// levels applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
-    /// Milli-CPU.
+    /// Milli-CPU; 1000 is one core.
     pub cpu: Used,
     /// Bytes, volumes in memory included.
     pub memory: Used,
@@ -75,7 +75,7 @@ pub struct Utilization {
     pub storage: Used,
     /// Bytes of persistent storage, by class.
     pub persistent: BTreeMap<String, Used>,
-    /// Devices.
+    /// Whole GPU devices, of all kinds.
     pub gpu: Used,
 }
 

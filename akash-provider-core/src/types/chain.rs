@@ -395,7 +395,7 @@ pub enum ChainEvent {
         /// Group and oseq of the order.
         id: OrderId,
     },
-    /// A provider bid.
+    /// A provider has bid on an order.
     BidCreated {
         /// Order and provider of the bid.
         id: BidId,

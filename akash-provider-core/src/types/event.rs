@@ -15,13 +15,13 @@ pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
     ClusterStatus,
-    /// Orders and bids.
+    /// Orders in hand, and what was declined for which reason.
     #[serde(rename = "akash.provider.bidengine.status")]
     BidengineStatus,
-    /// Deployments and manifests.
+    /// Deployments, with their manifests and the requests that wait.
     #[serde(rename = "akash.provider.manifest.status")]
     ManifestStatus,
-    /// Capacity and reservations.
+    /// Who has reserved what, and which ports and addresses are left.
     #[serde(rename = "akash.provider.inventory.status")]
     InventoryStatus,
     /// Capacity of the cluster as a whole.

@@ -48,7 +48,7 @@ pub enum ParseDecError {
 }
 
 impl Dec {
-    /// Zero.
+    /// Zero, where sums begin.
     pub const ZERO: Self = Self(0);
 
     /// A whole number; saturates at the largest.
