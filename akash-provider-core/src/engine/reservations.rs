@@ -123,7 +123,7 @@ impl Reservations {
         for (order, held) in &mut self.held {
             let pods = pods.get(order).copied().unwrap_or(&[]);
             let on_known = |p: &Place| nodes.contains(&*p.node);
-            // Most reservations are as they were, and are not touched.
+            // Without pods, and with all its nodes there, a reservation stays where it is.
             if !pods.is_empty() || !held.places.iter().all(on_known) {
                 let mut places = pins::moved(&held.units, &held.places, pods);
                 places.retain(on_known);

@@ -174,7 +174,7 @@ pub struct InventoryStatus {
     pub active: Vec<ReservationStatus>,
     /// Reservations of open bids and of orders being priced.
     pub pending: Vec<ReservationStatus>,
-    /// What every reservation has left free.
+    /// What is left after all reservations.
     pub available: Metrics,
     /// External ports that no reservation holds.
     pub external_ports_free: u32,

@@ -30,7 +30,7 @@ fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let mut length = usize::from(first);
     if first & 0x80 != 0 {
         let octets = usize::from(first & 0x7f);
-        // DER has no lengths without octets, and nothing taken here is so large that it needs more than 4.
+        // None at all would be the indefinite length, which DER does not have; nobody needs more than 4.
         if octets == 0 || octets > 4 {
             return None;
         }

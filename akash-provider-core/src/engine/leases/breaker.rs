@@ -110,7 +110,8 @@ impl Breaker {
         }
         let allowed = Self::allowed(config, leases);
         let own = self.recent_of(owner);
-        // His own in full and the common number with at most half of his, so that one owner cannot use it up.
+        // His own ends count in full here, and in the common number with at most half of what is allowed: one owner
+        // cannot use that up.
         if own < allowed && self.recent_count(allowed) < allowed {
             self.recent.push_back((now, owner.clone()));
             return Pass::Granted;

@@ -313,7 +313,7 @@ impl Escrow {
         if !cx.may_write() {
             return;
         }
-        // Payouts go before the look, which would find less than they leave.
+        // Payouts go before the look, because they change what it would find.
         if let Some(payee) = self.payees.iter_mut().find(|p| p.wanted) {
             payee.wanted = false;
             let id = payee.lease.clone();

@@ -488,7 +488,7 @@ impl Workload {
 
     /// The limit of known unhealthy time, where it applies.
     fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
-        // What the cluster never took cannot be unhealthy yet.
+        // What the cluster neither took nor refused for good cannot be unhealthy yet.
         let deployed = self.applied > 0 || self.refused;
         let watch = self.ending.is_none() && self.heard.is_none() && deployed && cx.may_write();
         cx.config.unhealthy_limit.filter(|_| watch)

@@ -101,7 +101,7 @@ impl Order {
         };
         match result {
             Ok(()) => {
-                // A refusal is only believed while we are judged by these facts.
+                // Kept, because a refusal of the bid counts only while these facts are the ones known.
                 self.facts = cx.facts;
                 out.push(Action::Reserve);
                 self.goto(Phase::Reserving)
