@@ -59,6 +59,7 @@ impl PriceRequest {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {
             let id = ordered.resources.id;
+            // Mostly it is at the same place, so the others are looked at only where it is not.
             let in_place = reserved.get(at).filter(|u| u.resources.id == id);
             let found = in_place.or_else(|| reserved.iter().find(|u| u.resources.id == id));
             (ordered, found.unwrap_or(ordered))

@@ -126,8 +126,10 @@ impl<T> Page<T> {
             Ok(limit) => limit.min(PAGE_MAX),
             Err(_) => PAGE_MAX,
         };
+        // Compared and not looked for: the record that gave the key may be gone.
         let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
         let items: Vec<T> = rest.by_ref().take(limit).collect();
+        // One more is asked for, so that the last page is known to be the last.
         let more = rest.next().is_some();
         let last = items.last().filter(|_| more);
         let next = last.map(|r| id(r).to_string().into_bytes());

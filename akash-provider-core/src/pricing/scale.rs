@@ -186,6 +186,7 @@ impl Scale {
                 })?;
                 *total += u128::from(volume.bytes) * count;
             }
+            // Whatever the count, as today's provider has it.
             totals.endpoints += resources.endpoints.len() as u128;
             if resources.gpu.units > 0 && !self.gpu.is_empty() {
                 let at = self.gpu.find(&reserved.resources.gpu.attributes)?;

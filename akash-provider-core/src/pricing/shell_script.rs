@@ -128,6 +128,7 @@ impl ShellScript {
         } else if timeout.is_zero() {
             Err(InvalidScript::NoTime)
         } else {
+            // The semaphore panics with more.
             let processes = Semaphore::new(process_limit.min(Semaphore::MAX_PERMITS));
             Ok(Self {
                 path,

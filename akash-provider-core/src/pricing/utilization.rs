@@ -50,6 +50,7 @@ impl Used {
     }
 
     fn join(&mut self, other: Self) {
+        // Saturating, so that one node without a limit leaves none for the whole.
         self.total = self.total.saturating_add(other.total);
         self.before = self.before.saturating_add(other.before);
         self.after = self.after.saturating_add(other.after);

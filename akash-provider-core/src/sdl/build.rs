@@ -44,6 +44,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                 document.compute.get(&placed.profile),
                 document.placements.get(placement),
             ) else {
+                // The checks have told this already.
                 continue;
             };
             let Some((_, price)) = infra.pricing.get(&placed.profile) else {

@@ -27,6 +27,7 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             }
         }
     }
+    // What could not be read may be what is deployed.
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Spot::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
@@ -42,6 +43,7 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             notes.wrong(missing(spot, problem, mend));
         }
     }
+    // Hints are for a document that is right.
     if notes.is_clean() {
         idle(document, notes);
     }

@@ -40,7 +40,7 @@ impl Engine {
             });
         }
         let hash = record.deployment.hash;
-        // First, because another version would differ in everything that follows.
+        // First, because what follows compares it with the version that the chain has.
         if !submission.hashes.contain(&hash) {
             return Err(version_mismatch(&hash, &submission.hashes));
         }
