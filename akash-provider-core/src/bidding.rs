@@ -302,6 +302,7 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
     let ours = facts.attributes.ok_or_else(|| Decline::Unknown {
         message: "this provider is not registered on the chain".to_owned(),
     })?;
+    // It needs our attributes, and still comes before any of them is compared.
     size::check_comparisons(group, facts, config)?;
     let requirements = &group.requirements;
     if let Some(unmet) = attributes::first_unmet(&requirements.attributes, ours) {
@@ -369,6 +370,7 @@ fn check_reclamation(
     params: Option<&MarketParams>,
     config: &Config,
 ) -> Result<(), Decline> {
+    // A window of zero is none, on either side.
     let offered = config.reclamation_window.filter(|w| !w.is_zero());
     let wanted = wanted.filter(|w| !w.is_zero());
     if let Some(wanted) = wanted.filter(|wanted| offered.is_none_or(|o| o < *wanted)) {

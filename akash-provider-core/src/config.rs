@@ -151,6 +151,7 @@ impl Config {
     pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
         let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
             let path = error.path().to_string();
+            // What is wrong with the whole has no path of its own.
             let name = if path == "." {
                 "the settings".to_owned()
             } else {

@@ -281,6 +281,7 @@ impl Market {
     /// # Errors
     /// The refusal of the first message that is refused; nothing was changed.
     pub fn transaction(&mut self, msgs: &[Msg]) -> Result<Vec<ChainEvent>, Rejection> {
+        // One message that is refused has changed nothing, so it needs no copy.
         if let [msg] = msgs {
             return self.execute(msg);
         }

@@ -233,6 +233,7 @@ impl Market {
         let (book, mut cx) = self.open(id.deployment()).ok_or_else(unknown)?;
         let order = book.order_mut(&id.order).ok_or_else(unknown)?;
         let bid = order.bids.get_mut(&id.provider).ok_or_else(unknown)?;
+        // An open bid has no lease, so there is nothing to settle.
         if bid.bid.state == BidState::Open {
             bid.close(&mut cx);
             return Ok(cx.events);

@@ -93,6 +93,7 @@ impl Escrow {
     /// Gives what is left, in whole units, back to the tenant.
     pub(super) fn refund(&mut self, ledger: &mut Ledger, owner: &Address) {
         for (denom, funds) in &mut self.account.funds {
+            // Accounts hold whole units, so a fraction stays where it is.
             let (whole, rest) = split_whole(*funds);
             if whole > 0 {
                 ledger.credit(owner, denom, whole);

@@ -177,6 +177,7 @@ impl Market {
 
     pub(super) fn close_deployment(&mut self, id: &DeploymentId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
+        // Settled first, because whether the money sufficed decides how all of it ends.
         let ending = if book.settle(cx.height) {
             Ending::InsufficientFunds
         } else {

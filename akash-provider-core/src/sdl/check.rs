@@ -91,7 +91,9 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
             notes.keep(check_ip(document, to));
+            // Also where it is used in a wrong way, so that one fault is told once.
             ips.used.insert(&to.ip);
+            // Compared by the port outside, which is that of the container where none is given.
             let external = if expose.external == 0 {
                 expose.port
             } else {

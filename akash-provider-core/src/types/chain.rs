@@ -283,6 +283,7 @@ impl ProviderRecord {
     pub fn host(&self) -> Option<&str> {
         let (_, rest) = self.host_uri.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
+        // What comes before the last `@` is a login, which may have one itself.
         let place = authority.rsplit('@').next()?;
         let host = match place.strip_prefix('[') {
             Some(address) => address.split(']').next()?,

@@ -22,6 +22,7 @@ pub struct ParseIdError {
 
 impl ParseIdError {
     fn new(what: &'static str, text: &str, why: impl fmt::Display) -> Self {
+        // The text is from outside and may be of any length; this error is kept and logged.
         let text = text.chars().take(200).collect();
         Self {
             what,

@@ -139,12 +139,14 @@ impl Dec {
 fn rounded(dividend: BigInt, divisor: BigInt) -> Option<Dec> {
     let (whole, rest) = (&dividend / &divisor, &dividend % &divisor);
     let twice = rest.magnitude() * 2_u32;
+    // The lowest bit tells odd from even below zero as well.
     let is_odd = whole.bit(0);
     let away = match twice.cmp(divisor.magnitude()) {
         Ordering::Less => false,
         Ordering::Equal => is_odd,
         Ordering::Greater => true,
     };
+    // Of the operands, because a quotient that is cut to zero has lost its sign.
     let is_below = (dividend.sign() == Sign::Minus) != (divisor.sign() == Sign::Minus);
     let step = match (away, is_below) {
         (false, _) => 0,
@@ -182,6 +184,7 @@ impl FromStr for Dec {
             return Err(ParseDecError::TooPrecise(shown()));
         }
         let too_large = |_| ParseDecError::TooLarge(shown());
+        // Filled up to 18 digits, the text without its point is the scaled integer.
         let scaled: i128 = format!("{whole}{fraction:0<18}").parse().map_err(too_large)?;
         Ok(Self(if negative { -scaled } else { scaled }))
     }

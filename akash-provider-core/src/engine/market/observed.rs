@@ -10,7 +10,7 @@ use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, Or
 impl Engine {
     /// An order begins: from here on its bids are told, too.
     pub(in crate::engine) fn order_created(&mut self, id: &OrderId) {
-        // First, so that no bid of this very block is missed.
+        // From here on its bids are told, so nobody has to be asked for their number.
         self.market.orders.bids.begin(id);
         self.order_heard(id);
     }

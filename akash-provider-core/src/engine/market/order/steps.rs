@@ -273,7 +273,7 @@ impl Order {
                 self.attempts += 1;
                 // The latest of them, because any of the tries may land.
                 self.may_land = self.may_land.max(Some(expires));
-                // Tried again while it is cheap: the chain takes one bid ever. After the last try the expiry decides.
+                // Trying again is harmless, for the chain takes one bid ever. After the last try the expiry decides.
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
                 self.goto(Phase::Unsure {
