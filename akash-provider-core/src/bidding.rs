@@ -41,7 +41,7 @@ pub enum Decline {
     Attributes {
         /// Key of the first unmatched requirement.
         key: String,
-        /// Its value.
+        /// Its value as the order asks for it.
         value: String,
     },
     /// We bid only on orders that ask for our configured attributes.
@@ -49,49 +49,49 @@ pub enum Decline {
     NotForUs {
         /// Key of the first configured attribute that the order lacks.
         key: String,
-        /// Its value.
+        /// Its value as it is configured.
         value: String,
     },
     /// No declared storage capability has all attributes of a volume.
     #[error("unit {unit}: volume `{volume}` wants {wanted}, which no declared storage capability offers")]
     Storage {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
-        /// Volume.
+        /// Name of the volume in its unit.
         volume: String,
-        /// Its attributes.
+        /// Attributes that the volume asks for, for people.
         wanted: String,
     },
     /// None of the acceptable GPU models is declared.
     #[error("unit {unit}: none of the GPU models {wanted} is declared by this provider")]
     Gpu {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
-        /// The acceptable models.
+        /// Models that the unit accepts, for people.
         wanted: String,
     },
     /// A unit has too many volumes.
     #[error("unit {unit} has {volumes} volumes; at most {limit} are served")]
     TooManyVolumes {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
-        /// Volumes it has.
+        /// Volumes that the unit asks for.
         volumes: u32,
-        /// The limit.
+        /// Most volumes of a unit that are served, as configured.
         limit: u32,
     },
     /// The required audits are missing.
     #[error("the order asks for signatures: {missing}")]
     SignedBy {
-        /// What is missing.
+        /// Signatures that are missing, for people.
         missing: String,
     },
     /// It names more auditors than are asked.
     #[error("the order names {auditors} auditors; orders with more than {limit} are not looked at")]
     TooManyAuditors {
-        /// Auditors it names.
+        /// Auditors that the order names.
         auditors: u32,
-        /// The limit.
+        /// Most auditors that are asked about one order.
         limit: u32,
     },
     /// Looking at it would cost more than one order may.
@@ -101,13 +101,13 @@ pub enum Decline {
         what: String,
         /// How much of it.
         value: u64,
-        /// The limit.
+        /// Most of it that an order may take.
         limit: u64,
     },
     /// The group breaks a limit of the network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
-        /// What, where.
+        /// Which limit is broken and where, for people.
         problem: String,
     },
     /// The order asks for a reclamation window that we do not offer.
@@ -115,9 +115,9 @@ pub enum Decline {
         "the order asks for a reclamation window of at least {wanted_s} s; this provider offers {offered}"
     )]
     Reclamation {
-        /// Seconds.
+        /// Shortest window that the order accepts, in seconds, rounded up.
         wanted_s: u64,
-        /// What we offer.
+        /// Window we offer in seconds, or `none`, for people.
         offered: String,
     },
     /// The chain takes no bid with the window this provider offers.
@@ -125,7 +125,7 @@ pub enum Decline {
         "this provider offers a reclamation window of {offered_s} s; the chain takes {min_s} s to {max_s} s"
     )]
     ReclamationRange {
-        /// Seconds.
+        /// Window we offer, in whole seconds.
         offered_s: u64,
         /// Shortest the chain takes, in seconds.
         min_s: u64,
@@ -135,51 +135,51 @@ pub enum Decline {
     /// The order takes no more bids.
     #[error("the order has {bids} bids already; the chain takes another one only up to {limit}")]
     OrderFull {
-        /// Bids that count.
+        /// Bids that count: open, active and closed ones.
         bids: u32,
-        /// The chain's parameter.
+        /// The chain's `order_max_bids`; a bid gets in while there are no more than these.
         limit: u32,
     },
     /// Our deposit is not accepted.
     #[error("the configured bid deposit {configured} is below what the chain asks: {minimum}")]
     Deposit {
-        /// As configured.
+        /// Deposits that we would pay, for people.
         configured: String,
         /// What the chain accepts.
         minimum: String,
     },
-    /// Nothing fits.
+    /// The cluster has no room for all of its replicas.
     #[error("{message}")]
     InsufficientCapacity {
-        /// What was missing.
+        /// What was missing, in one line.
         message: String,
     },
     /// Services are to be reached by hostname and the backend makes none lead anywhere.
     #[error("the order wants {wanted} services behind hostnames and this provider's cluster serves none")]
     NoHostnames {
-        /// Services wanted.
+        /// Endpoints behind hostnames that the order has.
         wanted: u32,
     },
     /// Leased IPs are wanted and the backend has none.
     #[error("no leased IPs available: the order wants {wanted} and this provider leases none")]
     NoLeasedIps {
-        /// Addresses wanted.
+        /// Leased IPs that the order needs.
         wanted: u32,
     },
     /// Not enough leased IPs are free.
     #[error("insufficient number of IPs: unable to reserve {wanted}, {free} are free")]
     LeasedIpsExhausted {
-        /// Addresses wanted.
+        /// Leased IPs that the order needs.
         wanted: u32,
-        /// Addresses free.
+        /// Leased IPs neither in use nor promised.
         free: u32,
     },
     /// Not enough external ports are free.
     #[error("the order wants {wanted} external ports, {free} are free")]
     ExternalPortsExhausted {
-        /// Ports wanted.
+        /// External ports that the order needs.
         wanted: u32,
-        /// Ports free.
+        /// External ports that no reservation holds.
         free: u32,
     },
     /// No price could be calculated.
@@ -191,23 +191,23 @@ pub enum Decline {
     /// The price is in another denomination than the order's.
     #[error("the price is in {price}, the order in {order}")]
     PriceDenom {
-        /// Ours.
+        /// Denomination of the price that was calculated.
         price: String,
-        /// The tenant's.
+        /// Denomination that the tenant pays in.
         order: String,
     },
     /// The price is above what the tenant pays.
     #[error("the price {price} is above the tenant's maximum {maximum}")]
     PriceTooHigh {
-        /// Ours.
+        /// Price that was calculated, with its denomination.
         price: String,
-        /// The tenant's.
+        /// Most that the tenant pays for the group per block, with its denomination.
         maximum: String,
     },
     /// The chain refused the bid.
     #[error("the chain refused the bid: {message}")]
     Refused {
-        /// Its words.
+        /// The chain's words, for people.
         message: String,
     },
     /// We have bid on this order before; the chain allows one bid ever.
@@ -297,10 +297,12 @@ pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(
 
 fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
     let group = &*order.spec;
+    // Before all other checks, because their cost grows with the order.
     check_size(group)?;
     let ours = facts.attributes.ok_or_else(|| Decline::Unknown {
         message: "this provider is not registered on the chain".to_owned(),
     })?;
+    // It needs our attributes, and still comes before any of them is compared.
     size::check_comparisons(group, facts, config)?;
     let requirements = &group.requirements;
     if let Some(unmet) = attributes::first_unmet(&requirements.attributes, ours) {
@@ -368,6 +370,7 @@ fn check_reclamation(
     params: Option<&MarketParams>,
     config: &Config,
 ) -> Result<(), Decline> {
+    // A window of zero is none, on either side.
     let offered = config.reclamation_window.filter(|w| !w.is_zero());
     let wanted = wanted.filter(|w| !w.is_zero());
     if let Some(wanted) = wanted.filter(|wanted| offered.is_none_or(|o| o < *wanted)) {

@@ -19,9 +19,9 @@ pub use local::{LocalBus, QUEUE_LIMIT};
 pub enum Delivery {
     /// An event of a topic.
     Event {
-        /// Its topic.
+        /// Topic that it was published on.
         topic: Topic,
-        /// The event.
+        /// The event itself; all subscribers share it.
         event: Arc<Event>,
     },
     /// So many events were lost because this subscriber was too slow. Never silence.

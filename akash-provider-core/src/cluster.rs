@@ -24,13 +24,13 @@ pub use port::*;
 pub struct WorkloadSpec {
     /// Order and provider of the lease.
     pub lease: LeaseId,
-    /// What to run.
+    /// The services to run, as the manifest has them.
     pub group: Arc<Group>,
     /// Scheduling facts by resource id.
     pub params: Arc<SchedulerParamsById>,
-    /// Hostnames to declare.
+    /// Hostnames to declare after the deploy, each for one service.
     pub hostnames: Vec<HostnameDeclaration>,
-    /// Addresses to declare.
+    /// Leased IPs to declare after the deploy, one entry for each expose that wants one.
     pub ips: Vec<IpDeclaration>,
     /// Leadership epoch of the writer; a later one wins.
     pub epoch: u64,
@@ -46,7 +46,7 @@ impl WorkloadSpec {
 /// A hostname that leads to a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostnameDeclaration {
-    /// Lower case.
+    /// The name in lower case.
     pub hostname: String,
     /// Service of the lease.
     pub service: String,
@@ -63,7 +63,7 @@ pub struct IpDeclaration {
     pub port: u16,
     /// Port on the address.
     pub external_port: u16,
-    /// Protocol.
+    /// Transport protocol of both ports.
     pub proto: Proto,
     /// Exposes with the same key share an address.
     pub sharing_key: String,
@@ -101,7 +101,7 @@ pub struct Unusable {
     /// Its name in the backend. One that equals [`LeaseId::namespace`] is taken for that lease's when `lease` is
     /// not known.
     pub name: String,
-    /// What is there.
+    /// Whether there is a record that cannot be read, or none.
     pub remains: Remains,
     /// The object and what is wrong with it, for people.
     pub problem: String,
@@ -152,7 +152,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// One short word.
+    /// The health as one short word, the same as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -179,11 +179,11 @@ pub enum ClusterChange {
         /// Every workload of ours.
         health: BTreeMap<LeaseId, Health>,
     },
-    /// One workload's health.
+    /// The health of one workload changed, or is told once more.
     Health {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// As known.
+        /// What the backend knows of it at this moment.
         health: Health,
     },
     /// The backend cannot be watched: every health is unknown until the next snapshot.
@@ -202,7 +202,7 @@ pub enum Teardown {
 /// Status of a lease's services.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// By service name.
+    /// One entry for each service of the lease, by its name.
     pub services: BTreeMap<String, ServiceStatus>,
     /// Random ports by service name.
     pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,
@@ -214,24 +214,24 @@ pub struct LeaseStatus {
 /// An address that leads to a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssignedIp {
-    /// The address.
+    /// The address that was assigned to the service.
     pub ip: IpAddr,
     /// Port in the container.
     pub port: u16,
     /// Port on the address.
     pub external_port: u16,
-    /// Protocol.
+    /// Transport protocol of both ports.
     pub proto: Proto,
 }
 
 /// Status of one service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// Name.
+    /// Name of the service in the manifest.
     pub name: String,
-    /// Replicas that serve.
+    /// Replicas that serve requests.
     pub available: u32,
-    /// Replicas wanted.
+    /// Replicas that the manifest asks for.
     pub total: u32,
     /// Hostnames that lead to it.
     pub uris: Vec<String>,
@@ -250,24 +250,24 @@ pub struct ServiceStatus {
 /// A port of the provider's host that leads to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForwardedPort {
-    /// Public host.
+    /// Public name or address that the port is reached at.
     pub host: String,
     /// Port in the container.
     pub port: u16,
     /// Port of the host.
     pub external_port: u16,
-    /// Protocol.
+    /// Transport protocol of both ports.
     pub proto: Proto,
-    /// Service.
+    /// Name of the service it leads to.
     pub name: String,
 }
 
 /// A hostname as the backend has it declared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeclaredHostname {
-    /// The name.
+    /// The name as it was declared.
     pub hostname: String,
-    /// Its holder.
+    /// The lease whose service it leads to.
     pub lease: LeaseId,
 }
 

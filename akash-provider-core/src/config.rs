@@ -35,7 +35,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 pub struct Config {
-    /// Our account.
+    /// Account of this provider: it signs every message, and is part of the id of every bid.
     pub provider: Address,
     /// The chain we belong to; a snapshot of another one is refused.
     pub chain_id: String,
@@ -151,6 +151,7 @@ impl Config {
     pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
         let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
             let path = error.path().to_string();
+            // What is wrong with the whole has no path of its own.
             let name = if path == "." {
                 "the settings".to_owned()
             } else {

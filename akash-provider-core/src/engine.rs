@@ -115,6 +115,7 @@ impl Engine {
 
     /// Takes one input and says what is to be done.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        // First, so that the input is judged by the time it came at.
         self.take_time(now);
         self.count_input(&input);
         match input {
@@ -188,6 +189,7 @@ impl Engine {
     }
 
     fn take_time(&mut self, now: Now) {
+        // A status says whether the first minutes are over, and no input tells their end.
         if self
             .leases
             .breaker_mut()
@@ -199,6 +201,7 @@ impl Engine {
     }
 
     fn finish(&mut self) -> Vec<Effect> {
+        // Timers first: what they free, or ask for, is taken up by those after them in the same step.
         self.fire_timers();
         self.drive_breaker();
         self.orders_retry();
@@ -228,6 +231,7 @@ impl Engine {
         block.extend(self.leases.due_block(now));
         block.sort_unstable();
         let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
+        // One that is due in both clocks is woken once: a wake looks at both.
         let both: BTreeSet<Key> = due.iter().cloned().collect();
         due.extend(
             block
@@ -270,6 +274,7 @@ impl Engine {
 
     fn hold_bids(&mut self, why: Option<Arc<str>>) {
         self.role.hold_bids(why);
+        // Holding them back needs no wake: a machine asks before it sends.
         if self.role.bids_held().is_none() {
             for id in self.market.order_ids() {
                 self.drive_order(&id, order::Input::Wake);

@@ -16,7 +16,7 @@ pub enum ErrorKind {
     NotFound,
     /// The request cannot be right; repeating it changes nothing.
     Invalid,
-    /// We may not.
+    /// We are not allowed to do it.
     Denied,
     /// It clashes with what is there.
     Conflict,
@@ -68,7 +68,7 @@ impl Error {
         self
     }
 
-    /// Worth trying again.
+    /// Marks it as worth trying again, whatever its kind.
     #[must_use]
     pub const fn transient(mut self) -> Self {
         self.transient = true;
@@ -82,7 +82,7 @@ impl Error {
         self
     }
 
-    /// What it is.
+    /// What kind of error it is, which callers decide by.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
@@ -132,11 +132,11 @@ impl StdError for Error {
 /// An error as data: what the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Failure {
-    /// What it is.
+    /// What kind of error it is.
     pub kind: ErrorKind,
     /// True when the same call may succeed later.
     pub transient: bool,
-    /// For people.
+    /// What went wrong, in words for people.
     pub message: String,
 }
 

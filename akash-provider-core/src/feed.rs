@@ -24,6 +24,7 @@ struct Queue<T> {
 
 /// The backend's end. Dropping it ends the stream once what waits has been read.
 pub(crate) struct Feed<T> {
+    // The listener owns the queue, so one that has gone away costs nothing and is noticed.
     shared: Weak<Shared<T>>,
 }
 

@@ -34,9 +34,9 @@ pub type NodeName = Arc<str>;
 pub struct Place {
     /// Resource id of the unit.
     pub unit: u32,
-    /// The node.
+    /// Name of the node they are on.
     pub node: NodeName,
-    /// Replicas there.
+    /// Replicas of the unit on that node.
     pub replicas: u32,
 }
 
@@ -87,7 +87,7 @@ pub struct Explanation {
 /// One unit on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeVerdict {
-    /// The node.
+    /// The node that the verdict is about.
     pub node: NodeName,
     /// Resource id of the unit.
     pub unit: u32,
@@ -114,7 +114,7 @@ impl Pair {
 /// Equal GPUs of one node, whoever uses them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct GpuMetrics {
-    /// `nvidia` or `amd`.
+    /// Vendor in lower case: `nvidia` or `amd`.
     pub vendor: Arc<str>,
     /// Model, for example `a100`.
     pub model: Arc<str>,
@@ -122,22 +122,22 @@ pub struct GpuMetrics {
     pub memory_size: Arc<str>,
     /// Interface, for example `pcie`; empty where unknown.
     pub interface: Arc<str>,
-    /// Devices.
+    /// Devices of this kind, in use or not.
     pub count: u32,
 }
 
 /// Capacity of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeMetrics {
-    /// The node.
+    /// Name of the node in the cluster.
     pub name: String,
-    /// Milli-CPU.
+    /// Processor in milli-CPU: 1000 is one core.
     pub cpu: Pair,
-    /// Devices.
+    /// Whole GPU devices, of all kinds together.
     pub gpu: Pair,
-    /// Bytes.
+    /// Memory in bytes; volumes of class `ram` are taken from it too.
     pub memory: Pair,
-    /// Bytes.
+    /// Node-local storage in bytes, for volumes that are not persistent.
     pub storage_ephemeral: Pair,
     /// Its devices by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -152,7 +152,7 @@ pub struct NodeMetrics {
 /// Capacity of the cluster, for status and metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Node by node.
+    /// One entry for each node, in the order in which they are filled.
     pub nodes: Vec<NodeMetrics>,
     /// Bytes by storage class.
     pub storage: BTreeMap<String, Pair>,
@@ -255,7 +255,7 @@ pub struct Placement {
 pub struct LeasedIpUsage {
     /// Addresses in the pool.
     pub total: u32,
-    /// Addresses in use.
+    /// Addresses in use, by our leases or by others.
     pub in_use: u32,
     /// Leases whose addresses are all assigned, so that `in_use` counts them.
     pub confirmed: Vec<LeaseId>,
@@ -284,6 +284,6 @@ pub struct InventoryUpdate {
 /// subtracted by their reservations. How to write one: `docs/writing-an-inventory.md`.
 #[cfg(feature = "runtime")]
 pub trait InventorySource: fmt::Debug + Send + Sync + 'static {
-    /// Starts watching.
+    /// Starts a watcher; any number of them may run side by side.
     fn watch(&self) -> futures::stream::BoxStream<'static, Result<InventoryUpdate, crate::error::Error>>;
 }

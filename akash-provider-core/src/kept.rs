@@ -82,6 +82,7 @@ impl Kept {
             Event::BreakerReleasedFor { owner } => {
                 self.breaker_held_owners.remove(owner);
             }
+            // No other event changes what the next start must know.
             _ => {}
         }
         *self != before

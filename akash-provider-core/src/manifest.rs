@@ -42,22 +42,22 @@ pub struct Group {
     pub services: Vec<Service>,
 }
 
-/// One service.
+/// One service: an image, its resources and its ports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Service {
-    /// DNS label.
+    /// Name, a DNS label and unique in its group.
     pub name: String,
-    /// Container image.
+    /// Container image; a valid manifest leaves none empty.
     pub image: String,
     /// Entry point; `None` and empty hash differently.
     pub command: Option<Vec<String>>,
-    /// Arguments.
+    /// Arguments of the command; `None` and empty hash differently.
     pub args: Option<Vec<String>>,
-    /// `NAME=value` lines.
+    /// Lines of `NAME=value`; one without `=` is a name alone.
     pub env: Option<Vec<String>>,
     /// Resources of one replica.
     pub resources: Resources,
-    /// Replicas.
+    /// Replicas; the services of a resource unit must use up its count.
     pub count: u32,
     /// Ports, sorted by service, port, protocol, global first.
     #[serde(default, deserialize_with = "null_as_empty")]
@@ -65,7 +65,7 @@ pub struct Service {
     /// Mounts, permissions, confidential computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<ServiceParams>,
-    /// Registry login.
+    /// Login at the image's registry; `None` where it needs none.
     pub credentials: Option<Credentials>,
 }
 
@@ -77,15 +77,15 @@ pub struct ServiceExpose {
     pub port: u16,
     /// Port outside; 0 means the same.
     pub external_port: u16,
-    /// `TCP` or `UDP`.
+    /// Transport protocol; the ingress serves `TCP` only.
     pub proto: Proto,
     /// The one service that may reach it; empty for all.
     pub service: String,
     /// Reached from outside the deployment.
     pub global: bool,
-    /// Hostnames wanted.
+    /// Hostnames the tenant wants; each is in a manifest once.
     pub hosts: Option<Vec<String>>,
-    /// Proxy settings.
+    /// Settings for the proxy in front, where the ingress serves it.
     pub http_options: HttpOptions,
     /// Name of the leased-IP endpoint; empty for none.
     pub ip: String,
@@ -111,14 +111,14 @@ impl ServiceExpose {
     }
 }
 
-/// Transport protocol.
+/// Transport protocol of an exposed port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Proto {
-    /// TCP.
+    /// TCP, the default, and all that the ingress serves.
     #[default]
     #[serde(rename = "TCP")]
     Tcp,
-    /// UDP.
+    /// UDP, which the ingress does not serve.
     #[serde(rename = "UDP")]
     Udp,
 }
@@ -129,11 +129,11 @@ pub enum Proto {
 pub struct HttpOptions {
     /// Largest request body in bytes.
     pub max_body_size: u32,
-    /// Milliseconds.
+    /// Read timeout of the proxy in milliseconds, 60000 at most.
     pub read_timeout: u32,
-    /// Milliseconds.
+    /// Send timeout of the proxy in milliseconds, 60000 at most.
     pub send_timeout: u32,
-    /// Attempts.
+    /// Tries of one request over the replicas.
     pub next_tries: u32,
     /// Milliseconds; 0 for none.
     pub next_timeout: u32,
@@ -162,7 +162,7 @@ impl Default for HttpOptions {
 /// Extras of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ServiceParams {
-    /// Mounts.
+    /// Where its volumes are mounted; one that is not named is mounted nowhere.
     pub storage: Option<Vec<StorageParams>>,
     /// Registry login, as some tools place it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ pub struct ServiceParams {
     /// What the service may read of its own lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Confidential computing.
+    /// Confidential computing; left out of the JSON when none is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tee: Option<Tee>,
 }
@@ -179,11 +179,11 @@ pub struct ServiceParams {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageParams {
-    /// Volume.
+    /// Name of the volume among the service's resources.
     pub name: String,
-    /// Absolute path.
+    /// Absolute path in the container.
     pub mount: String,
-    /// Mounted read-only.
+    /// Whether the service may only read from it.
     pub read_only: bool,
 }
 
@@ -195,26 +195,26 @@ pub struct Permissions {
     pub read: Option<Vec<String>>,
 }
 
-/// Confidential computing.
+/// Confidential computing that a service asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tee {
-    /// `cpu` or `cpu-gpu`.
+    /// Which hardware is to be trusted: `cpu` or `cpu-gpu`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Attestation wanted.
+    /// Whether attestation is wanted.
     pub attestation: bool,
 }
 
-/// Registry login.
+/// Login at a container registry; `Debug` leaves the password out.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Credentials {
-    /// Registry.
+    /// Host of the registry.
     pub host: String,
-    /// Mail address.
+    /// Mail address of the account.
     pub email: String,
-    /// User.
+    /// User name of the account.
     pub username: String,
-    /// Password; never printed.
+    /// Password of the account; never printed.
     pub password: String,
 }
 
@@ -235,7 +235,7 @@ pub type SchedulerParamsById = BTreeMap<u32, Option<SchedulerParams>>;
 pub struct SchedulerParams {
     /// `nvidia` for NVIDIA GPUs, empty otherwise.
     pub runtime_class: String,
-    /// The GPU chosen.
+    /// GPU that was chosen; `None` for a unit without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<SchedulerResources>,
 }
@@ -243,7 +243,7 @@ pub struct SchedulerParams {
 /// Resources part of [`SchedulerParams`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerResources {
-    /// The GPU chosen.
+    /// GPU that was chosen for the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<SchedulerGpu>,
 }
@@ -251,9 +251,9 @@ pub struct SchedulerResources {
 /// The GPU chosen for a unit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerGpu {
-    /// Lower case.
+    /// Vendor in lower case, for example `nvidia`.
     pub vendor: String,
-    /// Model name.
+    /// Name of the model, for example `a100`.
     pub model: String,
     /// Requested memory, or empty.
     #[serde(default)]

@@ -49,11 +49,11 @@ pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 /// What a market starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarketConfig {
-    /// Chain id.
+    /// Id of the chain that the market plays.
     pub chain_id: String,
     /// Time of block 1, which is complete from the start.
     pub genesis_time: BlockTime,
-    /// Parameters.
+    /// Parameters in force until [`Market::set_params`].
     pub params: MarketParams,
 }
 
@@ -89,7 +89,7 @@ pub fn network_params() -> MarketParams {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum TenantMsg {
-    /// Ask for something.
+    /// Ask for bids on the groups of a new deployment.
     CreateDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
@@ -102,7 +102,7 @@ pub enum TenantMsg {
         /// Shortest reclamation window accepted; `None` when none is asked for.
         reclamation_min_window: Option<Duration>,
     },
-    /// Change the manifest.
+    /// Replace the hash of the manifest; the groups stay as they are.
     UpdateDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
@@ -124,14 +124,14 @@ pub enum TenantMsg {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// End a group.
+    /// End a group for good; the others of the deployment go on.
     CloseGroup {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
     /// Take a bid; the others are lost.
     CreateLease {
-        /// The winner.
+        /// The bid that is to win; it must be open.
         bid: BidId,
     },
     /// End a lease; the open group gets a new order at once.
@@ -139,27 +139,27 @@ pub enum TenantMsg {
         /// Order and provider of the lease.
         id: LeaseId,
     },
-    /// Add money.
+    /// Add money to the escrow of a deployment.
     Deposit {
-        /// To which deployment.
+        /// Owner and dseq of the deployment.
         deployment: DeploymentId,
         /// How much, from the tenant's balance.
         coin: Coin,
     },
     /// An auditor signs attributes of a provider; they replace what it signed before.
     SignProvider {
-        /// The auditor.
+        /// Account of the auditor who signs.
         auditor: Address,
-        /// The provider.
+        /// Account of the provider that it is about.
         owner: Address,
-        /// What is signed.
+        /// Keys and values that are signed.
         attributes: Vec<Attribute>,
     },
     /// An auditor takes its signature back.
     UnsignProvider {
-        /// The auditor.
+        /// Account of the auditor who had signed.
         auditor: Address,
-        /// The provider.
+        /// Account of the provider that it was about.
         owner: Address,
     },
 }
@@ -172,7 +172,7 @@ pub struct Rejection {
     pub error: TxError,
     /// Codespace and code; only the codespace where the number is not known.
     pub code: String,
-    /// For people.
+    /// The chain's text, for people.
     pub log: String,
 }
 
@@ -281,6 +281,7 @@ impl Market {
     /// # Errors
     /// The refusal of the first message that is refused; nothing was changed.
     pub fn transaction(&mut self, msgs: &[Msg]) -> Result<Vec<ChainEvent>, Rejection> {
+        // One message that is refused has changed nothing, so it needs no copy.
         if let [msg] = msgs {
             return self.execute(msg);
         }
@@ -290,6 +291,7 @@ impl Market {
             match self.execute(msg) {
                 Ok(more) => events.extend(more),
                 Err(rejection) => {
+                    // From the copy, because the messages before have changed something.
                     *self = before;
                     return Err(rejection);
                 }

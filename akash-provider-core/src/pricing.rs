@@ -34,13 +34,13 @@ const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 /// What is to be priced.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PriceRequest {
-    /// The tenant.
+    /// Account of the tenant whose order it is.
     pub owner: Address,
     /// The group as ordered.
     pub group: Arc<GroupSpec>,
     /// The units as reserved (commit levels applied, GPU models concrete); `None` without a reservation.
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
-    /// Decimal places wanted.
+    /// Decimal places that a price script is told.
     pub precision: u32,
     /// How much of the cluster is in use before and after this order; `None` where that is not known. It is of the
     /// moment at which the price is asked for.
@@ -59,6 +59,7 @@ impl PriceRequest {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {
             let id = ordered.resources.id;
+            // Mostly it is at the same place, so the others are looked at only where it is not.
             let in_place = reserved.get(at).filter(|u| u.resources.id == id);
             let found = in_place.or_else(|| reserved.iter().find(|u| u.resources.id == id));
             (ordered, found.unwrap_or(ordered))
@@ -84,13 +85,13 @@ pub enum PriceError {
     /// A volume of a class that has no price.
     #[error("no pricing configured for storage class `{class}`; set a storage price for it")]
     NoStorageClass {
-        /// The class.
+        /// Storage class that the volume asks for.
         class: String,
     },
     /// GPUs have prices and none fits this one.
     #[error("no pricing configured for GPU `{model}`; set a price for it, its vendor or `*`")]
     NoGpu {
-        /// Vendor and model.
+        /// Vendor and model of the GPU.
         model: String,
     },
     /// The price came out as zero.

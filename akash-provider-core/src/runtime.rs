@@ -140,6 +140,7 @@ impl<B: Brain> Driver<B> {
     async fn run(mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Result<(), Error> {
         let mut result = Ok(());
         self.stage.begin();
+        // First of all, because an engine that is told nothing takes itself for the leader.
         self.step(Input::Leadership(self.leadership));
         if let Some(why) = self.bids_held.take() {
             self.step(Input::HoldBids(Some(why)));
@@ -150,6 +151,7 @@ impl<B: Brain> Driver<B> {
                     break;
                 }
             } else if let Err(error) = self.check_ready() {
+                // Through the drain, so that what is under way ends as it does at any other stop.
                 result = Err(error);
                 self.drain();
                 continue;
@@ -184,6 +186,7 @@ impl<B: Brain> Driver<B> {
             biased;
             () = abort.cancelled() => Wake::Abort,
             () = shutdown.cancelled(), if !draining => Wake::Shutdown,
+            // What has ended comes before what is new: an answer may make room for the next call.
             Some((id, completion)) = self.executor.next(&self.block_time) => {
                 Wake::Input(Input::Completed(id, completion))
             }
@@ -219,6 +222,7 @@ impl<B: Brain> Driver<B> {
             };
             self.take(Input::Cluster(change));
         }
+        // One at most waits in the queue, and it is the whole of capacity.
         if let Ok(update) = self.feeds.inventory.try_recv() {
             self.take(Input::Inventory(update));
         }
@@ -230,6 +234,7 @@ impl<B: Brain> Driver<B> {
             Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),
             Input::Chain(ChainEvent::Block { time, .. }) if self.chain_is_ours => self.block_time = *time,
             Input::Cluster(change) => {
+                // `Lost` says that nothing is known, which is not to have seen the cluster.
                 self.cluster_seen |= !matches!(change, crate::cluster::ClusterChange::Lost);
             }
             Input::Inventory(update) => {
@@ -270,6 +275,7 @@ impl<B: Brain> Driver<B> {
             }
             Ask::HoldBids(why, done) => {
                 self.step(Input::HoldBids(why));
+                // Whoever asked may have gone away; it is done all the same.
                 let _ = done.send(());
             }
             Ask::Leadership(leadership, done) => {
@@ -319,6 +325,7 @@ impl<B: Brain> Driver<B> {
     }
 
     fn publish_statuses(&mut self) {
+        // Making it takes longer with more leases, and the pause that follows is measured by it.
         let before = self.mono();
         if self.observer.status_due().is_some_and(|due| due <= before) {
             let status = self.status();
@@ -384,6 +391,7 @@ impl<B: Brain> Driver<B> {
         self.desk.close();
         tokio::select! {
             biased;
+            // A second signal does not wait for the bus.
             () = abort.cancelled() => {}
             () = self.observer.finish(BUS_FLUSH) => {}
         }

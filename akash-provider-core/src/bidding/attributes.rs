@@ -58,6 +58,7 @@ pub fn is_valid_key(key: &str) -> bool {
 pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
     let mut seen = BTreeSet::new();
     for attribute in attributes {
+        // Two beyond the limit are enough to show that it is too long.
         let shown = || attribute.key.chars().take(MAX_KEY_LENGTH + 2).collect::<String>();
         if !is_valid_key(&attribute.key) {
             return Err(InvalidKey::Malformed(shown()));
@@ -78,7 +79,7 @@ pub enum InvalidKey {
         "attribute key `{0}` must be a letter followed by 1 to 127 letters, digits or `_/.-`, with `*` only at the end"
     )]
     Malformed(String),
-    /// There twice.
+    /// The same key is there twice.
     #[error("attribute key `{0}` is there twice")]
     Duplicate(String),
 }
@@ -176,6 +177,7 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     let mut found = false;
     let mut first = true;
     loop {
+        // Not at its beginning, because a class without members is malformed.
         if !first && pattern.as_str().starts_with(']') {
             pattern.next();
             return Ok(c.is_some() && found != negated);

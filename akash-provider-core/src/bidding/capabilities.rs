@@ -57,6 +57,7 @@ impl<'a> Capabilities<'a> {
                 });
             }
         }
+        // Models without a device are asked for by nobody.
         if resources.gpu.units > 0 && !self.offers_gpu(&resources.gpu.attributes) {
             return Err(Decline::Gpu {
                 unit: resources.id,

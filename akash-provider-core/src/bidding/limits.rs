@@ -32,10 +32,10 @@ pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidGroup {
-    /// No name.
+    /// The name of the group is empty.
     #[error("the group has no name")]
     NoName,
-    /// No units.
+    /// The group has no resource units.
     #[error("the group asks for no resources")]
     NoUnits,
     /// A resource id of 0.
@@ -47,27 +47,27 @@ pub enum InvalidGroup {
     /// A quantity out of its range.
     #[error("unit {unit}: {what} is {value}, must be from {min} to {max}")]
     OutOfRange {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
         /// Which quantity, with its unit.
         what: &'static str,
-        /// As ordered.
+        /// Amount that the unit asks for.
         value: u64,
-        /// Least.
+        /// Least that the network allows.
         min: u64,
-        /// Most.
+        /// Most that the network allows.
         max: u64,
     },
     /// GPU attributes without a GPU.
     #[error("unit {unit} names GPU models and asks for no GPU")]
     GpuAttributesWithoutGpu {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
     },
     /// An attribute key that is not accepted.
     #[error("{place}: {problem}")]
     Key {
-        /// Where.
+        /// Place within the group, for people.
         place: String,
         /// The rule that it breaks.
         problem: InvalidKey,
@@ -75,17 +75,17 @@ pub enum InvalidGroup {
     /// A price below zero or too high.
     #[error("unit {unit}: the price {price} must be from 0 to {MAX_UNIT_PRICE}")]
     Price {
-        /// Resource id.
+        /// Resource id of the unit.
         unit: u32,
-        /// As ordered.
+        /// Price that the tenant offers for one replica.
         price: Dec,
     },
-    /// Several denominations.
+    /// The units have prices in several denominations.
     #[error("the group mixes the denominations {first} and {other}; one is allowed")]
     MixedDenoms {
-        /// The first unit's.
+        /// Denomination of the first unit's price.
         first: String,
-        /// The other one.
+        /// One that differs from it.
         other: String,
     },
     /// A sum over all replicas out of its range.
@@ -93,11 +93,11 @@ pub enum InvalidGroup {
     Total {
         /// Which quantity, with its unit.
         what: &'static str,
-        /// The sum.
+        /// Sum over all replicas of all units.
         value: u128,
         /// It must be above this; -1 allows zero.
         above: i8,
-        /// Most.
+        /// Most that the network allows.
         max: u128,
     },
     /// The sum of the prices is beyond what a price can be.

@@ -36,6 +36,7 @@ pub(super) fn check_comparisons(
         .iter()
         .map(|AuditedAttributes { attributes, .. }| attributes.len());
     let against = signed.fold(ours, usize::saturating_add);
+    // Saturating: what does not fit the number is beyond the limit anyway.
     let placement = asked.saturating_mul(against.saturating_add(config.required_attributes.len()));
     let of_units = group.resources.iter().map(|unit| {
         let volumes = unit
@@ -100,9 +101,11 @@ fn cut_all(texts: [&mut String; 2]) {
 
 /// A text of a bounded length.
 pub(crate) fn cut(text: &mut String) {
+    // By characters, because a cut within one would leave no text.
     if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {
         text.truncate(at);
         text.push('…');
+        // Declines are kept by the hundred, and a text may have been very long.
         text.shrink_to_fit();
     }
 }

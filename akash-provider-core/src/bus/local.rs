@@ -58,6 +58,7 @@ impl LocalBus {
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;
+        // Down to where there is room for the word of what was lost, and for what comes.
         while queue.len() + 2 > limit {
             match queue.pop_front() {
                 Some(Delivery::Lagged(n)) => lost += n,

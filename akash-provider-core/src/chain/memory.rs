@@ -58,7 +58,7 @@ pub enum Fate {
 pub enum Outage {
     /// For so many queries.
     Next(u32),
-    /// Until [`MemoryChain::restore_queries`].
+    /// For every query until [`MemoryChain::restore_queries`].
     UntilRestored,
 }
 
@@ -219,6 +219,7 @@ impl MemoryChain {
         let events = state.market.tenant(msg)?;
         state.touched = true;
         state.facts.extend(events.iter().cloned());
+        // Kept before anybody is told, so that nobody knows of what a restart would forget.
         state.save();
         state.close_block_if_immediate();
         Ok(events)
@@ -323,6 +324,7 @@ impl State {
             let outcome = self.include(&pending, height);
             replies.extend(pending.reply.map(|reply| (reply, outcome)));
         }
+        // What is there so far was done to the chain itself; what follows is the maker's.
         let direct = self.facts.len();
         if let Maker(Some(maker)) = &mut self.maker {
             let time = self.market.time().plus(elapsed);
@@ -373,6 +375,7 @@ impl State {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {
             let news = facts
+                // Who came within this block had its first facts with the `Resync`.
                 .get(std::mem::take(&mut subscriber.known)..)
                 .unwrap_or_default();
             let provider = &subscriber.provider;
@@ -420,6 +423,7 @@ impl ChainTx for MemoryChain {
             let message = "a transaction needs at least one message";
             return Err(Error::new(ErrorKind::Invalid, OPERATION, message));
         }
+        // The lock is not held while the outcome is waited for.
         let outcome = {
             let mut state = lock(&self.state);
             match state.fates.pop_front().unwrap_or(Fate::Included) {
@@ -453,6 +457,7 @@ impl ChainEvents for MemoryChain {
         let (feed, stream) = Feed::new();
         let first = resync(&state.market, provider);
         feed.update(|queue| queue.push_back(Ok(first)));
+        // Under the same lock as the first picture, so that no fact is missing between the two.
         let known = state.facts.len();
         state.subscribers.push(Subscriber {
             provider: provider.clone(),

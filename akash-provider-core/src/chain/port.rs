@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which orders.
+/// Which orders a question is about; the default takes all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OrderFilter {
     /// Only in this state.
@@ -28,7 +28,7 @@ impl OrderFilter {
     }
 }
 
-/// Which bids.
+/// Which bids a question is about; the default takes all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BidFilter {
     /// Only on this order.
@@ -49,7 +49,7 @@ impl BidFilter {
     }
 }
 
-/// Which leases.
+/// Which leases a question is about; the default takes all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseFilter {
     /// Only of this provider.
@@ -86,7 +86,7 @@ pub struct PageRequest {
 /// A page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Its records.
+    /// Its records, at most as many as were asked for.
     pub items: Vec<T>,
     /// Key of the next page; `None` at the end.
     pub next: Option<Vec<u8>>,
@@ -126,8 +126,10 @@ impl<T> Page<T> {
             Ok(limit) => limit.min(PAGE_MAX),
             Err(_) => PAGE_MAX,
         };
+        // Compared and not looked for: the record that gave the key may be gone.
         let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
         let items: Vec<T> = rest.by_ref().take(limit).collect();
+        // One more is asked for, so that the last page is known to be the last.
         let more = rest.next().is_some();
         let last = items.last().filter(|_| more);
         let next = last.map(|r| id(r).to_string().into_bytes());
@@ -138,9 +140,9 @@ impl<T> Page<T> {
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncInfo {
-    /// Chain id.
+    /// Chain id that the node itself reports.
     pub chain_id: String,
-    /// Newest height.
+    /// Height of the newest block it has.
     pub height: Height,
     /// Time of that block.
     pub time: BlockTime,
@@ -148,16 +150,16 @@ pub struct SyncInfo {
     pub catching_up: bool,
 }
 
-/// An account.
+/// An account, with what a signature of its needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Address.
+    /// Bech32 address that the account is known by.
     pub address: Address,
     /// Compressed secp256k1 key; `None` until the account's first transaction.
     pub pubkey: Option<Vec<u8>>,
-    /// Account number.
+    /// Number the chain gave the account; it is part of what is signed.
     pub number: u64,
-    /// Next sequence.
+    /// Sequence that its next transaction must carry; each transaction uses one up.
     pub sequence: u64,
 }
 
@@ -177,17 +179,17 @@ pub struct Account {
 /// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
 #[async_trait]
 pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
-    /// A provider's record.
+    /// The record of a provider; `None` when it is not registered.
     async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error>;
     /// Orders, page by page.
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
-    /// One order.
+    /// One order, whatever its state; `None` when there is none of this id.
     async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error>;
     /// One bid, with what the answer is worth.
     async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error>;
     /// Bids, page by page.
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error>;
-    /// One group.
+    /// One group, whatever its state; `None` when there is none of this id.
     async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error>;
     /// A deployment with its groups, escrow and live leases.
     async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error>;
@@ -203,9 +205,9 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Option<AuditedAttributes>, Error>;
     /// Certificates of an account; all, or one serial.
     async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error>;
-    /// An account.
+    /// Number, sequence and key of an account; `None` when the chain has no such account.
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
-    /// Market parameters.
+    /// Market parameters in force; governance may change them at any height.
     async fn params(&self) -> Result<MarketParams, Error>;
     /// Balance of an account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;

@@ -87,6 +87,7 @@ read! {
 }
 
 #[async_trait]
+// Or a method that the port gains with a default would be answered here, and not by the part.
 #[deny(clippy::missing_trait_methods)]
 impl<R: ChainQuery, T: ChainTx> ChainTx for SplitChain<R, T> {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {

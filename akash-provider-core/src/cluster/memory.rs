@@ -38,11 +38,11 @@ const FIRST_PORT: u16 = 30_000;
 /// Which facets a cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facets {
-    /// Hostnames.
+    /// Hostnames that lead to services.
     pub hostnames: bool,
     /// Addresses in the pool of leased IPs; `None` for no such facet.
     pub leased_ips: Option<u32>,
-    /// Commands in services.
+    /// Commands inside running services.
     pub shell: bool,
 }
 
@@ -64,9 +64,9 @@ pub struct Contents {
     pub running: BTreeMap<LeaseId, WorkloadSpec>,
     /// Deployments that are recorded, whether they run or not.
     pub recorded: BTreeMap<LeaseId, WorkloadSpec>,
-    /// Declared hostnames.
+    /// Declared hostnames, each with the lease that it leads to.
     pub hostnames: BTreeMap<String, LeaseId>,
-    /// Declared addresses.
+    /// Addresses that each lease has declared.
     pub ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
 }
 
@@ -123,7 +123,7 @@ struct Workload {
     /// As recorded or deployed last.
     recorded: WorkloadSpec,
     record: Record,
-    /// As deployed last.
+    /// As deployed last; `None` while it is only recorded.
     running: Option<WorkloadSpec>,
     health: Health,
     /// Ticks until it is healthy.
@@ -154,7 +154,7 @@ impl Default for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// An empty cluster.
+    /// A cluster with these facets and nothing in it.
     #[must_use]
     pub fn new(facets: Facets) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl MemoryCluster {
         }
     }
 
-    /// What is there.
+    /// Everything that is there at this moment.
     #[must_use]
     pub fn contents(&self) -> Contents {
         let state = lock(&self.state);
@@ -219,6 +219,7 @@ impl MemoryCluster {
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
             return false;
         };
+        // Told by hand, so it does not become healthy by itself any more.
         workload.starting = 0;
         workload.set_health(health);
         state.tell_health(lease, health);
@@ -251,6 +252,7 @@ impl MemoryCluster {
                 good.push(lease.clone());
             }
         }
+        // Told after the loop, which holds the workloads.
         for lease in good {
             state.tell_health(&lease, Health::Good);
         }
@@ -264,6 +266,7 @@ impl MemoryCluster {
     /// Watchers hear `Lost` and then nothing.
     pub fn lose_watch(&self) {
         let mut state = lock(&self.state);
+        // Told first, because who is blind tells nothing.
         state.tell(&ClusterChange::Lost);
         state.blind = true;
     }
@@ -271,6 +274,7 @@ impl MemoryCluster {
     /// Watchers hear a snapshot and everything after it.
     pub fn restore_watch(&self) {
         let mut state = lock(&self.state);
+        // Sees again first, because who is blind tells nothing.
         state.blind = false;
         state.tell_snapshot();
     }
@@ -338,6 +342,7 @@ fn has_image(service: &Service) -> bool {
 
 fn remember<T>(history: &mut Vec<T>, item: T) {
     if history.len() >= HISTORY_LIMIT {
+        // A thousand entries at most, so moving them costs little.
         history.remove(0);
     }
     history.push(item);
@@ -445,6 +450,7 @@ impl State {
         self.watchers.retain(|watcher| {
             watcher.update(|queue| {
                 if queue.len() >= HISTORY_LIMIT {
+                    // A watcher that is too slow gets the whole present in place of what it missed.
                     queue.clear();
                     queue.push_back(Ok(whole.clone()));
                 } else {
@@ -501,7 +507,9 @@ impl State {
         let (ticks, lines) = (self.start_ticks, self.start_lines.clone());
         let banner = self.banner.clone();
         let workload = self.record(deployment);
+        // A deploy takes back a teardown that was under way.
         workload.ending = None;
+        // The same once more changes nothing: what runs goes on, with its ports and its health.
         if workload.running.as_ref() == Some(deployment) {
             return;
         }
@@ -535,6 +543,7 @@ impl State {
             return Teardown::InProgress;
         }
         self.workloads.remove(lease);
+        // A lease that a snapshot lacks does not run; there is no other word for that.
         self.tell_snapshot();
         Teardown::Done
     }

@@ -194,16 +194,16 @@ pub trait Shell: fmt::Debug + Send + Sync + 'static {
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
 }
 
-/// What to run.
+/// Which command to run, and in which replica.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecRequest {
-    /// Service.
+    /// Name of the service in the manifest.
     pub service: String,
-    /// Replica, from 0.
+    /// Index of the replica, from 0.
     pub replica: u32,
-    /// Command and arguments.
+    /// The program first, then its arguments.
     pub command: Vec<String>,
-    /// With a terminal.
+    /// Whether it gets a terminal; the sizes come through `ExecIo::resize`.
     pub tty: bool,
 }
 
@@ -211,9 +211,9 @@ pub struct ExecRequest {
 pub struct ExecIo {
     /// Input; `None` for none.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// Output.
+    /// Where its standard output goes.
     pub stdout: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Errors.
+    /// Where its standard error goes.
     pub stderr: Box<dyn AsyncWrite + Send + Unpin>,
     /// Terminal sizes as (columns, rows).
     pub resize: BoxStream<'static, (u16, u16)>,
@@ -227,7 +227,7 @@ impl fmt::Debug for ExecIo {
     }
 }
 
-/// Which log lines.
+/// Which log lines are wanted, and whether to wait for more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogOptions {
     /// Only these services; empty for all.
@@ -238,7 +238,7 @@ pub struct LogOptions {
     pub tail_lines: Option<u64>,
 }
 
-/// A log line.
+/// One line that a replica wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Name of the replica.
@@ -247,7 +247,7 @@ pub struct LogLine {
     pub message: String,
 }
 
-/// Which events.
+/// Which events are wanted, and whether to wait for more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventOptions {
     /// Only these services; empty for all.
@@ -311,9 +311,9 @@ pub struct LeaseEvent {
     pub service: String,
     /// How much it matters.
     pub severity: Severity,
-    /// Short word.
+    /// Short word that a program can compare, for example `BackOff`.
     pub reason: String,
-    /// For people.
+    /// What happened, in words for people.
     pub message: String,
     /// What it is about.
     pub object: EventObject,
@@ -328,9 +328,9 @@ pub struct LeaseEvent {
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,
-    /// Namespace.
+    /// Namespace of the object; empty where the backend has none or does not say.
     pub namespace: String,
-    /// Name.
+    /// Name of the object; empty where the backend does not say.
     pub name: String,
 }
 

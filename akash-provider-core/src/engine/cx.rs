@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Context of one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Cx<'a> {
-    /// Settings.
+    /// Settings of this provider, the same for every step.
     pub config: &'a Config,
-    /// Both clocks.
+    /// Both clocks at the moment of the step.
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
@@ -24,7 +24,7 @@ pub struct Cx<'a> {
     /// Deposit of a bid: one that the chain takes and the account can pay, as far as is known; `None` where it can pay
     /// none.
     pub deposit: Option<&'a Coin>,
-    /// Leader or standby.
+    /// Whether this instance leads, and in which epoch.
     pub leadership: Leadership,
     /// Closing is allowed: we lead, and transactions of an earlier leader have expired.
     pub may_close: bool,

@@ -26,7 +26,7 @@ pub enum Effect {
 /// A call to a port. Each is answered, so a new one is a breaking change, as with [`Effect`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Chain: one order.
+    /// Chain: one order, whatever its state.
     FetchOrder(OrderId),
     /// Chain: how many bids an order has that count against the chain's limit.
     CountBids(OrderId),
@@ -36,15 +36,15 @@ pub enum Call {
     FetchBalances(Vec<Denom>),
     /// Chain: what an auditor (as named in an order) has signed about us.
     FetchAudit(String),
-    /// Chain: one bid.
+    /// Chain: one bid, with what the answer is worth.
     FetchBid(BidId),
-    /// Chain: one lease.
+    /// Chain: one lease, with what the answer is worth.
     FetchLease(LeaseId),
     /// Chain: a deployment with groups, escrow and leases.
     FetchDeployment(DeploymentId),
     /// Chain: the whole present, for a full scan.
     FetchSnapshot,
-    /// Pricing.
+    /// Pricing: what a bid on an order is to ask per block.
     CalculatePrice(PriceRequest),
     /// Chain: one message in a transaction of its own.
     Broadcast(Msg),

@@ -24,9 +24,9 @@ pub enum Input {
     Chain(ChainEvent),
     /// The cluster said something.
     Cluster(ClusterChange),
-    /// Capacity changed.
+    /// A new view of capacity, in place of the one before.
     Inventory(InventoryUpdate),
-    /// A call ended.
+    /// A call ended, well or badly; the id is that of its effect.
     Completed(EffectId, Completion),
     /// Somebody asks for something.
     Request(RequestId, Request),
@@ -54,33 +54,33 @@ pub enum Leadership {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Completion {
-    /// Of `FetchOrder`.
+    /// Of `FetchOrder`; `None` when the chain has no such order.
     Order(Result<Option<Order>, Failure>),
-    /// Of `CountBids`.
+    /// Of `CountBids`: those that count against the chain's limit.
     BidCount(Result<u32, Failure>),
-    /// Of `FetchProvider`.
+    /// Of `FetchProvider`; `None` when we are not registered.
     Provider(Result<Option<ProviderRecord>, Failure>),
     /// Of `FetchBalances`; what is not there is zero.
     Balances(Result<Vec<Coin>, Failure>),
-    /// Of `FetchAudit`.
+    /// Of `FetchAudit`; `None` when the auditor has signed nothing about us.
     Audit(Result<Option<AuditedAttributes>, Failure>),
-    /// Of `FetchBid`.
+    /// Of `FetchBid`, with what the answer is worth as evidence.
     Bid(Result<Observed<Bid>, Failure>),
-    /// Of `FetchLease`.
+    /// Of `FetchLease`, with what the answer is worth as evidence.
     Lease(Result<Observed<LeaseRecord>, Failure>),
-    /// Of `FetchDeployment`.
+    /// Of `FetchDeployment`; `None` when the chain has no such deployment.
     Deployment(Result<Option<DeploymentRecord>, Failure>),
-    /// Of `FetchSnapshot`.
+    /// Of `FetchSnapshot`: everything at one height.
     Snapshot(Result<Arc<Snapshot>, Failure>),
-    /// Of `CalculatePrice`.
+    /// Of `CalculatePrice`: per block, for the whole group.
     Price(Result<DecCoin, Failure>),
     /// Of `Broadcast`. `Err` means that it was certainly not sent.
     Tx(Result<TxOutcome, Failure>),
     /// Of `Record` and `Deploy`.
     Cluster(Result<(), Failure>),
-    /// Of `Teardown`.
+    /// Of `Teardown`; one that is in progress is asked for again.
     Teardown(Result<Teardown, Failure>),
-    /// Of `ListWorkloads`.
+    /// Of `ListWorkloads`; a listing that lacks a part is a failure.
     Workloads(Result<Workloads, Failure>),
 }
 
@@ -105,16 +105,16 @@ pub enum Request {
     SubmitManifest {
         /// For which deployment; the tenant is its owner.
         deployment: DeploymentId,
-        /// The manifest.
+        /// The manifest as it was read, with all its groups.
         manifest: Arc<Manifest>,
         /// What its hash on the chain may be.
         hashes: Hashes,
     },
     /// Hostnames are to move to this lease from the tenant's other leases.
     TransferHostnames {
-        /// The new holder.
+        /// The lease that is to hold the names from then on.
         lease: LeaseId,
-        /// The names.
+        /// Names that are to move.
         hostnames: Vec<String>,
     },
     /// The operator ends a lease.
@@ -126,14 +126,14 @@ pub enum Request {
     },
     /// Compare chain, cluster and ledger now.
     Scan {
-        /// Only report.
+        /// Only report what differs, and mend nothing.
         dry_run: bool,
     },
     /// Release the circuit breaker, for all and for each owner.
     ReleaseBreaker,
     /// Release the circuit breaker for an owner for whom alone it has tripped.
     ReleaseBreakerFor {
-        /// Whose leases wait.
+        /// Owner of the leases whose ends wait.
         owner: Address,
     },
 }
@@ -161,7 +161,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Kinds of refusal.
+/// What a refusal means for the asker: mend the request, wait, or ask elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -184,7 +184,7 @@ pub enum RefusalKind {
     Busy,
     /// The provider is stopping.
     Stopping,
-    /// Another instance leads.
+    /// This instance does not lead, so it writes nothing; ask the one that does.
     NotLeader,
 }
 

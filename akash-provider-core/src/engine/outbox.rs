@@ -93,9 +93,11 @@ impl Engine {
 
     /// A call has ended.
     pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
+        // Answered before, or never asked.
         let Some(target) = self.outbox.leave(id) else {
             return self.outbox.count_unexpected();
         };
+        // Before the lanes hear of it: only what follows from it says which call goes next.
         self.route_completion(id, target, completion);
         self.call_ended(id);
     }
@@ -105,7 +107,7 @@ impl Engine {
         self.outbox.emit(Effect::Publish(Arc::new(event)));
     }
 
-    /// Answers a request.
+    /// Answers a request; each is answered once.
     pub(super) fn reply(&mut self, request: RequestId, response: Response) {
         self.outbox.emit(Effect::Reply(request, response));
     }

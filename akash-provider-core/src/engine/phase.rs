@@ -10,7 +10,7 @@ pub enum Lifecycle {
     /// Waits for the cluster and for capacity.
     #[default]
     Init,
-    /// Works.
+    /// Takes orders, and looks after leases.
     Running,
     /// Finishes what is in flight, starts nothing new.
     Shutdown,
@@ -64,7 +64,7 @@ pub enum OrderPhase {
     Open,
     /// The bid is being taken back.
     Closing,
-    /// Over.
+    /// Over; the engine is about to forget it.
     Done,
 }
 

@@ -105,6 +105,7 @@ impl Progress {
         };
         self.height = height;
         self.pace.block(height, time);
+        // A block beyond what was followed ends the replay.
         self.replayed = false;
         self.pass_block_time(time);
         follows

@@ -50,6 +50,7 @@ impl Engine {
             height: self.progress.height(),
             block_time: self.progress.block_time(),
             chain_known: self.progress.chain_known(),
+            // Until the chain is known, nothing says that there is no record.
             registered: !self.progress.chain_known() || self.market.is_registered(),
             deposit_missing: self.deposit_missing(),
             inventory_known: self.reservations.is_known(),

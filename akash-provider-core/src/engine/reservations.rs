@@ -104,7 +104,9 @@ impl Reservations {
     /// promise. Where there is too little, that shows as overcommitted, and nothing is lost.
     pub fn update(&mut self, update: InventoryUpdate) {
         let usage = update.leased_ips.as_ref();
+        // The pools start from nothing here: every claim is taken again below.
         self.pools.recount(usage);
+        // Without a new count the last one holds.
         if let Some(usage) = usage {
             let confirmed = usage.confirmed.iter();
             self.counted = confirmed.map(|lease| lease.order.clone()).collect();
@@ -121,6 +123,7 @@ impl Reservations {
         for (order, held) in &mut self.held {
             let pods = pods.get(order).copied().unwrap_or(&[]);
             let on_known = |p: &Place| nodes.contains(&*p.node);
+            // Without pods, and with all its nodes there, a reservation stays where it is.
             if !pods.is_empty() || !held.places.iter().all(on_known) {
                 let mut places = pins::moved(&held.units, &held.places, pods);
                 places.retain(on_known);
@@ -150,6 +153,7 @@ impl Reservations {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
         }
+        // The pools before the nodes: they are cheap to ask, and nothing has to be given back.
         let claim = capacity::check(spec, &self.pools, &self.first())?;
         let Some(known) = &mut self.known else {
             return Err(Decline::Unknown {
@@ -217,6 +221,7 @@ impl Reservations {
     /// has no room shows as overcommitted. A reservation with units is left as it is.
     pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
         self.unread.remove(order);
+        // What is a lease by now stays one.
         let mut active = false;
         if let Some(held) = self.held.get(order) {
             if !held.units.is_empty() || (offer.is_empty() && spec.is_none()) {
@@ -312,6 +317,7 @@ impl Reservations {
         if let Some(known) = &mut self.known {
             known.left.release(&held.allocation());
         }
+        // What comes free goes first to those who were promised room and have none.
         self.find_homes();
         true
     }
@@ -350,6 +356,7 @@ impl Reservations {
             held.units = Arc::new(units);
             held.places = Box::default();
             if let Some(known) = &mut self.known {
+                // Given back exactly as it was taken, or the ledger would drift.
                 known.left.release(&before);
                 known.left.restore(&held.allocation());
                 self.homeless.insert(order.clone());
@@ -371,7 +378,7 @@ impl Reservations {
         self.held.contains_key(order)
     }
 
-    /// Reservations held.
+    /// How many reservations are held, of bids and of leases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.len()
@@ -391,6 +398,7 @@ impl Reservations {
     }
 
     fn find_homes(&mut self) {
+        // A copy, because who finds a place leaves the set.
         for order in self.homeless.clone() {
             self.find_home(&order);
         }
@@ -418,17 +426,20 @@ impl Reservations {
         };
         let mut missing = with_counts(&|u| u.count.saturating_sub(placed(u)));
         missing.retain(|u| u.count > 0);
+        // What has a place keeps it; only the rest looks for room.
         known.left.release(&before);
         known.left.restore(&pinned);
         let found = pins::find(&mut *known.left, &missing);
         let (mut units, mut places) = (before.units, before.places);
         let mut promise = (*held.params).clone();
         for allocation in &found {
+            // Taken only to be found: below, all of it is taken as one.
             known.left.release(allocation);
             for place in &allocation.places {
                 pins::add(&mut places, place, place.replicas);
             }
             for (id, params) in &allocation.params {
+                // A promise stays as it was made; only what was left open is filled in.
                 let open = promise.get(id).is_none_or(Option::is_none);
                 if open {
                     promise.insert(*id, params.clone());

@@ -54,6 +54,7 @@ impl Role {
 
     /// The chain is known: it runs.
     pub(super) fn run(&mut self) {
+        // A stop that came first stays.
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }

@@ -29,6 +29,7 @@ impl Engine {
             | ChainEvent::ProviderUpdated { .. }
             | ChainEvent::AuditChanged { .. } => self.progress.told(true),
         }
+        // Noted before it is handled: a machine may ask whether it is within a block.
         match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
             // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
@@ -63,8 +64,10 @@ impl Engine {
     }
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
+        // Whoever has won, it takes no more bids.
         self.market.forget_bid_count(&id.order);
         if id.provider == self.config.provider {
+            // The order first: it knows how the lease came, and leaves its reservation to it.
             let origin = self.order_won(&id.order);
             self.lease_won(id, price, origin);
         } else {
@@ -159,6 +162,7 @@ impl Engine {
                 manifest,
                 hashes,
             } => {
+                // A manifest may come before the lease is known here.
                 self.deployment_slot(&deployment);
                 let submission = deployment::Submission {
                     request: Some(id),
@@ -214,6 +218,7 @@ impl Engine {
     /// from the cluster.
     const fn not_known_for(&self, request: &Request) -> Option<&'static str> {
         match request {
+            // The operator may release it whatever is known.
             Request::ReleaseBreaker | Request::ReleaseBreakerFor { .. } => None,
             _ if !self.progress.chain_known() => Some("the chain"),
             Request::SubmitManifest { .. } | Request::TransferHostnames { .. }

@@ -31,25 +31,25 @@ pub struct Status {
     pub inventory_known: bool,
     /// True once the cluster's workloads are known.
     pub cluster_known: bool,
-    /// Orders in hand.
+    /// Orders in hand, each with the step it has reached.
     pub orders: Vec<OrderStatus>,
     /// Counts of declined orders by reason, since the start.
     pub declines: BTreeMap<String, u64>,
     /// The latest declines with their reasons, newest last.
     pub recent_declines: Vec<DeclineStatus>,
-    /// Leases.
+    /// Leases in hand, those that are ending included.
     pub leases: Vec<LeaseInfo>,
     /// Deployments whose manifests or money we look after.
     pub deployments: Vec<DeploymentStatus>,
-    /// Capacity and reservations.
+    /// Capacity that is left, and who holds the rest.
     pub inventory: InventoryStatus,
     /// Hostnames claimed, with their holders.
     pub hostnames: BTreeMap<String, LeaseId>,
-    /// The circuit breaker.
+    /// Whether our own ends of leases go through, and which of them wait.
     pub breaker: BreakerStatus,
     /// Differences the last full scan found.
     pub last_scan_findings: Vec<String>,
-    /// Calls under way.
+    /// Calls whose completion has not come yet.
     pub calls_in_flight: u64,
     /// Inputs that no machine expected, since the start.
     pub unexpected_inputs: u64,
@@ -63,7 +63,7 @@ pub struct Pulse {
     pub height: Height,
     /// Time of that block.
     pub block_time: BlockTime,
-    /// Calls under way.
+    /// Calls whose completion has not come yet.
     pub calls_in_flight: u64,
     /// Inputs that no machine expected, since the start.
     pub unexpected_inputs: u64,
@@ -81,7 +81,7 @@ impl Status {
         }
     }
 
-    /// Replaces that part.
+    /// Puts a newer pulse in place of its own; everything else stays.
     pub const fn set_pulse(&mut self, pulse: Pulse) {
         self.height = pulse.height;
         self.block_time = pulse.block_time;
@@ -102,35 +102,35 @@ impl Status {
 pub struct OrderStatus {
     /// Group and oseq of the order.
     pub order: OrderId,
-    /// Where it stands.
+    /// The step that the order has reached.
     pub phase: OrderPhase,
     /// Price bid, once there is one.
     pub price: Option<DecCoin>,
 }
 
-/// A declined order.
+/// An order that got no bid, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeclineStatus {
     /// Group and oseq of the order.
     pub order: OrderId,
-    /// Short word.
+    /// The reason as a short word, the key of [`Status::declines`].
     pub reason: String,
-    /// For people.
+    /// The reason in a sentence, for people.
     pub message: String,
 }
 
-/// A lease.
+/// A lease in hand, with the state of its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeaseInfo {
     /// Order and provider of the lease.
     pub lease: LeaseId,
-    /// Price per block.
+    /// Price per block for the whole group.
     pub price: DecCoin,
     /// Where its workload stands.
     pub phase: LeasePhase,
-    /// Known health.
+    /// Health as the backend told it last; unknown while the cluster cannot be watched.
     pub health: Health,
     /// Known unhealthy time so far, in milliseconds.
     pub known_unhealthy_ms: u64,
@@ -152,7 +152,7 @@ fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::E
     to.serialize_u64(generation.unwrap_or(0))
 }
 
-/// A deployment.
+/// A deployment whose manifest or money we look after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeploymentStatus {
@@ -162,21 +162,21 @@ pub struct DeploymentStatus {
     pub manifest: Option<String>,
     /// Block time at which a lease without manifest is given up.
     pub manifest_deadline: Option<BlockTime>,
-    /// Requests that wait.
+    /// Requests with a manifest that have no answer yet.
     pub waiting_requests: u32,
 }
 
-/// Capacity and reservations.
+/// What is left, and who has reserved the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct InventoryStatus {
-    /// Reservations of leases.
+    /// Reservations of leases; one is held until its workload is gone.
     pub active: Vec<ReservationStatus>,
     /// Reservations of open bids and of orders being priced.
     pub pending: Vec<ReservationStatus>,
-    /// What is left.
+    /// What is left after all reservations.
     pub available: Metrics,
-    /// External ports free.
+    /// External ports that no reservation holds.
     pub external_ports_free: u32,
     /// Leased IPs: pool size, taken, free; `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,
@@ -186,24 +186,24 @@ pub struct InventoryStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct LeasedIpStatus {
-    /// Pool size.
+    /// How many addresses the pool has.
     pub total: u32,
     /// In use or promised.
     pub allocated: u32,
-    /// Left.
+    /// Addresses neither in use nor promised.
     pub available: u32,
 }
 
 /// One reservation, commit levels applied, summed over its replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReservationStatus {
-    /// Its order.
+    /// The order that it was made for.
     pub order: OrderId,
-    /// Milli-CPU.
+    /// Milli-CPU; 1000 is one core.
     pub cpu: u64,
-    /// Devices.
+    /// Whole GPU devices over all replicas.
     pub gpu: u64,
-    /// Bytes.
+    /// Bytes of memory over all replicas.
     pub memory: u64,
     /// Bytes of volumes without a class.
     pub storage_ephemeral: u64,
@@ -211,7 +211,7 @@ pub struct ReservationStatus {
     pub storage: BTreeMap<String, u64>,
 }
 
-/// The circuit breaker.
+/// The circuit breaker: which of our own ends of leases are held back, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct BreakerStatus {
@@ -223,7 +223,7 @@ pub struct BreakerStatus {
     pub recent: u32,
     /// How many are allowed within the window.
     pub allowed: u32,
-    /// Those that wait.
+    /// Leases whose end waits for it.
     pub waiting: Vec<BidId>,
     /// Where no record of any lease was found although there are leases; `None` when that is not so.
     pub records_missing: Option<String>,

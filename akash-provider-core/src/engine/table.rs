@@ -16,10 +16,10 @@ pub(super) trait Machine: Sized {
     type Id: Clone + Ord + Hash;
     /// What happens to it.
     type Input;
-    /// What it wants.
+    /// What it wants done outside of itself.
     type Action;
 
-    /// One step.
+    /// One step: the machine is consumed, and what it wants is added to `out`.
     fn step(self, cx: &Cx<'_>, input: Self::Input, out: &mut Vec<Self::Action>) -> Self;
 
     /// When it wants to be woken, in either clock.
@@ -89,6 +89,7 @@ impl<M: Machine> Table<M> {
 
     /// A new machine, which is woken by nothing before its first step. One that was there is replaced.
     pub(super) fn insert(&mut self, id: &M::Id, machine: M) {
+        // Timers and calls of the one before are not the new one's.
         self.remove(id);
         let slot = Slot {
             machine: Some(machine),
@@ -109,9 +110,11 @@ impl<M: Machine> Table<M> {
     pub(super) fn drive(&mut self, cx: &Cx<'_>, id: &M::Id, input: M::Input) -> Option<Vec<M::Action>> {
         let slot = self.slots.get_mut(id)?;
         let mut out = Vec::new();
+        // Taken out, because a step consumes it.
         let machine = slot.machine.take()?.step(cx, input, &mut out);
         let done = machine.is_done();
         let new = if done { (None, None) } else { machine.deadlines(cx) };
+        // For one that is done as well, or its entries would stay without it.
         self.timers.set(id, &mut slot.deadlines, new);
         slot.machine = Some(machine);
         if done {
@@ -144,11 +147,12 @@ impl<M: Machine> Table<M> {
 
     /// A call has ended; false where nobody waits for it any more.
     pub(super) fn answered(&mut self, id: &M::Id, lane: Lane, effect: EffectId) -> bool {
+        // A late answer to an earlier call must not end the wait for the newer one.
         let slot = self.slots.get_mut(id);
         slot.is_some_and(|slot| slot.in_flight[lane as usize].take_if(|e| *e == effect).is_some())
     }
 
-    /// Earliest monotonic deadline.
+    /// Earliest monotonic deadline of any of them; `None` where none has one.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.timers.next_mono()
     }

@@ -24,7 +24,7 @@ impl<Id> Default for Timers<Id> {
 }
 
 impl<Id: Clone + Ord> Timers<Id> {
-    /// Earliest monotonic deadline.
+    /// Earliest monotonic deadline; block time needs no alarm, for it passes with blocks alone.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.mono.first().map(|(at, _)| *at)
     }
@@ -54,6 +54,7 @@ fn replace<T: Copy + Ord, Id: Clone + Ord>(
     old: Option<T>,
     new: Option<T>,
 ) {
+    // Most steps move no deadline, and touch neither tree.
     if old == new {
         return;
     }

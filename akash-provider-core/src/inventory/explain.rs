@@ -9,6 +9,7 @@ use crate::types::ResourceUnit;
 
 /// Says for every unit and node what is missing.
 pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
+    // On a copy, so that explaining takes nothing.
     let fits = pack::fit(&mut inventory.clone(), units, true);
     let mut explanation = Explanation {
         fits: fits.is_ok(),
@@ -18,6 +19,7 @@ pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Expl
     for unit in units {
         explain_unit(inventory, unit, &mut explanation);
     }
+    // The sentence of the dry run is a last resort: what was found above is more exact.
     match fits {
         Ok(allocation) => explanation.offers = allocation.units,
         Err(misfit) if explanation.cluster.is_empty() => explanation.cluster.push(misfit.message),
@@ -36,6 +38,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
     for &(class, each) in &need.volumes {
         let free = inventory.storage[class];
+        // In 128 bits: 2^56 bytes for each of 2^32 replicas does not fit 64.
         let wanted = i128::from(each) * i128::from(unit.count);
         if i128::from(free) < wanted {
             let name = &layout.classes[class].name;
@@ -55,6 +58,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
     for node in 0..layout.nodes.len() {
         let (replicas, want) = best(inventory, &need, &choices, node);
+        // A volume that nobody can mount rules out every node, however much room there is.
         let replicas = if need.impossible.is_some() { 0 } else { replicas };
         let replicas = replicas.min(i64::from(unit.count));
         let mut missing = Vec::new();

@@ -41,6 +41,7 @@ impl Kind {
         if spec.model.is_empty() || spec.model.contains(['/', '*']) {
             return Err("the model must have a name without `/` and `*`");
         }
+        // A size that cannot be read keeps its text, and so matches no order that asks for memory.
         Ok(Self {
             vendor: vendor.into(),
             model: spec.model.as_str().into(),
@@ -49,7 +50,7 @@ impl Kind {
         })
     }
 
-    /// For people.
+    /// The parts that are known, as one line for people.
     pub(crate) fn describe(&self) -> String {
         let parts = [&*self.vendor, &self.model, &self.memory, &self.interface];
         let given: Vec<_> = parts.into_iter().filter(|p| !p.is_empty()).collect();
@@ -78,6 +79,7 @@ impl Want {
             interface: None,
         };
         while let Some(name) = parts.next() {
+            // A name without its value promises nothing that could be checked.
             let value = parts.next()?;
             match name {
                 "ram" => want.memory = Some(whole_gib(value)?),
@@ -123,6 +125,7 @@ impl Want {
     /// What the scheduler is told; `None` while any model would do.
     pub(crate) fn to_params(&self) -> Option<SchedulerParams> {
         let model = self.model.clone()?;
+        // Only NVIDIA's devices need a runtime class of their own.
         let runtime_class = if self.vendor == "nvidia" { "nvidia" } else { "" };
         Some(SchedulerParams {
             runtime_class: runtime_class.to_owned(),
@@ -140,6 +143,7 @@ impl Want {
     /// The want that scheduler params stand for.
     pub(crate) fn of_params(params: &SchedulerParams) -> Option<Self> {
         let gpu = params.resources.as_ref()?.gpu.as_ref()?;
+        // Through the text form, so that what was stored is read by the same rules as an order.
         let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         let attribute = Self {
             vendor: gpu.vendor.to_ascii_lowercase(),
@@ -154,6 +158,7 @@ impl Want {
 
 /// The acceptable GPUs among some attributes; what cannot be read accepts nothing.
 pub(crate) fn wants(attributes: &[Attribute]) -> Vec<Want> {
+    // A want that is listed twice would only be tried twice.
     let mut seen = BTreeSet::new();
     let wants = attributes.iter().filter_map(|a| Want::parse(&a.key));
     wants.filter(|want| seen.insert(want.clone())).collect()
@@ -172,6 +177,7 @@ fn whole_gib(size: &str) -> Option<String> {
         _ => return None,
     };
     let value: u64 = digits.parse().ok()?;
+    // In 128 bits: a 64-bit number of pebibytes is beyond 64 bits in bytes.
     let gib = (u128::from(value) << shift) / GIB;
     (gib > 0).then(|| format!("{gib}Gi"))
 }

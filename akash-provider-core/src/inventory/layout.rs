@@ -40,7 +40,7 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) name: NodeName,
-    /// Before our reservations.
+    /// Free amounts before our reservations are taken.
     pub(super) base: Free,
     pub(super) cpu: Quantity,
     pub(super) memory: Quantity,
@@ -48,9 +48,9 @@ pub(super) struct Node {
     pub(super) gpu_allocatable: i64,
     /// Devices missing or in use of which nobody knows the kind.
     pub(super) gpu_unknown: i64,
-    /// Bits of [`Layout::classes`].
+    /// Storage classes it can mount: bit n stands for entry n of [`Layout::classes`].
     pub(super) classes: u64,
-    /// Of [`Layout::slots`].
+    /// Its devices, as a range of [`Layout::slots`].
     pub(super) slots: Range<usize>,
     /// Why it takes nothing new.
     pub(super) closed: Option<Arc<str>>,
@@ -73,7 +73,7 @@ pub(super) struct Slot {
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) quantity: Quantity,
-    /// Before our reservations.
+    /// Free bytes before our reservations are taken.
     pub(super) base: i64,
 }
 
@@ -112,6 +112,7 @@ impl Layout {
             by_name: Arc::default(),
         };
         for (name, quantity) in &spec.storage {
+            // Told and left out: what is not counted is never sold.
             if layout.classes.len() == CLASSES {
                 let note = format!("storage class `{name}`: at most {CLASSES} classes are counted");
                 layout.notes.push(note);
@@ -126,6 +127,7 @@ impl Layout {
         let mut by_name = HashMap::with_capacity_and_hasher(spec.nodes.len(), FxBuildHasher);
         for node in &spec.nodes {
             let name: NodeName = node.name.as_str().into();
+            // A node that counts twice would be sold twice.
             if by_name.contains_key(&name) {
                 let note = format!("node `{name}` is listed more than once; the first counts");
                 layout.notes.push(note);
@@ -148,6 +150,7 @@ impl Layout {
         ignored: &Arc<Vec<String>>,
     ) -> Option<Self> {
         let same_classes = storage.keys().eq(self.classes.iter().map(|c| &c.name));
+        // A note means that something was left out; only a full rebuild can say whether it still is.
         if !self.notes.is_empty() || !same_classes {
             return None;
         }
@@ -162,10 +165,13 @@ impl Layout {
             let old = layout.nodes[at].slots.clone();
             let mut node = layout.add_node(layout.nodes[at].name.clone(), spec);
             let kinds = |slots: &[Slot]| slots.iter().map(|s| s.kind).collect::<Vec<_>>();
+            // Slots are known by their place within the node, so the kinds must stay where they are.
             let same = kinds(&layout.slots[old.clone()]) == kinds(&layout.slots[node.slots.clone()]);
             if !same || !layout.notes.is_empty() {
                 return None;
             }
+            // `add_node` put the fresh slots last. They go where the old ones were, so that the ranges of other nodes
+            // hold.
             let fresh = layout.slots.split_off(node.slots.start);
             layout.slots[old.clone()].clone_from_slice(&fresh);
             node.slots = old;
@@ -184,6 +190,7 @@ impl Layout {
     }
 
     pub(super) fn class(&self, name: &str) -> Option<usize> {
+        // Sorted, because they come from a `BTreeMap`.
         self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
     }
 
@@ -235,6 +242,7 @@ impl Layout {
             memory: spec.memory,
             ephemeral: spec.ephemeral,
             gpu_allocatable,
+            // A missing device may be of any kind, so it counts against all of them.
             gpu_unknown: i64::from(spec.gpu_allocated) + (devices - gpu_allocatable).max(0),
             classes: classes.fold(0, |bits, class| bits | 1 << class),
             slots: first..self.slots.len(),
@@ -258,6 +266,7 @@ fn base(quantity: Quantity) -> i64 {
     if quantity.is_unlimited() {
         return UNLIMITED;
     }
+    // Below zero where more is in use than there is: that debt has to come back before anything is free.
     quantity
         .allocatable
         .min(UNLIMITED)

@@ -70,9 +70,11 @@ impl Need {
                 } else {
                     &mut need.ephemeral
                 };
+                // Both addends are at most the limit, so the sum cannot overflow before it is cut.
                 *from = (*from + bytes).min(AMOUNT_LIMIT);
                 continue;
             }
+            // What lives in memory cannot persist, so `ram` is no class for a persistent volume.
             let class = match volume.class().filter(|c| *c != "ram") {
                 Some(class) => layout.class(class).ok_or(Impossible::UnknownClass),
                 None => Err(Impossible::PersistentWithoutClass),
@@ -95,6 +97,7 @@ impl Need {
 
     /// The quick look that rules most nodes out.
     pub(super) fn fits(&self, free: &Free) -> bool {
+        // A node that owes one resource still takes a replica that asks for none of it.
         free.cpu.max(0) >= self.cpu
             && free.memory.max(0) >= self.memory
             && free.ephemeral.max(0) >= self.ephemeral
@@ -106,6 +109,7 @@ impl Need {
         let free = &inventory.free[node];
         let layout = &*inventory.layout;
         let on = &layout.nodes[node];
+        // Cheap checks first: this is asked for every unit on every node.
         if !self.fits(free) || on.closed.is_some() || on.classes & self.classes != self.classes {
             return 0;
         }
@@ -127,6 +131,7 @@ impl Need {
 
     /// Replicas the pools of persistent storage have room for.
     pub(super) fn room_in_pools(&self, inventory: &NodeInventory) -> i64 {
+        // Without volumes the pools limit nothing.
         let rooms = self
             .volumes
             .iter()
@@ -140,6 +145,7 @@ impl Need {
         for kind in &layout.kinds {
             for want in self.wants.iter().filter(|w| w.accepts(kind)) {
                 let narrowed = want.narrowed(kind);
+                // Several wants may narrow to the same one, and trying it twice would find nothing new.
                 if !choices.contains(&narrowed) {
                     choices.push(narrowed);
                 }
@@ -154,5 +160,6 @@ fn amount(value: u64) -> i64 {
 }
 
 fn times(have: i64, each: i64) -> i64 {
+    // Who asks for nothing of it is limited by the other amounts alone.
     if each == 0 { i64::MAX } else { have.max(0) / each }
 }

@@ -92,6 +92,7 @@ impl NodeInventory {
             free.gpu = free.gpu.wrapping_sub(devices);
             let claim = self.gpu_claims.entry((node, mask)).or_default();
             *claim = claim.wrapping_add(devices);
+            // An entry of nothing would make two ledgers differ that hold the same.
             if *claim == 0 {
                 self.gpu_claims.remove(&(node, mask));
             }
@@ -100,10 +101,12 @@ impl NodeInventory {
 
     /// Devices of the kinds in `mask` that can still be promised on a node.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
+        // No device will do, so no set limits anything.
         if mask == 0 {
             return 0;
         }
         let slots = &self.layout.slots[self.layout.nodes[node].slots.clone()];
+        // Few enough to look at each: a node has at most 8 kinds.
         let sets = (0..1u32 << slots.len()).filter(|set| set & u32::from(mask) == u32::from(mask));
         let slack = |set: u32| {
             let inside = |bit: usize| set & (1 << bit) != 0;
@@ -126,8 +129,10 @@ impl NodeInventory {
             let mine = |p: &&Place| p.unit == unit.resources.id;
             for place in allocation.places.iter().filter(mine) {
                 let Some(node) = self.layout.node(&place.node) else {
+                    // A node that is gone holds nothing: the replicas count as being nowhere.
                     continue;
                 };
+                // By what the unit accepts and not by what is left, so that giving back undoes it exactly.
                 let mask = self.layout.mask(node, &need.wants);
                 self.take(node, &need, mask, sign.wrapping_mul(i64::from(place.replicas)));
                 placed = placed.saturating_add(i64::from(place.replicas));
@@ -164,6 +169,7 @@ fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     if free >= 0 || taken <= 0 || replicas <= 0 {
         return 0;
     }
+    // Rounded up; in 128 bits, because both factors may be large.
     let concerned = (i128::from(replicas) * -i128::from(free) + taken - 1) / taken;
     i64::try_from(concerned).map_or(replicas, |c| c.min(replicas))
 }
@@ -194,6 +200,7 @@ impl Inventory for NodeInventory {
         let nodes = nodes.map(|(node, free)| {
             let pair = |quantity, free| {
                 let shown = pair(quantity, free);
+                // What is left on a closed node is there for nobody.
                 let available = if node.closed.is_some() { 0 } else { shown.available };
                 Pair { available, ..shown }
             };

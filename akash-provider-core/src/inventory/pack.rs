@@ -52,6 +52,7 @@ pub(super) fn fit(
     dry_run: bool,
 ) -> Result<Allocation, InsufficientCapacity> {
     let needs: Vec<_> = units.iter().map(|u| Need::of(&inventory.layout, u)).collect();
+    // From the last, because that is the first to be placed.
     if let Some((unit, (at, why))) = needs
         .iter()
         .rposition(|n| n.impossible.is_some())
@@ -76,6 +77,7 @@ pub(super) fn fit(
     };
     let found = search.run();
     let allocation = found.map(|()| search.allocation());
+    // What a failed search has left goes too: all or nothing.
     if dry_run || allocation.is_err() {
         search.undo(0);
     }
@@ -94,6 +96,7 @@ impl Search<'_> {
                     next = unit;
                     continue;
                 }
+                // The first failure is the one to tell: those that follow may come from the way back.
                 failure.get_or_insert((unit, placed));
             } else {
                 decisions.push(Decision {
@@ -119,6 +122,7 @@ impl Search<'_> {
         while let Some(decision) = decisions.last_mut() {
             self.undo(decision.log);
             let unit = decision.unit;
+            // Bounded, because choices multiply from unit to unit.
             let Some(want) = decision.left.pop().filter(|_| self.tried < CHOICES_TRIED) else {
                 failure.get_or_insert((unit, 0));
                 decisions.pop();
@@ -157,6 +161,7 @@ impl Search<'_> {
         let mut left = count;
         let mut from = 0;
         while left > 0 {
+            // The quick look first, because most nodes are full and `room` costs more.
             let Some(skipped) = self.inventory.free[from..].iter().position(|f| need.fits(f)) else {
                 break;
             };
@@ -201,6 +206,7 @@ impl Search<'_> {
             let params = chosen.as_ref().and_then(Want::to_params);
             allocation.params.insert(unit.resources.id, params);
         }
+        // By unit and node, so that places do not depend on the way the search took.
         let mut log = self.log.clone();
         log.sort_by_key(|taken| (taken.unit, taken.node));
         let places = log.iter().map(|taken| Place {

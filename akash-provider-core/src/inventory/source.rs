@@ -29,6 +29,7 @@ impl StaticInventorySource {
 impl InventorySource for StaticInventorySource {
     fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
         let first = stream::iter([Ok(self.update.clone())]);
+        // It never ends, because the end of the stream means shutdown.
         first.chain(stream::pending()).boxed()
     }
 }
@@ -85,6 +86,7 @@ impl Default for MemoryInventorySource {
 impl InventorySource for MemoryInventorySource {
     fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
         let receiver = self.state.subscribe();
+        // A new watcher gets the last update (0 is before the first) and no failure from before its time.
         let failures_seen = self.state.borrow().failure.0;
         stream::unfold((receiver, 0, failures_seen), next).boxed()
     }
@@ -102,6 +104,7 @@ async fn next(
     }
     match (state.update, state.failure) {
         ((number, Some(update)), _) if number > updates => Some((Ok(update), (receiver, number, failures))),
+        // No newer update, so a newer failure is what woke us.
         (_, (number, Some(failure))) => {
             let mut error = Error::new(failure.kind, "inventory.watch", failure.message);
             if failure.transient {

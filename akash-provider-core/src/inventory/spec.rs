@@ -25,19 +25,19 @@ pub struct Quantity {
     pub allocated: i64,
 }
 
-/// One node.
+/// Capacity of one node, as the backend counts it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Unique name.
+    /// Name, unique in the cluster; of two with the same name the first counts.
     pub name: String,
-    /// Milli-CPU.
+    /// Processor in milli-CPU: 1000 is one core.
     pub cpu: Quantity,
-    /// Bytes.
+    /// Memory in bytes that workloads may use.
     pub memory: Quantity,
     /// Bytes of node-local storage.
     pub ephemeral: Quantity,
-    /// GPUs by kind.
+    /// GPUs by kind; of a node the first 8 kinds are counted.
     pub gpus: Vec<GpuSpec>,
     /// Devices that can be used at all, where that is not the sum of the counts (a device is unhealthy and
     /// nobody says which).
@@ -61,10 +61,10 @@ pub struct NodeSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hardware {
-    /// Milli-CPU.
+    /// Processor in milli-CPU; `None` where nobody knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<i64>,
-    /// Bytes.
+    /// Memory in bytes; `None` where nobody knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<i64>,
     /// Bytes of node-local storage.
@@ -98,7 +98,7 @@ pub struct GpuSpec {
     pub memory_size: String,
     /// Interface, for example `PCIe` or `SXM4`.
     pub interface: String,
-    /// Devices.
+    /// Devices of this kind, in use or not.
     pub count: u32,
     /// Devices known to be in use by others than our leases.
     pub allocated: u32,
@@ -114,7 +114,7 @@ impl Quantity {
         }
     }
 
-    /// Partly in use.
+    /// A quantity of which others than our leases use a part.
     #[must_use]
     pub const fn used(allocatable: i64, allocated: i64) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl NodeSpec {
 }
 
 impl GpuSpec {
-    /// Some free GPUs.
+    /// GPUs of one kind, none of them known to be in use.
     #[must_use]
     pub fn new(vendor: &str, model: &str, memory_size: &str, interface: &str, count: u32) -> Self {
         Self {

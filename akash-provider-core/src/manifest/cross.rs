@@ -10,6 +10,7 @@ use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 /// [`ManifestError::Cross`] for the first difference, in the order of the manifest; what is left over on the
 /// chain comes last.
 pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), ManifestError> {
+    // With equal counts, and names that are unique in the manifest, no group of the chain stays unvisited.
     if manifest.groups.len() != groups.len() {
         let fault = CrossFault::GroupCount {
             manifest: manifest.groups.len(),
@@ -99,6 +100,7 @@ fn check_group(group: &Group, spec: &GroupSpec) -> Result<(), ManifestError> {
         check_service(service, &mut left)
             .map_err(|fault| differs(&format!("{name}.{}", shown(&service.name)), fault))?;
     }
+    // What is left over comes last: a wrong service is the likelier cause, and the one to mend.
     for unit in &left {
         unit.nothing().map_err(|fault| differs(&name, fault))?;
     }
@@ -127,12 +129,14 @@ fn check_service(service: &Service, left: &mut [Left<'_>]) -> Result<(), CrossFa
     if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
         return Err(CrossFault::Mismatch { id, what });
     }
+    // Services of one deployment reach each other without an endpoint on the chain.
     for expose in service.expose.iter().filter(|expose| expose.global) {
         left.take(if expose.is_ingress() {
             EndpointNeed::Http
         } else {
             EndpointNeed::Port
         })?;
+        // The address comes on top of the endpoint that its port needs.
         if !expose.ip.is_empty() {
             left.take(EndpointNeed::Ip)?;
         }

@@ -13,9 +13,9 @@ pub enum ManifestError {
     /// More bytes than a manifest may have.
     #[error("invalid manifest: {bytes} bytes are more than the {limit} a manifest may have; shorten it")]
     TooLarge {
-        /// As received.
+        /// Length of what was received.
         bytes: usize,
-        /// The limit.
+        /// Most bytes that are taken.
         limit: usize,
     },
     /// The bytes are not JSON, nest too deeply, or name a key twice.
@@ -36,7 +36,7 @@ pub enum ManifestError {
         /// As the JSON reader says it.
         reason: String,
     },
-    /// Wrong in itself.
+    /// Wrong in itself, whatever the chain has.
     #[error("invalid manifest: {at}: {fault}")]
     Structure {
         /// Where, by names: `akash.web.expose[0]`.
@@ -72,7 +72,7 @@ impl ManifestError {
 #[serde(tag = "fault", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StructureFault {
-    /// No groups.
+    /// The manifest has no groups.
     #[error("there are no groups; add one for each placement")]
     NoGroups,
     /// A group name is there twice.
@@ -97,10 +97,10 @@ pub enum StructureFault {
         "`{name}` cannot be a service name; use at most 63 of a-z, 0-9 and `-`, starting with a letter and not ending with `-`"
     )]
     ServiceName {
-        /// As received, shortened.
+        /// Name as received, shortened to 80 characters.
         name: String,
     },
-    /// No image.
+    /// The image of a service is empty.
     #[error("the image is empty; name a container image")]
     NoImage,
     /// Resource ids start at 1.
@@ -111,13 +111,13 @@ pub enum StructureFault {
         "`{name}` cannot be the name of an environment variable; use letters, digits, `_`, `-` and `.`, not starting with a digit or `..`"
     )]
     EnvName {
-        /// As received, shortened.
+        /// Name as received, shortened to 80 characters.
         name: String,
     },
     /// Exposes are out of order.
     #[error("it belongs further up; sort by service, port, protocol, global first")]
     ExposesUnsorted,
-    /// Port 0.
+    /// An exposed port is 0.
     #[error("the port is 0; use 1 to 65535")]
     NoPort,
     /// Not a case of a proxy.
@@ -125,7 +125,7 @@ pub enum StructureFault {
         "`{case}` in nextCases is no case for another replica; use some of error, timeout, 500, 502, 503, 504, 403, 404, 429, or off alone"
     )]
     NextCase {
-        /// As received, shortened.
+        /// Case as received, shortened to 80 characters.
         case: String,
     },
     /// More cases than there are, or `off` beside others.
@@ -134,11 +134,11 @@ pub enum StructureFault {
     /// Beyond what the network allows.
     #[error("{option} is {value}; use at most {limit}")]
     HttpOption {
-        /// Its name.
+        /// Name of the option, as the manifest spells it.
         option: String,
-        /// As received.
+        /// Value that was received.
         value: u32,
-        /// The limit.
+        /// Largest value that is taken.
         limit: u32,
     },
     /// Not a DNS name.
@@ -146,13 +146,13 @@ pub enum StructureFault {
         "`{host}` is not a hostname; use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters"
     )]
     Hostname {
-        /// As received, shortened.
+        /// Hostname as received, shortened to 80 characters.
         host: String,
     },
     /// A hostname is there twice.
     #[error("the hostname `{host}` is listed more than once in the manifest; keep one")]
     DuplicateHostname {
-        /// The name.
+        /// Name that occurs twice, shortened to 80 characters.
         host: String,
     },
     /// Nothing can be reached from outside.
@@ -170,9 +170,9 @@ pub enum CrossFault {
         "the manifest has {manifest} groups and the deployment {deployment}; send all of them and no others"
     )]
     GroupCount {
-        /// In the manifest.
+        /// Groups that the manifest has.
         manifest: usize,
-        /// On the chain.
+        /// Groups of the deployment on the chain.
         deployment: usize,
     },
     /// No group of that name on the chain.
@@ -181,33 +181,33 @@ pub enum CrossFault {
     /// No unit of that id in the group.
     #[error("the group has no resource unit {id}; use the ids of the deployment")]
     UnknownResource {
-        /// The id.
+        /// Resource id that the service names.
         id: u32,
     },
     /// More replicas than the group pays for.
     #[error("it wants {wanted} replicas and resource unit {id} has {left} left; update the deployment first")]
     TooManyReplicas {
-        /// Resource id.
+        /// Resource id of the unit.
         id: u32,
-        /// By the service.
+        /// Replicas that the service wants.
         wanted: u32,
         /// In the unit, after the services before it.
         left: u32,
     },
-    /// Resources differ.
+    /// Service and unit ask for different resources.
     #[error(
         "its {what} is not that of resource unit {id}; update the deployment or the manifest, so that both say the same"
     )]
     Mismatch {
-        /// Resource id.
+        /// Resource id of the unit.
         id: u32,
-        /// What differs.
+        /// First quantity that differs.
         what: ResourceKind,
     },
     /// An endpoint the unit does not have.
     #[error("resource unit {id} has no {endpoint} endpoint left for it; update the deployment first")]
     TooManyEndpoints {
-        /// Resource id.
+        /// Resource id of the unit.
         id: u32,
         /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
@@ -217,19 +217,19 @@ pub enum CrossFault {
         "{left} {endpoint} endpoints of resource unit {id} are unused; expose them or update the deployment"
     )]
     UnusedEndpoints {
-        /// Resource id.
+        /// Resource id of the unit.
         id: u32,
         /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
-        /// How many.
+        /// Endpoints of this kind that no expose uses.
         left: u32,
     },
     /// Replicas of the unit nobody uses.
     #[error("{left} replicas of resource unit {id} are unused; use them or update the deployment")]
     UnusedReplicas {
-        /// Resource id.
+        /// Resource id of the unit.
         id: u32,
-        /// How many.
+        /// Replicas that no service uses.
         left: u32,
     },
 }
@@ -239,13 +239,13 @@ pub enum CrossFault {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResourceKind {
-    /// Processor.
+    /// Processor share with its attributes.
     Cpu,
-    /// GPU.
+    /// Number of GPUs and the models accepted.
     Gpu,
-    /// Memory.
+    /// Size of memory with its attributes.
     Memory,
-    /// Volumes.
+    /// Volumes with their names, sizes and attributes.
     Storage,
 }
 
@@ -265,11 +265,11 @@ impl std::fmt::Display for ResourceKind {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndpointNeed {
-    /// Shared HTTP ingress.
+    /// Place behind the shared HTTP ingress.
     Http,
     /// Port on a node.
     Port,
-    /// Leased IP.
+    /// Leased IP of the tenant's own.
     Ip,
 }
 

@@ -20,6 +20,7 @@ pub fn hostnames_wanted(
         let automatic =
             static_domain.map(|domain| format!("{}.{domain}", lease.ingress_label(&service.name)));
         for host in automatic.iter().chain(expose.hosts.iter().flatten()) {
+            // DNS does not tell case apart, so neither does the look for duplicates.
             let hostname = host.to_lowercase();
             if seen.insert(hostname.clone()) {
                 wanted.push(HostnameDeclaration {

@@ -60,6 +60,7 @@ pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
             return faults;
         }
     }
+    // Only where nothing else is wrong: a fault ends the look at a service, so a global expose may be unseen.
     if !seen.global && faults.is_empty() {
         faults.push(broken("manifest", StructureFault::NothingGlobal));
     }
@@ -163,6 +164,7 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
         return Err(broken(&at(), StructureFault::NextCase { case: shown(bad) }));
     }
+    // More entries than there are cases means that one is there twice.
     if cases.len() > NEXT_CASES.len() || (cases.len() > 1 && cases.iter().any(|c| c == NEXT_CASE_ALONE)) {
         return Err(broken(&at(), StructureFault::NextCases));
     }
@@ -182,6 +184,7 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
 
 /// The order exposes must have: service, port, protocol, global first.
 pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
+    // `false` sorts before `true`, so the negation puts global ones first.
     let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);
     a.service.cmp(&b.service).then_with(|| key(a).cmp(&key(b)))
 }

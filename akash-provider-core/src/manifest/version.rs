@@ -77,6 +77,7 @@ impl From<[u8; 32]> for Hashes {
 /// # Errors
 /// [`ManifestError`]: too large, not JSON, not a manifest, or against a rule of [`validate()`].
 pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
+    // Before it is read, because the work grows with the length.
     if bytes.len() > MAX_BYTES {
         return Err(ManifestError::TooLarge {
             bytes: bytes.len(),
@@ -89,6 +90,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
         reason: reason(&e),
     })?;
     let manifest = Manifest::deserialize(&received).map_err(|e| shape(&received, &e))?;
+    // Before it is hashed: what is refused needs no hash.
     validate(&manifest)?;
     let hashes = hashes(received, &manifest);
     Ok((manifest, hashes))
@@ -118,6 +120,7 @@ fn known(manifest: &Manifest) -> Value {
 }
 
 fn hashes(received: Value, manifest: &Manifest) -> Hashes {
+    // From the model and not from the bytes: fields that were left out hash as the network's tools fill them in.
     let mut tree = known(manifest);
     keep_nulls(&received, &mut tree);
     let known = digest(&tree);
@@ -164,6 +167,7 @@ fn add_unknown(received: Value, known: &mut Value) -> bool {
             }
         }
         (Value::Array(received), Value::Array(known)) => {
+            // As long as each other, because the model was read from this very tree.
             for (received, known) in received.into_iter().zip(known) {
                 any |= add_unknown(received, known);
             }
@@ -260,6 +264,7 @@ fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) {
     let text = match number.as_f64() {
         Some(float) if number.is_f64() => {
             let size = float.abs();
+            // Where Go goes over to exponents.
             if float != 0.0 && !(1e-6..1e21).contains(&size) {
                 let text = format!("{float:e}");
                 if size >= 1e21 {
@@ -287,6 +292,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
             '\t' => out.extend_from_slice(b"\\t"),
             '\u{8}' => out.extend_from_slice(b"\\b"),
             '\u{c}' => out.extend_from_slice(b"\\f"),
+            // Go escapes these too, so that JSON may stand inside HTML and JavaScript.
             '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 // Writing to a Vec cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));

@@ -233,6 +233,7 @@ impl Market {
         let (book, mut cx) = self.open(id.deployment()).ok_or_else(unknown)?;
         let order = book.order_mut(&id.order).ok_or_else(unknown)?;
         let bid = order.bids.get_mut(&id.provider).ok_or_else(unknown)?;
+        // An open bid has no lease, so there is nothing to settle.
         if bid.bid.state == BidState::Open {
             bid.close(&mut cx);
             return Ok(cx.events);
@@ -252,6 +253,7 @@ impl Market {
             }
             Some(Some(_)) => {}
         }
+        // Settled before anything ends, so that the lease is paid up to this block.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(&id.order.group) {
             group.group.state = GroupState::Paused;
@@ -261,6 +263,7 @@ impl Market {
         if let Some(order) = book.order_mut(&id.order) {
             order.end_by_lease(&mut cx, reason);
         }
+        // Who notices that the money is gone ends the whole deployment.
         if overdrawn {
             book.close_overdrawn(&mut cx);
         }

@@ -99,6 +99,7 @@ impl Index {
 }
 
 fn slot(sequence: u32) -> Option<usize> {
+    // Sequences begin at 1.
     usize::try_from(sequence.checked_sub(1)?).ok()
 }
 
@@ -136,6 +137,7 @@ impl DeploymentBook {
         let id = self.record.id.clone();
         cx.events.push(ChainEvent::DeploymentClosed { id });
         for group in &mut self.groups {
+            // What has ended before keeps its own end.
             if !matches!(
                 group.group.state,
                 GroupState::Closed | GroupState::InsufficientFunds
@@ -147,7 +149,7 @@ impl DeploymentBook {
     }
 }
 
-/// How something ends.
+/// Why something ends: its tenant wants it, or the money is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The tenant wants it.

@@ -30,6 +30,7 @@ fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let mut length = usize::from(first);
     if first & 0x80 != 0 {
         let octets = usize::from(first & 0x7f);
+        // None at all would be the indefinite length, which DER does not have; nobody needs more than 4.
         if octets == 0 || octets > 4 {
             return None;
         }
@@ -60,6 +61,7 @@ fn serial(pem: &[u8]) -> Option<String> {
     let (INTEGER, number, _) = element else {
         return None;
     };
+    // A negative number is no serial.
     let positive = number.first().is_some_and(|b| b & 0x80 == 0);
     (positive && number.len() <= SERIAL_BYTES_MAX).then(|| decimal(number))
 }

@@ -93,6 +93,7 @@ impl Escrow {
     /// Gives what is left, in whole units, back to the tenant.
     pub(super) fn refund(&mut self, ledger: &mut Ledger, owner: &Address) {
         for (denom, funds) in &mut self.account.funds {
+            // Accounts hold whole units, so a fraction stays where it is.
             let (whole, rest) = split_whole(*funds);
             if whole > 0 {
                 ledger.credit(owner, denom, whole);
@@ -120,6 +121,7 @@ impl DeploymentBook {
     #[must_use]
     pub(super) fn settle(&mut self, height: Height) -> bool {
         let elapsed = i128::from(height.saturating_sub(self.escrow.account.settled_at));
+        // Moved on without a live lease as well: blocks that nobody served are not paid for later.
         self.escrow.account.settled_at = height;
         if elapsed == 0 {
             return false;
@@ -147,6 +149,7 @@ impl DeploymentBook {
         if total <= 0 {
             return false;
         }
+        // Whole blocks that the money pays for all leases; what does not make one is split below.
         let full = elapsed.min(funds.max(0) / total);
         let mut left = funds - total * full;
         let rest = left.max(0);

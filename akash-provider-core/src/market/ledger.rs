@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 /// An account as the market knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// Account number.
+    /// Number of the account, by the order in which accounts appeared.
     pub number: u64,
     /// Next sequence: transactions that succeeded so far.
     pub sequence: u64,
     /// Compressed secp256k1 key; `None` until [`set_pubkey`](super::Market::set_pubkey).
     pub pubkey: Option<Vec<u8>>,
-    /// Balance by denomination.
+    /// Whole units that it has, by denomination.
     pub coins: BTreeMap<Denom, u128>,
 }
 

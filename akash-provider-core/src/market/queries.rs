@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a node shows of a bid's deposit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BidDeposit {
-    /// What was paid.
+    /// Deposit as it was paid, in whole units.
     pub coin: Coin,
     /// Height it went back at; `None` while it is held.
     pub returned_at: Option<Height>,
@@ -28,7 +28,7 @@ pub struct LeaseDetails {
 }
 
 impl Market {
-    /// Chain id.
+    /// Id of the chain that the market plays.
     #[must_use]
     pub fn chain_id(&self) -> &str {
         &self.chain_id
@@ -53,7 +53,7 @@ impl Market {
         self.block_times.get(at).copied()
     }
 
-    /// Parameters.
+    /// Parameters in force, as they were set last.
     #[must_use]
     pub fn params(&self) -> &MarketParams {
         &self.params
@@ -64,7 +64,7 @@ impl Market {
         self.params = params;
     }
 
-    /// A provider's record.
+    /// The record of a provider; `None` when it is not registered.
     #[must_use]
     pub fn provider(&self, owner: &Address) -> Option<&ProviderRecord> {
         self.providers.get(owner)
@@ -122,7 +122,7 @@ impl Market {
         }
     }
 
-    /// One order.
+    /// One order, whatever its state.
     #[must_use]
     pub fn order(&self, id: &OrderId) -> Option<&Order> {
         self.order_book(id).map(|o| &o.order)
@@ -133,7 +133,7 @@ impl Market {
         self.order_books().map(|o| &o.order)
     }
 
-    /// One bid.
+    /// One bid, whatever its state.
     #[must_use]
     pub fn bid(&self, id: &BidId) -> Option<&Bid> {
         let order = self.order_book(&id.order)?;
@@ -184,7 +184,7 @@ impl Market {
             .filter_map(|o| o.lease.as_ref().map(lease_record))
     }
 
-    /// One group.
+    /// One group, whatever its state.
     #[must_use]
     pub fn group(&self, id: &GroupId) -> Option<&Group> {
         self.deployments.get(&id.deployment)?.group(id).map(|g| &g.group)
@@ -227,6 +227,7 @@ impl Market {
         let index = &self.index;
         let open = index.open_orders.iter().filter_map(|id| self.order_book(id));
         let orders: Vec<Order> = open.clone().map(|o| o.order.clone()).collect();
+        // Bids on open orders come with those orders.
         let live = Index::of(&index.bids, provider).filter(|id| !index.open_orders.contains(id));
         let live = live.filter_map(|id| self.order_book(id));
         let bids = open.chain(live).filter_map(|o| o.bids.get(provider));

@@ -87,7 +87,7 @@ impl Market {
         })
     }
 
-    /// An active deployment.
+    /// A deployment that is not closed, with what a transaction on it needs.
     fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, Cx<'_>), Rejection> {
         let (book, cx) = self.open(id).ok_or_else(no_deployment)?;
         if !book.record.active {
@@ -114,6 +114,7 @@ impl Market {
             )));
         }
         self.check_tenant_pays(&id.owner, deposit)?;
+        // Groups are numbered in the order of their names.
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         let height = self.building();
         let mut escrow = Escrow::new(height);
@@ -135,6 +136,7 @@ impl Market {
             escrow,
             groups: Vec::new(),
         };
+        // Put in place first, because the rules open it from there.
         self.deployments.insert(id.clone(), empty);
         self.ledger.count_transaction(&id.owner);
         let (book, mut cx) = self.open_active(&id)?;
@@ -175,6 +177,7 @@ impl Market {
 
     pub(super) fn close_deployment(&mut self, id: &DeploymentId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
+        // Settled first, because whether the money sufficed decides how all of it ends.
         let ending = if book.settle(cx.height) {
             Ending::InsufficientFunds
         } else {
@@ -300,6 +303,7 @@ impl Market {
         }
         let record = book.record.clone();
         let group = book.group_mut(&id.order.group);
+        // Closed for want of money just now, a group gets no new order.
         if let Some(group) = group.filter(|g| g.group.state == GroupState::Open) {
             group.new_order(&mut cx, &record);
         }
@@ -315,6 +319,7 @@ impl Market {
             )));
         }
         cx.ledger.debit(&id.owner, coin);
+        // Settled with the new money, which saves an account that ran dry since it was settled last.
         if book.settle(cx.height) {
             book.close_overdrawn(&mut cx);
         }

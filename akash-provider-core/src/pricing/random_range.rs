@@ -71,6 +71,7 @@ impl RandomRange {
     /// result spread over the range by multiplication.
     fn below(&self, limit: u64) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        // Relaxed is enough: each caller gets a number of its own, and nothing else hangs on it.
         let mut bits = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

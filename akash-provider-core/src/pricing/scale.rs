@@ -35,11 +35,11 @@ const MAX_NUMBER_LENGTH: usize = 100;
 pub struct ScaleConfig {
     /// Per thousandth of a core (`bid-price-cpu-scale`).
     pub cpu: BigDecimal,
-    /// Per MiB (`bid-price-memory-scale`).
+    /// Per MiB of memory (`bid-price-memory-scale`).
     pub memory: BigDecimal,
     /// Per MiB, by storage class (`bid-price-storage-scale`, see [`parse_storage_scales`]).
     pub storage: BTreeMap<String, BigDecimal>,
-    /// Per endpoint (`bid-price-endpoint-scale`).
+    /// Per endpoint of a unit (`bid-price-endpoint-scale`).
     pub endpoint: BigDecimal,
     /// Per leased IP (`bid-price-ip-scale`).
     pub ip: BigDecimal,
@@ -52,27 +52,27 @@ pub struct ScaleConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// Nothing costs anything.
+    /// Every price is zero, so no bid could have one.
     #[error("at least one bid price must be a non-zero number")]
     AllZero,
     /// A price below zero.
     #[error("the price of {what} is {value}; it must not be negative")]
     Negative {
-        /// Of what.
+        /// What the price is of.
         what: String,
-        /// As set.
+        /// The price that was set.
         value: String,
     },
     /// A price nobody can mean.
     #[error("the price of {what} must be below 10^40 and have at most 40 digits behind the point")]
     OutOfRange {
-        /// Of what.
+        /// What the price is of.
         what: String,
     },
     /// An entry that is not `name=number`.
     #[error("`{entry}` must be `name=number`, for example `{example}`")]
     Entry {
-        /// As given.
+        /// The entry as it was given.
         entry: String,
         /// One that is right.
         example: &'static str,
@@ -80,7 +80,7 @@ pub enum ScaleError {
     /// A name given twice.
     #[error("`{name}` is given twice")]
     Duplicate {
-        /// The name.
+        /// Name that has two prices.
         name: String,
     },
     /// A GPU name of another form.
@@ -88,7 +88,7 @@ pub enum ScaleError {
         "GPU `{name}` must be `*`, `vendor/*` or `vendor/model`, the last with `/ram/<size>` or `/interface/<kind>` where wanted"
     )]
     Gpu {
-        /// As given.
+        /// Name as it was given.
         name: String,
     },
 }
@@ -186,6 +186,7 @@ impl Scale {
                 })?;
                 *total += u128::from(volume.bytes) * count;
             }
+            // Whatever the count, as today's provider has it.
             totals.endpoints += resources.endpoints.len() as u128;
             if resources.gpu.units > 0 && !self.gpu.is_empty() {
                 let at = self.gpu.find(&reserved.resources.gpu.attributes)?;

@@ -32,7 +32,7 @@ const EXCERPT: usize = 500;
 /// Which script, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShellScriptConfig {
-    /// The program (`bid-price-script-path`).
+    /// Path of the program that is run (`bid-price-script-path`).
     pub path: PathBuf,
     /// Processes at once; more orders wait (`bid-price-script-process-limit`).
     pub process_limit: usize,
@@ -56,13 +56,13 @@ impl ShellScriptConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidScript {
-    /// No path.
+    /// The path of the script is empty.
     #[error("the path of the price script must not be empty")]
     NoPath,
-    /// No processes.
+    /// The limit of processes is zero, so none could run.
     #[error("the process limit of the price script must be above zero")]
     NoProcesses,
-    /// No time.
+    /// The time limit is zero, so none could answer.
     #[error("the time limit of the price script must be above zero")]
     NoTime,
 }
@@ -77,10 +77,10 @@ pub enum ScriptError {
     /// It had not ended in time.
     #[error("has not ended within {0:?}, or something it started keeps its output open; it was killed")]
     Timeout(Duration),
-    /// It failed.
+    /// It ended without success.
     #[error("failed with {status}; it said: {stderr}")]
     Exit {
-        /// How it ended.
+        /// Exit code or signal that it ended with.
         status: ExitStatus,
         /// The end of its standard error.
         stderr: String,
@@ -88,7 +88,7 @@ pub enum ScriptError {
     /// It printed too much.
     #[error("printed more than {0} bytes; a price is one number")]
     TooMuchOutput(usize),
-    /// It printed nothing.
+    /// It ended and had printed nothing.
     #[error("printed nothing (EOF): the bid quantity is invalid")]
     NoOutput,
     /// It printed something else than a number.
@@ -128,6 +128,7 @@ impl ShellScript {
         } else if timeout.is_zero() {
             Err(InvalidScript::NoTime)
         } else {
+            // The semaphore panics with more.
             let processes = Semaphore::new(process_limit.min(Semaphore::MAX_PERMITS));
             Ok(Self {
                 path,

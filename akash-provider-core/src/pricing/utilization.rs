@@ -50,6 +50,7 @@ impl Used {
     }
 
     fn join(&mut self, other: Self) {
+        // Saturating, so that one node without a limit leaves none for the whole.
         self.total = self.total.saturating_add(other.total);
         self.before = self.before.saturating_add(other.before);
         self.after = self.after.saturating_add(other.after);
@@ -67,7 +68,7 @@ impl Used {
 /// levels applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
-    /// Milli-CPU.
+    /// Milli-CPU; 1000 is one core.
     pub cpu: Used,
     /// Bytes, volumes in memory included.
     pub memory: Used,
@@ -75,7 +76,7 @@ pub struct Utilization {
     pub storage: Used,
     /// Bytes of persistent storage, by class.
     pub persistent: BTreeMap<String, Used>,
-    /// Devices.
+    /// Whole GPU devices, of all kinds.
     pub gpu: Used,
 }
 

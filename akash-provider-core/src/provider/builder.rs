@@ -55,14 +55,14 @@ impl ProviderBuilder {
         self
     }
 
-    /// Where workloads run.
+    /// The cluster that workloads run on.
     #[must_use]
     pub fn cluster(mut self, cluster: impl Cluster) -> Self {
         self.cluster = Some(Arc::new(cluster));
         self
     }
 
-    /// The chain.
+    /// The chain client: asked, told and listened to.
     #[must_use]
     pub fn chain(mut self, chain: impl ChainClient) -> Self {
         self.chain = Some(Arc::new(chain));
@@ -83,7 +83,7 @@ impl ProviderBuilder {
         self
     }
 
-    /// What is free.
+    /// Where it is learnt what is free.
     #[must_use]
     pub fn inventory(mut self, inventory: impl InventorySource) -> Self {
         self.inventory = Some(Arc::new(inventory));
@@ -116,6 +116,7 @@ impl ProviderBuilder {
         let bus = given(self.bus, "the bus", "bus")?;
         let pricing = given(self.pricing, "the pricing strategy", "pricing")?;
         let inventory = given(self.inventory, "the inventory source", "inventory")?;
+        // The cluster knows best what it can do, and a facet is constant over its life.
         config.leased_ips = cluster.leased_ips().is_some();
         config.hostnames = cluster.hostnames().is_some();
         let brain = Engine::new(config.clone())?;

@@ -151,6 +151,7 @@ impl ProviderHandle {
     /// would say is not known then.
     pub async fn known_status(&self) -> Option<Arc<Status>> {
         let progress = *self.progress.borrow();
+        // Nobody answers before it runs, and nobody is to wait for that.
         if !progress.begun && progress.lifecycle == Lifecycle::Init {
             return Some(Arc::clone(&self.first_status));
         }
@@ -254,6 +255,7 @@ impl ProviderHandle {
 
     async fn request(&self, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
+        // Not waited for: with a full queue more is asked for than can be answered in time.
         match self.asks.try_send(Ask::Request(request, reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => return Err(asks::busy()),
@@ -261,6 +263,7 @@ impl ProviderHandle {
         }
         match timeout(self.limit, answer).await {
             Ok(Ok(response)) => response,
+            // Dropped without a word, which says that the provider is over.
             Ok(Err(_)) => Err(asks::stopping()),
             Err(_) => Err(Refusal {
                 kind: RefusalKind::Unavailable,

@@ -89,8 +89,10 @@ impl Desk {
     /// Refuses everything that still waits.
     pub(crate) fn close(&mut self) {
         self.stop_admitting();
+        // Closed before it is emptied, so that nothing comes in between.
         self.asks.close();
         while let Ok(ask) = self.asks.try_recv() {
+            // Questions are dropped without a word, which their askers take for the end.
             if let Ask::Request(_, reply) = ask {
                 let _ = reply.send(Err(stopping()));
             }

@@ -99,6 +99,7 @@ impl Executor {
 
     /// Starts a call; never waits.
     pub(crate) fn start(&mut self, id: EffectId, call: Call) {
+        // Shared with the task, so that a call that hangs or panics can still be named and answered for.
         let call = Arc::new(call);
         let task = limited(Arc::clone(&self.room), Arc::clone(&call));
         let handle = self.tasks.spawn(task);
@@ -140,6 +141,7 @@ impl Executor {
         let (id, call) = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
             tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call did not answer");
+            // Counted from the end of the call, which may have sent it at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
         });
@@ -215,6 +217,7 @@ async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure
     let (class, limit) = room.class(&call);
     // Waiting in line does not count against the limit: the line is of our own making.
     let _permit: Option<SemaphorePermit<'_>> = match class {
+        // Never closed, so there is a permit in the end.
         Some(class) => class.acquire().await.ok(),
         None => None,
     };
@@ -265,6 +268,7 @@ impl Room {
                 Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
             }
             Call::FetchBalances(denoms) => {
+                // All or none: a balance that is missing would look like an empty one.
                 let balances = denoms.iter().map(|denom| chain.balance(&self.provider, denom));
                 Completion::Balances(try_join_all(balances).await.map_err(failure))
             }
@@ -327,9 +331,11 @@ async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Err
     let mut page = PageRequest::default();
     loop {
         let answer = chain.bids(&filter, page).await?;
+        // A node may answer with more than it was asked for.
         let counts = |bid: &&Bid| bid.id.order == *order && bid.state != BidState::Lost;
         let some = answer.items.iter().filter(counts).count();
         counted = counted.saturating_add(u32::try_from(some).unwrap_or(u32::MAX));
+        // Empty pages that go on for ever must not keep us here.
         match answer
             .next
             .filter(|_| counted < BIDS_COUNTED && !answer.items.is_empty())

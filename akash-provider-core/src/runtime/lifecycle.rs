@@ -8,7 +8,7 @@
 use crate::engine::Lifecycle;
 use tokio::sync::watch;
 
-/// What handles watch.
+/// How far the provider's life has come, as its handles see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) lifecycle: Lifecycle,
@@ -47,6 +47,7 @@ impl Stage {
     }
 
     pub(crate) fn begin(&self) {
+        // Only a change wakes those who watch.
         self.0
             .send_if_modified(|progress| !std::mem::replace(&mut progress.begun, true));
     }

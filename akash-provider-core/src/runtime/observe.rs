@@ -31,7 +31,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// And so that making them takes at most one part in so many of the loop's time.
 const STATUS_SHARE: u32 = 50;
 
-/// The loop's end.
+/// What the loop speaks to the bus through, without ever waiting for it.
 #[derive(Debug)]
 pub(crate) struct Observer {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,
@@ -82,6 +82,7 @@ impl Observer {
             if self.published.get(&topic) == Some(&body) {
                 continue;
             }
+            // Remembered only where it went out: one that found no room is tried again at the next look.
             if self.hand_over(topic, Arc::new(Event::Status { body: body.clone() })) {
                 self.published.insert(topic, body);
             }
@@ -94,6 +95,7 @@ impl Observer {
 
     /// Lets the publisher finish what waits, for at most `limit`.
     pub(crate) async fn finish(mut self, limit: Duration) {
+        // The publisher ends when nobody holds the queue any more.
         drop(self.queue);
         let all = async { while self.publisher.join_next().await.is_some() {} };
         if timeout(limit, all).await.is_err() {
@@ -104,6 +106,7 @@ impl Observer {
     fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
         let fits = self.queue.try_send((topic, event)).is_ok();
         if !fits {
+            // A number for the log; nothing else is ordered by it.
             self.overflow.fetch_add(1, Ordering::Relaxed);
         }
         fits
@@ -156,7 +159,7 @@ fn bodies(status: &Status) -> [(Topic, Value); 7] {
     ]
 }
 
-/// The nodes together.
+/// The sums over all nodes; what one of them has without limit has none.
 fn cluster_capacity(metrics: &Metrics) -> Value {
     let sum = |of: fn(&NodeMetrics) -> Pair| {
         metrics
@@ -187,6 +190,7 @@ async fn publish_all(
 ) {
     let mut trouble = Trouble::default();
     while let Some((topic, event)) = events.recv().await {
+        // A bus that panics over one event must not take all later ones with it.
         let publishing = AssertUnwindSafe(async { bus.publish(topic, event).await }).catch_unwind();
         match timeout(PUBLISH_LIMIT, publishing).await {
             Ok(Ok(Ok(()))) => {}
@@ -198,6 +202,7 @@ async fn publish_all(
         trouble.report();
     }
     trouble.overflowed += overflow.swap(0, Ordering::Relaxed);
+    // The last report is made without a pause, because no other comes.
     trouble.reported = None;
     trouble.report();
 }

@@ -107,6 +107,7 @@ async fn listen<T: Clone + Send>(
 ) -> Result<(), LoopGone> {
     let mut stream = subscribe();
     loop {
+        // Silence is told and not taken for a failure: the stream is asked again as it is.
         let Ok(item) = tokio::time::timeout(SILENCE, stream.next()).await else {
             // Capacity and health may well stand still; a chain does not.
             if port == "chain" {
@@ -162,6 +163,7 @@ impl<T: Clone> Gap<T> {
         let wait = self.waits.get_or_insert_with(waits).next().unwrap_or(RETRY_MAX);
         tokio::select! {
             biased;
+            // Or the task would sleep on when the loop is gone.
             () = queue.closed() => Err(LoopGone),
             () = tokio::time::sleep(wait) => Ok(()),
         }

@@ -44,6 +44,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                 document.compute.get(&placed.profile),
                 document.placements.get(placement),
             ) else {
+                // The checks have told this already.
                 continue;
             };
             let Some((_, price)) = infra.pricing.get(&placed.profile) else {
@@ -54,6 +55,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
             let exposes = exposes(&service.expose, &sequence);
             let endpoints: Vec<Endpoint> = exposes.iter().flat_map(endpoints).collect();
             let mut resources = resources(compute, endpoints);
+            // Version 2.0 makes a unit for each service; in 2.1 services with the same profile share one.
             let shared = match document.version {
                 Version::V2_0 => None,
                 Version::V2_1 => group
@@ -209,6 +211,7 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
             });
         }
     }
+    // In the order that a manifest must have.
     all.sort_by(expose_order);
     all
 }

@@ -27,6 +27,7 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             }
         }
     }
+    // What could not be read may be what is deployed.
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Spot::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
@@ -42,6 +43,7 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             notes.wrong(missing(spot, problem, mend));
         }
     }
+    // Hints are for a document that is right.
     if notes.is_clean() {
         idle(document, notes);
     }
@@ -89,7 +91,9 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
             notes.keep(check_ip(document, to));
+            // Also where it is used in a wrong way, so that one fault is told once.
             ips.used.insert(&to.ip);
+            // Compared by the port outside, which is that of the container where none is given.
             let external = if expose.external == 0 {
                 expose.port
             } else {

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum ErrorKind {
     /// Larger, deeper or with more nodes than is read.
     TooLarge,
-    /// Not YAML.
+    /// It cannot be read as YAML.
     Syntax,
     /// A key is there twice.
     DuplicateKey,
@@ -36,11 +36,11 @@ pub enum ErrorKind {
 pub struct SdlError {
     /// What kind of thing is wrong.
     pub kind: ErrorKind,
-    /// From 1.
+    /// Line of the text, from 1.
     pub line: u32,
     /// Where, for example `services.web.expose[0].port`; `document` for the whole.
     pub path: String,
-    /// What is wrong.
+    /// What is wrong there, for people.
     pub problem: String,
     /// What to do about it.
     pub mend: String,
@@ -78,11 +78,11 @@ fn and_others(count: usize) -> String {
 /// Something that is accepted and probably not meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Warning {
-    /// From 1.
+    /// Line of the text, from 1.
     pub line: u32,
     /// Where, for example `profiles.placement.akash.pricing.web.denom`.
     pub path: String,
-    /// What is odd.
+    /// What is odd there, for people.
     pub problem: String,
     /// What to do about it.
     pub mend: String,

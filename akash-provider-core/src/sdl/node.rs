@@ -94,6 +94,7 @@ pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> 
         })?;
         // What has a tag begins with it, perhaps on a line before its content.
         let line = line(span.tag_start().unwrap_or(span.start).line());
+        // After the root only the end of its document may come, or another document.
         if let Some(root) = tree.root.take() {
             if matches!(event, Event::DocumentStart(..)) {
                 let spot = Spot::new(line, "document");
@@ -297,6 +298,7 @@ impl Tree {
                     return Err(spot.error(ErrorKind::WrongType, problem, "let `<<` name an anchored map"));
                 };
                 for (key, node) in entries {
+                    // A map's own keys win over merged ones, and an earlier source over a later.
                     if own.insert(key.text.clone()) {
                         all.push((key.clone(), Rc::clone(node)));
                     }

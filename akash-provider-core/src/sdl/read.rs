@@ -19,6 +19,7 @@ use std::time::Duration;
 pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlError> {
     let top = At::top(root).map()?;
     let version = version(&top, notes);
+    // Without one the rest is read all the same, so that everything wrong is told at once.
     let version = notes.keep(version).unwrap_or(Version::V2_0);
     let known = [
         "version",
@@ -107,6 +108,7 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
     };
     let numbers = text.trim().trim_start_matches('v');
     let mut parts = [0_u32; 3];
+    // What is too much would be dropped in silence by `zip`.
     if numbers.split('.').count() > parts.len() {
         return Err(bad());
     }

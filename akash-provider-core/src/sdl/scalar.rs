@@ -33,6 +33,7 @@ pub(super) fn whole(text: &str) -> Result<u64, Bad> {
         Some(rest) => (true, rest.to_owned()),
         None => (false, digits.strip_prefix('+').unwrap_or(&digits).to_owned()),
     };
+    // One sign at most, and the number readers would take another.
     if digits.starts_with(['+', '-']) {
         return Err(Bad::NotANumber);
     }
@@ -54,6 +55,7 @@ fn integer(digits: &str) -> Option<u64> {
         [b'0', _, ..] => (8, digits.get(1..)?),
         _ => (10, digits),
     };
+    // Rust's reader takes a sign behind the prefix, YAML has none there.
     if rest.starts_with(['+', '-']) {
         return None;
     }
@@ -174,6 +176,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     if rest == "0" {
         return Some(Duration::ZERO);
     }
+    // Nobody writes one so long, and reading it would cost time.
     if rest.is_empty() || rest.len() > 100 {
         return None;
     }
@@ -189,6 +192,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         nanos = nanos.checked_add(part(number, unit)?)?;
         rest = after;
     }
+    // Go holds nanoseconds in a signed number of 64 bits, so no tool of the network reads more.
     let nanos = u64::try_from(nanos).ok().filter(|n| i64::try_from(*n).is_ok())?;
     Some(Duration::from_nanos(nanos))
 }
@@ -199,7 +203,7 @@ fn part(number: &str, unit: u128) -> Option<u128> {
         return None;
     }
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Nine digits are a billionth of the unit; more cannot be told apart from less.
+    // Eighteen digits are far below a nanosecond of any unit; what follows cannot be told apart from nothing.
     let fraction: String = fraction
         .chars()
         .chain("000000000000000000".chars())

@@ -14,11 +14,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderState {
-    /// Takes bids.
+    /// Takes bids, until one of them wins or the order closes.
     Open,
-    /// Has a lease.
+    /// One bid won and has a lease.
     Active,
-    /// Over.
+    /// Over for good; a group that is started again gets a new order.
     Closed,
 }
 
@@ -40,13 +40,13 @@ pub enum BidState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
-    /// Runs and pays.
+    /// Runs, and is paid per block.
     Active,
     /// Runs and pays until the reclamation deadline has passed and the provider closes it.
     Reclaiming,
     /// Closed by the chain because the escrow ran dry.
     InsufficientFunds,
-    /// Over.
+    /// Ended for another reason than a dry escrow, and for good.
     Closed,
 }
 
@@ -66,9 +66,9 @@ pub enum GroupState {
     Open,
     /// Stopped by the tenant or by a close of the provider; may be started again.
     Paused,
-    /// Out of money.
+    /// Stopped by the chain because the escrow of its deployment ran dry.
     InsufficientFunds,
-    /// Over.
+    /// Over for good: it gets no further order.
     Closed,
 }
 
@@ -93,7 +93,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The chain's number.
+    /// Number of the reason on the chain: 1 is the tenant's, 10000 to 19999 a provider's, 20000 the chain's own.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -115,12 +115,12 @@ impl CloseReason {
     }
 }
 
-/// An order.
+/// A group's call for bids, as the market records it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
-    /// Id.
+    /// The group it is for, and which of that group's orders it is.
     pub id: OrderId,
-    /// State.
+    /// Whether it takes bids, has a lease, or is over.
     pub state: OrderState,
     /// What is asked for.
     pub spec: Arc<GroupSpec>,
@@ -130,12 +130,12 @@ pub struct Order {
     pub reclamation_min_window: Option<Duration>,
 }
 
-/// A bid.
+/// A provider's offer on an order; the chain allows each provider one per order, ever.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bid {
-    /// Id.
+    /// Order and bidder; the lease that it may win has the same id.
     pub id: BidId,
-    /// State.
+    /// Where it stands; the record of a closed bid stays.
     pub state: BidState,
     /// Price per block for the whole group.
     pub price: DecCoin,
@@ -143,7 +143,7 @@ pub struct Bid {
     pub created_at: Height,
     /// What was offered: the units as reserved (GPU models concrete); may be empty.
     pub resources_offer: Vec<ResourceUnit>,
-    /// Reclamation window offered.
+    /// Reclamation window offered; `None` when the bid has no reclamation terms.
     pub reclamation_window: Option<Duration>,
 }
 
@@ -159,20 +159,20 @@ pub struct Reclamation {
     pub reason: Option<CloseReason>,
 }
 
-/// A lease.
+/// What a bid becomes that won: paid per block from the deployment's escrow.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lease {
-    /// Id.
+    /// The id of the bid that won it.
     pub id: LeaseId,
-    /// State.
+    /// Active or reclaiming while the workload is to run; the other states are final.
     pub state: LeaseState,
-    /// Price per block.
+    /// Price per block for the whole group, as it was bid.
     pub price: DecCoin,
     /// Height it was created at.
     pub created_at: Height,
     /// Height it ended at; 0 while it lives.
     pub closed_on: Height,
-    /// Why it ended.
+    /// Why it ended; `None` while it lives and where the record does not say.
     pub reason: Option<CloseReason>,
     /// Terms, where the bid offered them.
     pub reclamation: Option<Reclamation>,
@@ -181,27 +181,27 @@ pub struct Lease {
 /// What a lease has earned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payment {
-    /// Per block.
+    /// What the escrow pays for it per block.
     pub rate: DecCoin,
     /// Settled and not yet withdrawn.
     pub balance: DecCoin,
-    /// Withdrawn so far.
+    /// Paid out to the provider so far, in whole units.
     pub withdrawn: Coin,
 }
 
 /// A lease with its payment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// The lease.
+    /// The lease itself, without what it earned.
     pub lease: Lease,
     /// Its payment; `None` when the node did not give one.
     pub payment: Option<Payment>,
 }
 
-/// A deployment.
+/// A tenant's deployment, without its groups and its money.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
-    /// Id.
+    /// Its owner, and the sequence number that the owner chose.
     pub id: DeploymentId,
     /// True until it is closed.
     pub active: bool,
@@ -216,11 +216,11 @@ pub struct Deployment {
 /// A group of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Group {
-    /// Id.
+    /// Its deployment, and its place among that deployment's groups.
     pub id: GroupId,
-    /// State.
+    /// Whether it may have an order: only an open group has one.
     pub state: GroupState,
-    /// Spec.
+    /// What the tenant asks for, and where it may run.
     pub spec: Arc<GroupSpec>,
 }
 
@@ -236,11 +236,11 @@ pub struct EscrowAccount {
 /// Everything about a deployment that a provider needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeploymentRecord {
-    /// The deployment.
+    /// State and manifest hash of the deployment itself.
     pub deployment: Deployment,
     /// All its groups, by gseq.
     pub groups: Vec<Group>,
-    /// Its money.
+    /// Its money, from which the leases of all its groups are paid.
     pub escrow: EscrowAccount,
     /// All its live leases (active and reclaiming), of every provider.
     pub leases: Vec<Lease>,
@@ -249,11 +249,11 @@ pub struct DeploymentRecord {
 /// A provider as registered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProviderRecord {
-    /// Account.
+    /// Account the provider bids and signs with; it is part of the id of each of its bids.
     pub owner: Address,
     /// Where tenants reach it.
     pub host_uri: String,
-    /// What it declares.
+    /// What it declares of itself; orders are matched against these.
     pub attributes: Vec<Attribute>,
     /// Who is behind it.
     #[serde(default)]
@@ -283,6 +283,7 @@ impl ProviderRecord {
     pub fn host(&self) -> Option<&str> {
         let (_, rest) = self.host_uri.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
+        // What comes before the last `@` is a login, which may have one itself.
         let place = authority.rsplit('@').next()?;
         let host = match place.strip_prefix('[') {
             Some(address) => address.split(']').next()?,
@@ -296,10 +297,10 @@ impl ProviderRecord {
 /// How the people behind a provider are reached; each may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ProviderInfo {
-    /// E-mail address.
+    /// E-mail address; empty when the provider gave none.
     #[serde(default)]
     pub email: String,
-    /// Web address.
+    /// Web address; empty when the provider gave none.
     #[serde(default)]
     pub website: String,
 }
@@ -309,18 +310,18 @@ pub struct ProviderInfo {
 pub struct AuditedAttributes {
     /// The auditor, as text (orders may name auditors that are no addresses).
     pub auditor: String,
-    /// What it signed.
+    /// Keys and values it signed; the requirements of orders are matched against these.
     pub attributes: Vec<Attribute>,
 }
 
 /// A certificate as published.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Certificate {
-    /// Decimal serial.
+    /// Serial number in decimal digits; names the certificate among those of its account.
     pub serial: String,
-    /// True until revoked.
+    /// False once its owner has revoked it.
     pub valid: bool,
-    /// The certificate, PEM.
+    /// The X.509 certificate as PEM bytes.
     pub cert: Vec<u8>,
     /// Its public key, PEM.
     pub pubkey: Vec<u8>,
@@ -348,9 +349,9 @@ pub enum ChainEvent {
     Resync(Arc<Snapshot>),
     /// A block is complete: all its facts have been told.
     Block {
-        /// Its height.
+        /// Height of the block that is complete.
         height: Height,
-        /// Its time.
+        /// Time in that block's header.
         time: BlockTime,
     },
     /// A deployment was created.
@@ -362,7 +363,7 @@ pub enum ChainEvent {
     DeploymentUpdated {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
-        /// The new hash.
+        /// SHA-256 of the canonical manifest that is to be run from then on.
         hash: [u8; 32],
     },
     /// A deployment was closed.
@@ -395,11 +396,11 @@ pub enum ChainEvent {
         /// Group and oseq of the order.
         id: OrderId,
     },
-    /// A provider bid.
+    /// A provider has bid on an order.
     BidCreated {
         /// Order and provider of the bid.
         id: BidId,
-        /// At what price.
+        /// Price per block for the whole group.
         price: DecCoin,
     },
     /// A bid is over.
@@ -407,11 +408,11 @@ pub enum ChainEvent {
         /// Order and provider of the bid.
         id: BidId,
     },
-    /// A bid won.
+    /// A bid won: the order has its lease.
     LeaseCreated {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// At what price.
+        /// Price per block for the whole group, as the winner bid it.
         price: DecCoin,
     },
     /// A lease is over.
@@ -437,9 +438,9 @@ pub enum ChainEvent {
     },
     /// An auditor signed, or took back, attributes of a provider.
     AuditChanged {
-        /// The auditor.
+        /// Account of the auditor who signed or took back.
         auditor: Address,
-        /// The provider.
+        /// Account of the provider that the attributes are about.
         owner: Address,
     },
 }
@@ -481,9 +482,9 @@ pub struct Snapshot {
     pub time: BlockTime,
     /// Our record; `None` when we are not registered.
     pub provider: Option<ProviderRecord>,
-    /// Market parameters.
+    /// Market parameters in force at this height.
     pub params: MarketParams,
-    /// All open orders.
+    /// All open orders of the chain, also those that we have not bid on.
     pub orders: Vec<Order>,
     /// Our bids: all open and active ones, and the lost and closed ones of the open orders.
     pub bids: Vec<Bid>,

@@ -15,13 +15,13 @@ pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
     ClusterStatus,
-    /// Orders and bids.
+    /// Orders in hand, and what was declined for which reason.
     #[serde(rename = "akash.provider.bidengine.status")]
     BidengineStatus,
-    /// Deployments and manifests.
+    /// Deployments, with their manifests and the requests that wait.
     #[serde(rename = "akash.provider.manifest.status")]
     ManifestStatus,
-    /// Capacity and reservations.
+    /// Who has reserved what, and which ports and addresses are left.
     #[serde(rename = "akash.provider.inventory.status")]
     InventoryStatus,
     /// Capacity of the cluster as a whole.
@@ -39,7 +39,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// All topics.
+    /// Every topic there is, in the order of its declaration.
     pub const ALL: [Self; 8] = [
         Self::ClusterStatus,
         Self::BidengineStatus,
@@ -89,7 +89,7 @@ pub enum BidOutcome {
 }
 
 impl BidOutcome {
-    /// One short word.
+    /// The outcome as one short word, the same as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,47 +144,47 @@ pub enum Event {
     BidPlaced {
         /// Order and provider of the bid.
         bid: BidId,
-        /// At what price.
+        /// Price per block for the whole group.
         price: DecCoin,
     },
     /// An open bid of ours from before was taken over.
     BidAdopted {
         /// Order and provider of the bid.
         bid: BidId,
-        /// At what price.
+        /// Price per block for the whole group, as the chain has it.
         price: DecCoin,
     },
     /// Our bid is over without a lease.
     BidEnded {
         /// Order and provider of the bid.
         bid: BidId,
-        /// How.
+        /// Which of the ways without a lease it was.
         outcome: BidOutcome,
     },
     /// A live lease of ours from before was taken over.
     LeaseAdopted {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Price per block.
+        /// Price per block for the whole group, as the chain has it.
         price: DecCoin,
     },
-    /// Our bid won.
+    /// Our bid won: the chain has made a lease of it.
     LeaseWon {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Price per block.
+        /// Price per block for the whole group.
         price: DecCoin,
     },
     /// A manifest was accepted and is durable.
     ManifestReceived {
-        /// For which deployment.
+        /// Owner and dseq of the deployment that it is for.
         deployment: DeploymentId,
         /// Lower-case hex of its hash.
         hash: String,
     },
     /// A manifest was refused: it is wrong, and the tenant was told so.
     ManifestRefused {
-        /// For which deployment.
+        /// Owner and dseq of the deployment that it was sent for.
         deployment: DeploymentId,
         /// What is wrong with it, and the mend.
         message: String,
@@ -226,7 +226,7 @@ pub enum Event {
     },
     /// A deployment's money was looked at.
     BalanceChecked {
-        /// Which deployment.
+        /// Owner and dseq of the deployment whose escrow it is.
         deployment: DeploymentId,
         /// Blocks until it runs dry; `None` when nothing is owed per block.
         blocks_left: Option<u64>,
@@ -278,21 +278,21 @@ pub enum Event {
     /// There are leases on the chain and no record of any of them in the cluster: nothing is ended until a record
     /// is found, or the circuit breaker is released by command.
     RecordsNotFound {
-        /// How many leases.
+        /// How many leases of ours the chain has.
         leases: u32,
-        /// Where was looked.
+        /// Where records were looked for, as the backend says it, for people.
         place: String,
     },
     /// A record was found after all.
     RecordsFound,
     /// A full scan found differences between chain, cluster and ledger.
     DriftFound {
-        /// One line each.
+        /// One line for each difference, for people.
         findings: Vec<String>,
     },
     /// A retained status; the body is the JSON of that part of the status.
     Status {
-        /// Body.
+        /// JSON of that part of the status; its shape depends on the topic.
         body: Value,
     },
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// A key and a value; keys of requirements may end in a wildcard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attribute {
-    /// Path-like key.
+    /// Key, a path with `/` between its parts; left out of the JSON when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// Compared byte by byte.
@@ -17,7 +17,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// An attribute.
+    /// An attribute of this key and value; neither is checked.
     #[must_use]
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl SignedBy {
 /// Where a group may be placed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PlacementRequirements {
-    /// Audits asked for.
+    /// Auditors who must have signed for the provider; empty when no audit is asked for.
     pub signed_by: SignedBy,
     /// Attributes a provider must have.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]

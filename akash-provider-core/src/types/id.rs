@@ -22,6 +22,7 @@ pub struct ParseIdError {
 
 impl ParseIdError {
     fn new(what: &'static str, text: &str, why: impl fmt::Display) -> Self {
+        // The text is from outside and may be of any length; this error is kept and logged.
         let text = text.chars().take(200).collect();
         Self {
             what,
@@ -88,10 +89,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// A tenant's deployment.
+/// A tenant's deployment; `owner/dseq` as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeploymentId {
-    /// The tenant.
+    /// Account of the tenant that it belongs to.
     pub owner: Address,
     /// Sequence number the tenant chose.
     pub dseq: u64,
@@ -120,7 +121,7 @@ pub struct OrderId {
 pub struct BidId {
     /// The order bid on.
     pub order: OrderId,
-    /// The bidder.
+    /// Account of the bidder; our own for each bid and lease of this provider.
     pub provider: Address,
 }
 
@@ -134,7 +135,7 @@ impl OrderId {
         &self.group.deployment
     }
 
-    /// The tenant.
+    /// Account of the tenant whose order it is.
     #[must_use]
     pub fn owner(&self) -> &Address {
         &self.group.deployment.owner
@@ -148,7 +149,7 @@ impl BidId {
         self.order.deployment()
     }
 
-    /// The tenant.
+    /// Account of the tenant whose order was bid on.
     #[must_use]
     pub fn owner(&self) -> &Address {
         self.order.owner()

@@ -48,7 +48,7 @@ pub enum ParseDecError {
 }
 
 impl Dec {
-    /// Zero.
+    /// Zero, where sums begin.
     pub const ZERO: Self = Self(0);
 
     /// A whole number; saturates at the largest.
@@ -115,13 +115,13 @@ impl Dec {
         self.0.checked_div(other.0)
     }
 
-    /// True below zero.
+    /// True below zero; zero itself is not negative.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// True at zero.
+    /// True at exactly zero; the next amount above it is 10^-18.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -139,12 +139,14 @@ impl Dec {
 fn rounded(dividend: BigInt, divisor: BigInt) -> Option<Dec> {
     let (whole, rest) = (&dividend / &divisor, &dividend % &divisor);
     let twice = rest.magnitude() * 2_u32;
+    // The lowest bit tells odd from even below zero as well.
     let is_odd = whole.bit(0);
     let away = match twice.cmp(divisor.magnitude()) {
         Ordering::Less => false,
         Ordering::Equal => is_odd,
         Ordering::Greater => true,
     };
+    // Of the operands, because a quotient that is cut to zero has lost its sign.
     let is_below = (dividend.sign() == Sign::Minus) != (divisor.sign() == Sign::Minus);
     let step = match (away, is_below) {
         (false, _) => 0,
@@ -182,6 +184,7 @@ impl FromStr for Dec {
             return Err(ParseDecError::TooPrecise(shown()));
         }
         let too_large = |_| ParseDecError::TooLarge(shown());
+        // Filled up to 18 digits, the text without its point is the scaled integer.
         let scaled: i128 = format!("{whole}{fraction:0<18}").parse().map_err(too_large)?;
         Ok(Self(if negative { -scaled } else { scaled }))
     }
@@ -203,7 +206,7 @@ impl<'de> Deserialize<'de> for Dec {
 /// A whole amount of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Coin {
-    /// Base denomination.
+    /// Base denomination that the amount is in, for example `uact`.
     pub denom: Denom,
     /// Whole units; text in JSON.
     #[serde(with = "u128_text")]
@@ -213,7 +216,7 @@ pub struct Coin {
 /// A decimal amount of a token; prices are per block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecCoin {
-    /// Base denomination.
+    /// Base denomination; amounts in different ones are never added.
     pub denom: Denom,
     /// Amount with 18 fractional digits.
     pub amount: Dec,

@@ -19,10 +19,10 @@ pub struct Cpu {
     pub attributes: Vec<Attribute>,
 }
 
-/// Memory in bytes.
+/// Memory of one replica, its volumes of class `ram` not included.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Bytes.
+    /// Size in bytes; the network's JSON calls it `size`.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// Free-form attributes; usually none.
@@ -37,7 +37,7 @@ pub struct Memory {
 /// Whole GPUs, with `vendor/<v>/model/<m>[/ram/<r>][/interface/<i>]` = `true` attributes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Devices per replica.
+    /// Devices per replica; at 0 the attributes do not count.
     #[serde(with = "val")]
     pub units: u64,
     /// Acceptable models; any one of them will do.
@@ -49,12 +49,12 @@ pub struct Gpu {
     pub attributes: Vec<Attribute>,
 }
 
-/// A volume.
+/// A volume of one replica: on the node, in memory, or persistent of some class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Storage {
     /// Name, unique in its unit; `default` when the tenant gave none.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes for each replica; the network's JSON calls it `size`.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// `class`, `persistent` and others, sorted by key.
@@ -151,11 +151,11 @@ fn is_shared_http(kind: &EndpointKind) -> bool {
 pub struct Resources {
     /// Unique in its group, from 1.
     pub id: u32,
-    /// Processor.
+    /// Processor share of one replica.
     pub cpu: Cpu,
-    /// Memory.
+    /// Memory of one replica, without its volumes in memory.
     pub memory: Memory,
-    /// Volumes.
+    /// Volumes of one replica; mounts of the manifest refer to them by name.
     pub storage: Vec<Storage>,
     /// GPUs; zero units when none.
     pub gpu: Gpu,
@@ -170,7 +170,7 @@ pub struct ResourceUnit {
     /// Resources of one replica.
     #[serde(rename = "resource")]
     pub resources: Resources,
-    /// Replicas.
+    /// How many replicas there are to be; the price is for each of them.
     pub count: u32,
     /// Highest price for one replica per block.
     pub price: DecCoin,

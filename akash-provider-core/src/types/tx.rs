@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum Msg {
     /// Bid on an order.
     CreateBid {
-        /// The bid.
+        /// Order and provider of the bid.
         id: BidId,
         /// Price per block for the whole group.
         price: DecCoin,
@@ -22,7 +22,7 @@ pub enum Msg {
         deposit: Coin,
         /// The units as reserved.
         resources_offer: Vec<ResourceUnit>,
-        /// Window offered.
+        /// Reclamation window offered; `None` offers no reclamation terms.
         reclamation_window: Option<Duration>,
     },
     /// Take an open bid back, or end a lease.
@@ -44,24 +44,24 @@ pub enum Msg {
         /// Order and provider of the lease.
         id: LeaseId,
     },
-    /// Register.
+    /// Register the provider, with its first record.
     CreateProvider(ProviderRecord),
-    /// Replace the record.
+    /// Replace the whole record of a registered provider.
     UpdateProvider(ProviderRecord),
-    /// Publish a certificate.
+    /// Publish a certificate for the account.
     CreateCertificate {
         /// Account that it belongs to.
         owner: Address,
-        /// PEM.
+        /// The certificate as PEM bytes.
         cert: Vec<u8>,
-        /// PEM.
+        /// Its public key as PEM bytes.
         pubkey: Vec<u8>,
     },
-    /// Revoke a certificate.
+    /// Revoke a published certificate; its record stays, and is no longer valid.
     RevokeCertificate {
         /// Account that it belongs to.
         owner: Address,
-        /// Decimal serial.
+        /// Serial number of the certificate, in decimal digits.
         serial: String,
     },
 }
@@ -128,7 +128,7 @@ pub enum TxError {
     InvalidBid,
     /// The account cannot pay fee or deposit.
     InsufficientFunds,
-    /// Anything else.
+    /// A refusal that needs no answer of its own; code and log say which it was.
     Other,
 }
 
@@ -138,7 +138,7 @@ pub enum TxError {
 pub enum TxOutcome {
     /// In a block, with success.
     Committed {
-        /// The block's height.
+        /// Height of the block it landed in.
         height: Height,
     },
     /// Refused, before or in a block.

@@ -75,6 +75,7 @@ impl ChainQuery for MemoryChain {
 
     async fn bids(&self, filter: &BidFilter, request: PageRequest) -> Result<Page<Bid>, Error> {
         self.ask("bids", |m| {
+            // By the order where one is named, because a walk over all bids grows with the market.
             let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
             let all = m.bids().filter(|_| filter.order.is_none());
             let records = of_order.chain(all).filter(|bid| filter.takes(bid)).cloned();
@@ -141,6 +142,7 @@ impl ChainQuery for MemoryChain {
     }
 
     async fn sync_info(&self) -> Result<SyncInfo, Error> {
+        // Before `ask`, which takes the lock itself.
         let catching_up = lock(&self.state).catching_up;
         self.ask("sync_info", |m| SyncInfo {
             chain_id: m.chain_id().to_owned(),

@@ -207,13 +207,16 @@ impl MemoryCluster {
         if let Some(lease) = lease {
             lock(&self.state).script.begin(operation, lease);
         }
+        // Under way until it is dropped, so also when its caller gives up.
         let call = Call {
             cluster: self,
             operation,
             lease,
         };
+        // Lets others in even where nothing hangs, so that callers meet here as they would at a real backend.
         tokio::task::yield_now().await;
         loop {
+            // Made before the look, so that a release between the two is not missed.
             let released = self.released.notified();
             if !lock(&self.state).script.hangs(operation) {
                 break;

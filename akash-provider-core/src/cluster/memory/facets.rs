@@ -21,11 +21,11 @@ const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What a command did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecResult {
-    /// Output.
+    /// What it writes to its standard output.
     pub stdout: Vec<u8>,
-    /// Errors.
+    /// What it writes to its standard error.
     pub stderr: Vec<u8>,
-    /// Exit code.
+    /// Exit code that its caller gets.
     pub code: i32,
 }
 
@@ -46,6 +46,7 @@ impl Hostnames for MemoryCluster {
         {
             let mut state = lock(&self.state);
             let holder = state.hostnames.get(hostname).map(|(holder, _)| holder);
+            // A purge may come late, when the name leads elsewhere by then.
             if holder == Some(lease) {
                 state.hostnames.remove(hostname);
             }
@@ -69,6 +70,7 @@ impl Hostnames for MemoryCluster {
             lease: lease.clone(),
         };
         let all = state.hostnames.iter().map(declared).collect();
+        // Before the answer, which takes the lock itself.
         drop(state);
         call.answer(all)
     }
@@ -112,9 +114,11 @@ impl State {
             return refuse(ErrorKind::Conflict, message);
         }
         let keys = self.sharing_keys();
+        // A key that is in use takes no further address.
         if !keys.contains(key.as_str()) && keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX) {
             return refuse(ErrorKind::Unavailable, format!("all {pool} addresses are in use"));
         }
+        // The key moves: one lease at a time holds it.
         self.ips.retain(|id, ips| {
             if id != lease {
                 ips.retain(|i| i.sharing_key != *key);
@@ -178,6 +182,7 @@ impl LeasedIps for MemoryCluster {
             in_use: u32::try_from(state.sharing_keys().len()).unwrap_or(u32::MAX),
             confirmed: state.ips.keys().cloned().collect(),
         };
+        // Before the answer, which takes the lock itself.
         drop(state);
         call.answer(usage)
     }
@@ -221,6 +226,7 @@ impl Shell for MemoryCluster {
         }
         let mut input = Vec::new();
         if let Some(stdin) = io.stdin {
+            // Bounded, so that input without an end does not fill the memory.
             stdin
                 .take(STDIN_BYTES_MAX)
                 .read_to_end(&mut input)

@@ -135,6 +135,7 @@ impl Workload {
         let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
         let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);
         let mut left: BTreeMap<&str, u64> = BTreeMap::new();
+        // From the newest, because a tail is counted from the end.
         let newest_first = lines.rev().filter(|line| {
             let Some(tail) = options.tail_lines else {
                 return true;
@@ -166,6 +167,7 @@ fn history_then<T: Send + 'static>(
 impl Cluster for MemoryCluster {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let call = self.begin(Operation::Deploy, Some(&deployment.lease)).await?;
+        // The lock ends before the answer, which takes it itself.
         {
             let mut state = lock(&self.state);
             state.check_epoch(deployment, Operation::Deploy.name())?;
@@ -185,6 +187,7 @@ impl Cluster for MemoryCluster {
     }
 
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
+        // Under one lock, so that no change falls between the first picture and the watching.
         let mut state = lock(&self.state);
         let (feed, stream) = Feed::new();
         let first = if state.blind {
@@ -246,6 +249,7 @@ impl Cluster for MemoryCluster {
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
         let call = self.begin(Operation::Logs, Some(lease)).await?;
         let stream = {
+            // Under one lock, so that no line falls between what was and what comes.
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
             workload.check_services(lease, &options.services)?;
@@ -266,6 +270,7 @@ impl Cluster for MemoryCluster {
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
         let call = self.begin(Operation::Logs, Some(lease)).await?;
         let stream = {
+            // Under one lock, so that no event falls between what was and what comes.
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
             workload.check_services(lease, &options.services)?;

@@ -29,6 +29,7 @@ impl Engine {
         price: &crate::types::DecCoin,
         origin: Origin,
     ) {
+        // The event has no terms. They are what a bid offers, until a record says them.
         let window = self.config.reclamation_window;
         let reclamation = window.map(|window| Reclamation {
             window,
@@ -46,6 +47,7 @@ impl Engine {
             news: Some(origin),
         };
         self.lease_new(&new);
+        // Facts come before the `Block` that completes their block.
         self.leases.won.push((id.clone(), self.progress.height() + 1));
     }
 
@@ -121,6 +123,7 @@ impl Engine {
 
     fn lease_new(&mut self, new: &NewLease<'_>) {
         let id = new.id;
+        // Whichever of event and record comes second brings nothing new.
         if self.workload(id).is_some_and(|w| w.price().is_some()) {
             return;
         }
@@ -144,6 +147,7 @@ impl Engine {
             Some(_) => Event::LeaseWon { lease, price },
         });
         self.money_of(new);
+        // Before the lease is told, because an input to no machine is lost.
         self.deployment_slot(id.deployment());
         let origin = new.news.unwrap_or(Origin::Found);
         if origin == Origin::Found && !self.has_manifest(id) {

@@ -24,7 +24,7 @@ pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
-/// The breaker.
+/// Which of our own ends of leases pass, and which of them wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Breaker {
     tripped: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Wanted<'a> {
 /// Answer of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Go on.
+    /// It may go on; what destroys something counts from this moment.
     Granted,
     /// Wait for a release.
     Held,
@@ -95,6 +95,7 @@ impl Breaker {
     /// neither counts nor waits for a release.
     pub(crate) fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
         self.forget_old(config, now);
+        // Before anything counts: who is too early asks again, and would count twice.
         if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
             self.early.insert(wanted.lease.clone());
             return Pass::Held;
@@ -109,11 +110,14 @@ impl Breaker {
         }
         let allowed = Self::allowed(config, leases);
         let own = self.recent_of(owner);
+        // His own ends count in full here, and in the common number with at most half of what is allowed: one owner
+        // cannot use that up.
         if own < allowed && self.recent_count(allowed) < allowed {
             self.recent.push_back((now, owner.clone()));
             return Pass::Granted;
         }
         self.waiting.insert(wanted.lease.clone());
+        // Rounded up, or of one that may pass the half would be none.
         let half = allowed.div_ceil(2);
         let is_alone = own >= half && !self.has_another(owner, half);
         if is_alone && self.held_owners.len() < HELD_OWNERS_MAX {
@@ -156,6 +160,7 @@ impl Breaker {
 
     /// Chain and cluster are known: the first minutes count from here.
     pub(crate) fn start(&mut self, config: &Config, now: Mono) {
+        // Only once, or every later full scan would begin the first minutes anew.
         self.opens.get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
@@ -237,7 +242,9 @@ impl Breaker {
         self.tripped = false;
         self.held_owners.clear();
         self.records_missing = None;
+        // Whoever releases it has looked at the world, which is what the first minutes are for.
         self.opens = Some(Mono(0));
+        // What passed before must not shut it again at once.
         self.recent.clear();
         let mut waited = std::mem::take(&mut self.waiting);
         waited.append(&mut self.early);
@@ -260,6 +267,7 @@ impl Breaker {
         if self.not_yet(now).is_none() {
             return Some(theirs.into_iter().collect());
         }
+        // Released, and still too early: they ask again when it opens.
         self.early.extend(theirs);
         Some(Vec::new())
     }
@@ -270,7 +278,7 @@ impl Breaker {
         &self.held_owners
     }
 
-    /// True until released.
+    /// True from when it tripped for all until it is released.
     #[must_use]
     pub(crate) const fn is_tripped(&self) -> bool {
         self.tripped
@@ -284,7 +292,7 @@ impl Breaker {
         counts.fold(0, u32::saturating_add)
     }
 
-    /// Those that wait.
+    /// All that wait: those for a release, and those that ask again by themselves.
     #[must_use]
     pub(crate) fn waiting(&self) -> BTreeSet<&LeaseId> {
         self.early.iter().chain(&self.waiting).collect()

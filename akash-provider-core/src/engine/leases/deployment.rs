@@ -50,7 +50,7 @@ const LINGER: Duration = Duration::from_secs(300);
 /// What the first request in line waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Nothing.
+    /// Nothing is asked for: nobody is in line.
     Idle,
     /// `FetchDeployment` is in flight, or tried again at `retry_at`.
     Fetching {
@@ -61,9 +61,9 @@ pub enum Phase {
     Checking,
     /// `Record` is in flight for the deployment at this index.
     Recording {
-        /// What is recorded.
+        /// The manifest that passed the check, lease by lease.
         accepted: Accepted,
-        /// Index into it.
+        /// Which of its deployments is being recorded, from 0.
         at: usize,
     },
     /// Nobody needs it any more.
@@ -75,11 +75,11 @@ pub enum Phase {
 pub enum Input {
     /// A tenant submits a manifest.
     Submit(Submission),
-    /// Of `FetchDeployment`.
+    /// Of `FetchDeployment`; `None` when the chain does not know it.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
     /// The engine has checked the first in line.
     Checked(Result<Accepted, Refusal>),
-    /// Of `Record`.
+    /// Of `Record`, of the deployment at the phase's index.
     Recorded(Result<(), Failure>),
     /// We have a lease; its manifest is due at this block time.
     LeaseAdded {
@@ -103,9 +103,9 @@ pub enum Input {
     },
     /// The chain closed the deployment.
     Closed,
-    /// Time passed.
+    /// Time passed, in either clock.
     Wake,
-    /// Refuse what waits.
+    /// Refuse what waits, except a manifest that is being recorded.
     Shutdown,
 }
 
@@ -118,13 +118,13 @@ pub enum Action {
     Check(Submission, Box<DeploymentRecord>),
     /// The check's hostname claims are to be undone: nothing was recorded.
     Undo(Accepted),
-    /// Answer a request.
+    /// Answer the request of a tenant, granted or refused.
     Reply(RequestId, Result<(), Refusal>),
     /// Give a workload what it is to run.
     Deliver {
         /// What it is to run, with its version.
         deployment: Arc<cluster::WorkloadSpec>,
-        /// Hostnames that go.
+        /// Hostnames that the lease gave up with it.
         purge: Vec<String>,
     },
     /// A lease has no manifest in time.
@@ -133,7 +133,7 @@ pub enum Action {
     CancelEnd(LeaseId),
     /// A deadline has passed: the cluster is to be listed, and `Listed` with the answer.
     LookAtCluster,
-    /// Tell the world.
+    /// Publish a fact about the manifest, or about a record of it.
     Publish(Event),
     /// This input was not expected in this phase.
     Unexpected,
@@ -223,7 +223,7 @@ impl Deployment {
         !cx.is_standby() && bare_since == Some(cx.epoch())
     }
 
-    /// Requests that wait.
+    /// Requests of tenants that have no answer yet.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         u32::try_from(self.line.iter().filter(|s| s.request.is_some()).count()).unwrap_or(u32::MAX)
@@ -247,7 +247,7 @@ impl Deployment {
             .filter(|_| cx.may_write() && cx.cluster_known && !self.is_recording())
     }
 
-    /// One step.
+    /// One step: the input first, then whether anybody needs it any more.
     #[must_use]
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         let next = match input {
@@ -298,6 +298,7 @@ impl Deployment {
                 out.push(Action::Reply(request, Err(refusal)));
                 self
             }
+            // Nobody waits for an answer, and the tenant can submit it again.
             (Some(_), None) => self,
             (None, _) => {
                 self.line.push(submission);
@@ -325,10 +326,12 @@ impl Deployment {
         if !matches!(self.phase, Phase::Fetching { retry_at: None }) {
             return self.unexpected(out);
         }
+        // A shutdown has answered it meanwhile.
         let Some(first) = self.line.first() else {
             return self.settle_line(cx, out);
         };
         match result {
+            // It waited through a change of leaders, and only a leader may keep it.
             Ok(Some(_)) if cx.is_standby() => self.answer(cx, Err(not_leader()), out),
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
@@ -378,6 +381,7 @@ impl Deployment {
             Err(refusal) => self.answer(cx, Err(refusal), out),
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
+                    // Before it is recorded: an end that waits would destroy what is about to be kept.
                     let spared = accepted.deployments.iter().map(|d| d.lease.clone());
                     out.extend(spared.map(Action::CancelEnd));
                     out.push(Action::Call(Call::Record(Arc::clone(first))));
@@ -394,6 +398,7 @@ impl Deployment {
             return self.unexpected(out);
         };
         if let Err(failure) = result {
+            // The one that failed counts as tried: its write may have come through and its answer not.
             self.not_kept(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
             return self.answer(cx, Err(not_recorded(&failure)), out);
@@ -490,6 +495,7 @@ impl Deployment {
     /// Answers the first in line and takes the next.
     fn answer(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
         if !self.line.is_empty() {
+            // The configured limit keeps the line short, so taking its front is cheap.
             let submission = self.line.remove(0);
             if let Some(request) = submission.request {
                 out.push(Action::Reply(request, result));
@@ -572,6 +578,7 @@ impl Deployment {
         if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
         }
+        // One list of the cluster answers for all that are late.
         let now = cx.now.block_time;
         let late = |e: &&mut Entry| e.due().is_some_and(|d| d <= now);
         for entry in self.leases.iter_mut().filter(late) {
@@ -609,6 +616,7 @@ impl Deployment {
         }
         let since = *self.idle_since.get_or_insert(cx.now.mono);
         let lingered = cx.now.mono >= since.plus(LINGER);
+        // It lingers for the sake of its manifest, which the lease of a restarted group is given.
         if self.closed || self.accepted.is_none() || lingered {
             self.phase = Phase::Done;
         }

@@ -33,13 +33,16 @@ impl Engine {
                 }
                 Action::Check(submission, record) => {
                     let checked = self.check(&submission, &record);
+                    // At once, so that nothing comes between the claims of the check and the record of them.
                     self.drive_deployment(id, Input::Checked(checked));
                 }
                 Action::Undo(accepted) => {
                     self.undo_claims(&accepted);
+                    // A part of it may be in the cluster all the same, and only a list can say so.
                     self.scan.doubt_cluster();
                 }
                 Action::Reply(request, result) => {
+                    // An outage is no fault of the manifest and no news of it.
                     if let Some(refusal) = result.as_ref().err().filter(|r| r.kind.is_of_manifest()) {
                         let (deployment, message) = (id.clone(), refusal.message.clone());
                         self.publish(Event::ManifestRefused { deployment, message });

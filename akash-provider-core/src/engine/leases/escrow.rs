@@ -61,9 +61,9 @@ pub enum Input {
     },
     /// A lease is over.
     LeaseRemoved(LeaseId),
-    /// Of `FetchDeployment`.
+    /// Of `FetchDeployment`; one that is not found is asked for again, as after a failure.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// Of `Broadcast`.
+    /// Of `Broadcast`, for the lease that is being paid out.
     Tx(Result<TxOutcome, Failure>),
     /// Time passed or permissions changed.
     Wake,
@@ -74,7 +74,7 @@ pub enum Input {
 pub enum Action {
     /// A call; its completion comes back as the matching input.
     Call(Call),
-    /// Tell the world.
+    /// Publish a fact about the deployment's money.
     Publish(Event),
     /// This input was not expected in this phase.
     Unexpected,
@@ -119,6 +119,7 @@ pub fn payout_due(
             .minus(funds::blocks_as_time(blocks, cx.block_time)),
         None => created.max(BlockTime(0)),
     };
+    // The blocks are counted as average ones, so the time may come out before the lease began.
     Some(last.max(created).plus(period))
 }
 
@@ -147,6 +148,7 @@ impl Escrow {
             Phase::Idle if !cx.may_write() => None,
             Phase::Idle => {
                 let due = self.payees.iter().filter_map(|p| p.due).min();
+                // What is wanted is overdue at any block time.
                 let wanted = self
                     .payees
                     .iter()
@@ -154,12 +156,13 @@ impl Escrow {
                     .then_some(BlockTime(i64::MIN));
                 [Some(self.check_at), due, wanted].into_iter().flatten().min()
             }
+            // A later block, because the chain fails a second withdrawal in the same one.
             Phase::Cooling(until) | Phase::Unsure(until) => Some(BlockTime(until.0.saturating_add(1))),
             Phase::Checking | Phase::Withdrawing(_) | Phase::Done => None,
         }
     }
 
-    /// One step.
+    /// One step: what the input says, then what is due.
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
@@ -301,6 +304,7 @@ impl Escrow {
             return;
         }
         for payee in &mut self.payees {
+            // Taken off the schedule, so that it is not due once more while it is paid.
             if payee.due.is_some_and(|due| due <= now) {
                 payee.wanted = true;
                 payee.due = None;
@@ -309,6 +313,7 @@ impl Escrow {
         if !cx.may_write() {
             return;
         }
+        // Payouts go before the look, because they change what it would find.
         if let Some(payee) = self.payees.iter_mut().find(|p| p.wanted) {
             payee.wanted = false;
             let id = payee.lease.clone();

@@ -16,6 +16,7 @@ impl Engine {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
+        // By the deployment's number, because the engine has no randomness.
         let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
         let check_at = if new.news.is_none() {
             self.progress.block_time().plus(spread)

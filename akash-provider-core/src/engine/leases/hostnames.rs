@@ -58,6 +58,7 @@ impl HostnameLedger {
         let mut ledger = Self::default();
         for entry in blocked.iter().map(|e| e.trim().to_lowercase()) {
             match entry.strip_prefix('.') {
+                // A dot alone names no domain.
                 Some("") => {}
                 Some(domain) => drop(ledger.blocked_domains.insert(domain.to_owned())),
                 None if entry.is_empty() => {}
@@ -100,6 +101,7 @@ impl HostnameLedger {
     pub fn reserve(&mut self, lease: &LeaseId, hostnames: &[String]) -> Result<Reserved, HostnameError> {
         let group = &lease.order.group;
         let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
+        // All checks come before the first change, so that an error leaves the ledger as it was.
         for name in &names {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none_or(|h| h.order.group != *group) {
@@ -144,6 +146,7 @@ impl HostnameLedger {
         hostnames: &[String],
     ) -> Result<Vec<(String, Option<LeaseId>)>, HostnameError> {
         let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
+        // All checks come before the first change, so that an error leaves the ledger as it was.
         for name in &names {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none() {
@@ -166,6 +169,7 @@ impl HostnameLedger {
     /// Who holds a name.
     #[must_use]
     pub fn holder(&self, hostname: &str) -> Option<&LeaseId> {
+        // Most callers have it in lower case, and need no copy.
         let found = self.by_name.get(hostname);
         found.or_else(|| self.by_name.get(hostname.to_lowercase().as_str()))
     }
@@ -227,6 +231,7 @@ impl HostnameLedger {
         let holder = self.by_name.remove(name)?;
         if let Some(names) = self.by_group.get_mut(&holder.order.group) {
             names.remove(name);
+            // Or the index would keep every group that ever had a name.
             if names.is_empty() {
                 self.by_group.remove(&holder.order.group);
             }

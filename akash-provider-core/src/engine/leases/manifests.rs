@@ -40,6 +40,7 @@ impl Engine {
             });
         }
         let hash = record.deployment.hash;
+        // First, because what follows compares it with the version that the chain has.
         if !submission.hashes.contain(&hash) {
             return Err(version_mismatch(&hash, &submission.hashes));
         }
@@ -49,6 +50,7 @@ impl Engine {
         for lease in ours {
             parts.push((lease, self.group_of(lease, &submission.manifest, record)?));
         }
+        // All groups before the first claim, so that most refusals have nothing to undo.
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
@@ -58,6 +60,7 @@ impl Engine {
                 "what was promised to lease {} is being looked up; submit again",
                 lease.id
             );
+            // It is in hand from here on, so the scan looks for what was promised to it.
             self.lease_seen(lease, record);
             self.scan.soon();
             let kind = RefusalKind::Unavailable;
@@ -76,6 +79,7 @@ impl Engine {
                     accepted.deployments.push(Arc::new(deployment));
                 }
                 Err(refusal) => {
+                    // All or nothing: what was claimed for the leases before it goes back.
                     self.undo_claims(&accepted);
                     return Err(refusal);
                 }
@@ -138,6 +142,7 @@ impl Engine {
         let domain = self.config.static_hosts_domain.as_deref()?.to_ascii_lowercase();
         let below = |name: &&String| {
             let stem = name.strip_suffix(domain.as_str());
+            // `notexample.com` ends with `example.com` and is not below it.
             stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
         };
         let services = group.services.iter();

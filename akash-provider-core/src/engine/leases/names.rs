@@ -29,6 +29,7 @@ impl Engine {
     fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
         let reserved = self.leases.hostnames.reserve(lease, names)?;
         let withheld: BTreeSet<String> = reserved.withheld.into_iter().collect();
+        // What the new manifest does not list is not waited for any more.
         self.leases.withheld.keep(lease, &withheld);
         for name in withheld {
             self.wait_for(name, lease);
@@ -37,6 +38,7 @@ impl Engine {
     }
 
     fn wait_for(&mut self, name: String, lease: &LeaseId) {
+        // A blocked name never comes free.
         if self.leases.hostnames.is_blocked(&name) {
             return;
         }
@@ -60,6 +62,7 @@ impl Engine {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
         let asked_for = hosts::custom_host_set(&group);
+        // Automatic names are in no ledger: they follow from the lease, and nobody else may list them.
         hostnames.retain(|h| !asked_for.contains(&h.hostname) || self.holds_name(lease, &h.hostname));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);
@@ -106,6 +109,7 @@ impl Engine {
         };
         let possible = |n: &String| self.holds_name(lease, n) || free(n);
         let (possible, others): (Vec<_>, Vec<_>) = names.into_iter().partition(possible);
+        // Each was found possible just now, so this is a fault of ours and not the tenant's.
         let released = self.claim_names(lease, &possible).unwrap_or_else(|_| {
             self.outbox.count_unexpected();
             Vec::new()
@@ -119,7 +123,9 @@ impl Engine {
     /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
     pub(in crate::engine) fn hostnames_freed(&mut self, names: &[String]) {
         for name in names {
+            // A copy, because a redeploy takes the lease out of the line.
             for lease in self.leases.withheld.of(name).to_vec() {
+                // Asked each time, because the lease before may have taken it.
                 if self.leases.hostnames.holder(name).is_none() && self.has_lease(&lease) {
                     self.redeploy(&lease);
                 }
@@ -234,6 +240,7 @@ impl Engine {
             message: e.to_string(),
         };
         let moved = self.leases.hostnames.transfer(lease, names).map_err(refuse)?;
+        // Each former holder once, however many names it loses, and in an order that can be repeated.
         let from: BTreeSet<LeaseId> = moved.into_iter().filter_map(|(_, from)| from).collect();
         for from in from.iter().filter(|f| *f != lease) {
             self.redeploy(from);

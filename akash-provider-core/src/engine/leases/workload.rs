@@ -41,7 +41,7 @@ const TEARDOWN_POLL: Duration = Duration::from_secs(2);
 /// What the cluster is doing for this lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClusterLane {
-    /// Nothing.
+    /// No call is in flight, and none is to be tried again.
     Idle,
     /// `Deploy` of this generation is in flight.
     Deploying(u64),
@@ -73,9 +73,9 @@ pub enum Input {
     Adopt(Arc<WorkloadSpec>),
     /// The cluster has it, perhaps from another leader: that counts.
     Relearn(Arc<WorkloadSpec>),
-    /// Of `Deploy`.
+    /// Of `Deploy`, of the generation in the lane.
     Deployed(Result<(), Failure>),
-    /// Of `Teardown`.
+    /// Of `Teardown`; one in progress is asked for again.
     TornDown(Result<Teardown, Failure>),
     /// What is known of its health.
     Health(Health),
@@ -92,13 +92,13 @@ pub enum Input {
     CancelEnd(CloseReason),
     /// The chain said it is over, or no longer lists it.
     Heard(Heard),
-    /// Reclamation has started.
+    /// Reclamation has started; from this block time on the lease may be closed.
     Reclaiming(BlockTime),
     /// The chain's record of it, from a snapshot: it is live.
     Live(Option<Reclamation>),
-    /// Of `FetchLease`.
+    /// Of `FetchLease`, with the height it was read at.
     Seen(Box<Result<Observed<LeaseRecord>, Failure>>),
-    /// Of `Broadcast`.
+    /// Of `Broadcast`, of the announcement or the close.
     Tx(Result<TxOutcome, Failure>),
     /// Time passed or permissions changed.
     Wake,
@@ -115,7 +115,7 @@ pub enum Action {
     AskBreaker,
     /// The question is moot.
     CancelBreaker,
-    /// Tell the world.
+    /// Publish a fact about the lease or its workload.
     Publish(Event),
     /// The workload of which no lease was known has a live one.
     Found(Box<LeaseRecord>),
@@ -295,7 +295,7 @@ impl Workload {
         self.chain.block_deadline()
     }
 
-    /// One step.
+    /// One step: the input first, then what is due on either lane.
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
@@ -324,6 +324,7 @@ impl Workload {
             Input::Tx(result) => self.sent(cx, result, out),
             Input::Wake => self.watch_health(cx, out),
         }
+        // The chain lane first: what it finds decides whether anything is deployed still.
         self.drive_chain(cx, out);
         self.drive_cluster(cx, out);
         self
@@ -346,6 +347,7 @@ impl Workload {
             self.call_off(CloseReason::Unstable, out);
         }
         self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
+        // It was another version that failed; this one is tried at once.
         self.cluster_attempts = 0;
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
@@ -425,6 +427,7 @@ impl Workload {
         }
         match result {
             Ok(Teardown::Done) => {
+                // Only from here on may its capacity and names go to others.
                 self.cluster = ClusterLane::Gone;
                 out.push(Action::Forget(self.closed_because));
             }
@@ -485,6 +488,7 @@ impl Workload {
 
     /// The limit of known unhealthy time, where it applies.
     fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
+        // What the cluster neither took nor refused for good cannot be unhealthy yet.
         let deployed = self.applied > 0 || self.refused;
         let watch = self.ending.is_none() && self.heard.is_none() && deployed && cx.may_write();
         cx.config.unhealthy_limit.filter(|_| watch)

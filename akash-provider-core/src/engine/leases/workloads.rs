@@ -125,9 +125,11 @@ impl Engine {
 
     fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
         self.changes += 1;
+        // First, so that nothing of what follows finds it.
         self.leases.workloads.remove(id);
         self.leases.breaker.cancel(id);
         self.leases.withheld.forget(id);
+        // Not before this moment: what was torn down is gone, or is left to the leader to tear down.
         self.reservations.unreserve(&id.order);
         self.market.capacity_freed();
         let freed = self.leases.hostnames.release(id);
@@ -158,6 +160,7 @@ impl Engine {
                 let lost = |(id, workload): (&LeaseId, &Workload)| {
                     workload.is_live() && workload.generation() > 0 && !health.contains_key(id)
                 };
+                // It was deployed and is not there: the cluster may have lost it, with its record or without.
                 if self.progress.cluster_known() && self.leases.workloads.iter().any(lost) {
                     self.scan.look_soon(self.progress.mono());
                 }

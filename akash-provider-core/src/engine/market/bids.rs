@@ -19,6 +19,7 @@ pub(in crate::engine) struct Bids {
 impl Bids {
     /// An order begins; told a second time, what was counted stays.
     pub(in crate::engine) fn begin(&mut self, id: &OrderId) {
+        // Past the limit nothing is wrong: an order that is not here is counted by a question to the node.
         if self.bidders.len() < ORDERS_MAX {
             self.bidders.entry(id.clone()).or_default();
         }
@@ -26,6 +27,7 @@ impl Bids {
 
     /// Somebody has bid. A bid that is closed again still counts, and nobody bids twice.
     pub(in crate::engine) fn add(&mut self, bid: &BidId) {
+        // At the limit the order has been full for long, and one bidder more changes no answer.
         let bidders = self.bidders.get_mut(&bid.order);
         if let Some(bidders) = bidders.filter(|bidders| bidders.len() < BIDDERS_MAX) {
             bidders.insert(bid.provider.clone());
@@ -35,6 +37,7 @@ impl Bids {
     /// The bids of others; `None` where not all of them were told.
     pub(in crate::engine) fn of_others(&self, id: &OrderId, us: &Address) -> Option<u32> {
         let bidders = self.bidders.get(id)?;
+        // Ours is left out, because the question is whether another one gets in.
         let others = bidders.len() - usize::from(bidders.contains(us));
         Some(u32::try_from(others).unwrap_or(u32::MAX))
     }

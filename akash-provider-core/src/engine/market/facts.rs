@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 3;
 /// What one auditor signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Audit {
-    /// Being asked for.
+    /// A question is on its way; `outdated` when what it asks for changed since.
     Asked { attempts: u32, outdated: bool },
     /// Known; nothing when the auditor signed nothing.
     Known {
@@ -34,7 +34,7 @@ enum Audit {
     Failed { at: Mono, message: String },
 }
 
-/// The facts.
+/// What is known of us, and the orders that wait for more of it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct Facts {
     provider: Option<ProviderRecord>,
@@ -51,7 +51,7 @@ pub(in crate::engine) struct Facts {
 /// What an order's judgement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::engine) enum Needs {
-    /// Everything is here.
+    /// Everything is here: what the group's auditors signed.
     Ready(Vec<AuditedAttributes>),
     /// These auditors are to be asked; the order waits. May be empty when they are being asked already.
     Ask(Vec<String>),
@@ -63,6 +63,7 @@ impl Facts {
     /// Takes a snapshot's facts.
     pub(in crate::engine) fn resync(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
+        // Wrapping, because two versions are only ever compared for being the same.
         self.version = self.version.wrapping_add(u32::from(changed));
         self.changed |= changed;
         self.provider = provider.cloned();
@@ -74,7 +75,7 @@ impl Facts {
         std::mem::take(&mut self.changed)
     }
 
-    /// Counts changes.
+    /// Changes with the facts, so that an order can tell that it was judged by older ones.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
@@ -234,6 +235,7 @@ impl Facts {
                 .iter()
                 .filter_map(|(name, audit)| match audit {
                     Audit::Known { at, .. } | Audit::Failed { at, .. } => Some((*at, name)),
+                    // Orders wait for this one, so it makes room for nobody.
                     Audit::Asked { .. } => None,
                 })
                 .min();

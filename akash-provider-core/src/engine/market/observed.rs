@@ -8,8 +8,9 @@ use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, ProviderRecord};
 
 impl Engine {
-    /// An order begins.
+    /// An order begins: from here on its bids are told, too.
     pub(in crate::engine) fn order_created(&mut self, id: &OrderId) {
+        // From here on its bids are told, so nobody has to be asked for their number.
         self.market.orders.bids.begin(id);
         self.order_heard(id);
     }
@@ -35,6 +36,7 @@ impl Engine {
             return;
         }
         self.drive_order(&id.order, Input::BidSeen);
+        // Asked after the machine has heard of it, which may have been its end.
         if self.market.orders.get(&id.order).is_none() {
             self.bid_of_another(id);
         }
@@ -43,6 +45,7 @@ impl Engine {
     /// A bid of ours that was sent before a restart, or by another instance. Until it was read, it is not known what it
     /// holds.
     fn bid_of_another(&mut self, id: &BidId) {
+        // Whatever has become of that bid: the order gets no other from us.
         self.market.orders.spend(&id.order);
         self.scan.soon();
         let is_known = self.reservations.contains(&id.order) || self.progress.is_replayed();
@@ -51,6 +54,7 @@ impl Engine {
         }
         self.reservations.adopt_unread(&id.order);
         let mut actions = Vec::new();
+        // `Block` comes after the facts of its block, so this one is of the block after the newest.
         let machine = Order::observed(id, self.progress.height() + 1, &mut actions);
         self.order_new(&id.order, machine, actions);
     }
@@ -58,6 +62,7 @@ impl Engine {
     /// Our bid on this order became a lease: it is no longer ours to take back. Says how it came: nobody has served a
     /// lease before that was won by a bid of this process.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
+        // Asked before it hears that it won, which is the end of the machine.
         let machine = self.market.orders.get(id);
         let sure = machine.is_none_or(Order::knows_its_bid);
         let is_own = machine.is_some_and(Order::is_own_bid);
@@ -94,7 +99,9 @@ impl Engine {
     /// Our record was read.
     pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
         self.market.facts.provider_read(result);
+        // The record may name another host, and no tenant may take that one.
         self.block_own_host();
+        // What was declined by the old record may be right by this one.
         self.market.orders.forget_declines();
     }
 

@@ -137,7 +137,7 @@ impl End {
 /// What happens to an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Of `FetchOrder`.
+    /// Of `FetchOrder`; `None` when the node does not know the order.
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// The engine has judged.
     Judged(Result<(), Decline>),
@@ -145,11 +145,11 @@ pub enum Input {
     Counted(Result<Result<(), Decline>, Failure>),
     /// The engine has reserved.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
-    /// Of `CalculatePrice`.
+    /// Of `CalculatePrice`: per block, for the whole group.
     Priced(Result<DecCoin, Failure>),
-    /// Of `Broadcast`.
+    /// Of `Broadcast`, of the bid as of its close.
     Tx(Result<TxOutcome, Failure>),
-    /// Of `FetchBid`.
+    /// Of `FetchBid`, with the height it was read at.
     Found(Result<Observed<Bid>, Failure>),
     /// The chain shows our bid.
     BidSeen,
@@ -191,7 +191,7 @@ pub enum Action {
         /// It is the first time.
         is_news: bool,
     },
-    /// Tell the world.
+    /// Publish a fact about the order or the bid on it.
     Publish(Event),
     /// This input was not expected in this phase.
     Unexpected,
@@ -264,6 +264,7 @@ impl Order {
         let phase = Phase::Checking {
             retry_at: None,
             ending: None,
+            // Not sent from here, so there is no expiry to wait for.
             expires: BlockTime::default(),
         };
         Self {
@@ -278,6 +279,7 @@ impl Order {
         let phase = Phase::Checking {
             retry_at: None,
             ending: Some(End::OrderClosed),
+            // Not sent from here, so there is no expiry to wait for.
             expires: BlockTime::default(),
         };
         Self {
@@ -306,7 +308,7 @@ impl Order {
         }
     }
 
-    /// Where it stands.
+    /// The phase it is in, with what that phase waits for.
     #[must_use]
     pub const fn phase(&self) -> &Phase {
         &self.phase
@@ -434,6 +436,7 @@ impl Order {
     #[must_use]
     pub const fn block_deadline(&self) -> Option<BlockTime> {
         match self.phase {
+            // One later, because a transaction may still land in the block of its expiry.
             Phase::Unsure { again_after, .. } => Some(BlockTime(again_after.0.saturating_add(1))),
             Phase::Open { deadline } => deadline,
             Phase::Looking { .. }

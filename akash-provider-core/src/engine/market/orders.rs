@@ -56,6 +56,7 @@ impl Orders {
     /// Machines in the order of their ids.
     pub(in crate::engine) fn machines(&self) -> Vec<(&OrderId, &Order)> {
         let mut all: Vec<_> = self.machines.iter().collect();
+        // The table hashes its ids; what is done for one order after another must be repeatable.
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
@@ -116,6 +117,7 @@ impl Orders {
             .map(|(id, _)| id.clone())
             .collect();
         for id in declined {
+            // Through the queue, which takes a few at a time: one new record must not start all of them at once.
             self.ended.insert(id.clone(), Ended::MayPass);
             self.retries.when_capacity_comes(&id);
         }
@@ -201,6 +203,7 @@ impl Engine {
     /// Feeds one input to one order; nothing happens where there is none.
     pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
+        // Weighed for the machine, which knows neither capacity nor the bids of others.
         let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
         let displaced =
             displaced.or_else(|| bidding::check_deposit(self.market.facts.params()?, &self.config).err());
@@ -208,11 +211,13 @@ impl Engine {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
         };
+        // Asked before the step, after which the phase does not tell any more.
         let had_bid = self.market.orders.get(id).is_some_and(Order::may_have_bid);
         let Some(actions) = self.market.orders.machines.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
+        // The end is kept, and told after the machine's last actions.
         let done = self.market.orders.get(id).and_then(Order::ended).cloned();
         self.order_actions(id, actions, had_bid);
         if let Some(end) = done {
@@ -223,6 +228,7 @@ impl Engine {
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
         self.market.orders.reserved.remove(id);
         self.market.orders.machines.remove(id);
+        // A newer order of the group may have taken the place.
         if self.market.of_group.get(&id.group) == Some(id) {
             self.market.of_group.remove(&id.group);
         }
@@ -239,6 +245,7 @@ impl Engine {
                 message,
             });
         }
+        // A bid that was never sent has no end to be told of.
         if let Some(outcome) = end.of_bid().filter(|_| had_bid) {
             let bid = BidId {
                 order: id.clone(),
@@ -253,9 +260,11 @@ impl Engine {
             match action {
                 Action::Call(mut call) => {
                     if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
+                        // At once, so that the next order does not count on the same money.
                         self.market.wallet.spend(deposit);
                     }
                     if let Call::CalculatePrice(request) = &mut call {
+                        // As late as this, so that the amounts are those of the moment of asking.
                         request.utilization = self.reservations.utilization(id).map(Box::new);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
@@ -267,6 +276,7 @@ impl Engine {
                 Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
+                    // Held without a bid, it kept out only those that were declined since.
                     match self.market.orders.reserved.remove(id) {
                         Some(moment) if !had_bid => self.market.orders.retries.freed_since(moment),
                         _ => self.market.orders.retries.capacity_freed(),
@@ -293,6 +303,7 @@ impl Engine {
         let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
+        // Before anybody is asked, because the size of an order is its tenant's choice.
         if let Err(decline) = bidding::check_size(&order.spec) {
             return self.drive_order(id, Input::Judged(Err(decline)));
         }
@@ -326,6 +337,7 @@ impl Engine {
         let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
+        // Taken before the reservation: only later declines can be its doing.
         self.market
             .orders
             .reserved
@@ -375,6 +387,7 @@ impl Engine {
 
     fn judge_all(&mut self, waiting: BTreeSet<OrderId>) {
         for id in waiting {
+            // It may have ended, or been judged, while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
                 Some(Phase::Judging)
@@ -387,6 +400,7 @@ impl Engine {
     /// Capacity is known, or changed.
     pub(in crate::engine) fn capacity_known(&mut self) {
         for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
+            // It may have ended while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
                 Some(Phase::Reserving)
@@ -394,6 +408,7 @@ impl Engine {
                 self.reserve(&id);
             }
         }
+        // After those in hand, which have waited since before capacity was known.
         self.market.orders.retries.capacity_freed();
     }
 
@@ -403,6 +418,7 @@ impl Engine {
             return;
         }
         for id in self.market.orders.retries.take_due(self.progress.mono()) {
+            // It may have been taken up, or be over, since it was put in the queue.
             let still_declined =
                 self.market.orders.may_pass(&id) && !self.market.orders.machines.contains(&id);
             if still_declined {

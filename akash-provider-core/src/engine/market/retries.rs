@@ -42,6 +42,7 @@ impl Retries {
     /// Declined for want of something that may come back.
     pub(in crate::engine) fn when_capacity_comes(&mut self, id: &OrderId) {
         self.forget(id);
+        // Past the limit an order is left to the full scans.
         if self.capacity.len() < MAX {
             self.moment += 1;
             self.capacity.insert(self.moment, id.clone());
@@ -67,6 +68,7 @@ impl Retries {
     /// It could not be decided.
     pub(in crate::engine) fn undecided(&mut self, now: Mono, id: &OrderId) {
         self.picked_up(id);
+        // Past the limit an order is left to the full scans.
         if self.failures.len() >= MAX && !self.failures.contains_key(id) {
             return;
         }
@@ -92,7 +94,7 @@ impl Retries {
         self.failures.remove(id);
     }
 
-    /// Keeps these only.
+    /// Forgets what is remembered of orders that are not open.
     pub(in crate::engine) fn keep(&mut self, open: &BTreeSet<&OrderId>) {
         self.capacity.retain(|_, id| open.contains(id));
         self.declined.retain(|id, _| open.contains(id));
@@ -100,13 +102,14 @@ impl Retries {
         self.failures.retain(|id, _| open.contains(id));
     }
 
-    /// Capacity came back.
+    /// Capacity came back: whoever was declined for want of it is queued.
     pub(in crate::engine) fn capacity_freed(&mut self) {
         self.freed_since(0);
     }
 
     /// What was reserved at that moment, and never for a bid, is free: it kept out only who came after it.
     pub(in crate::engine) fn freed_since(&mut self, moment: Moment) {
+        // Ordered by moment, so that one cut takes all later declines, the earliest first.
         let since = self.capacity.split_off(&moment.saturating_add(1));
         for id in since.into_values() {
             self.declined.remove(&id);
@@ -117,6 +120,7 @@ impl Retries {
     /// When some may be looked at again.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let queued = (!self.queue.is_empty()).then_some(self.next);
+        // What is due within the pause waits for its end.
         let undecided = self.undecided.first().map(|(at, _)| (*at).max(self.next));
         [queued, undecided].into_iter().flatten().min()
     }
@@ -129,6 +133,7 @@ impl Retries {
         while self.undecided.first().is_some_and(|(at, _)| *at <= now) {
             self.queue.extend(self.undecided.pop_first().map(|(_, id)| id));
         }
+        // Counted from now and not from the deadline, so that a late wake brings one batch and not several.
         self.next = now.plus(PAUSE);
         let batch = BATCH.min(self.queue.len());
         self.queue.drain(..batch).collect()

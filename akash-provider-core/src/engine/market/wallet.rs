@@ -19,12 +19,12 @@ const LOOK: Duration = Duration::from_secs(10);
 /// says that it is enough, but it may not be enough for the fee too.
 const REFUSED: Duration = Duration::from_secs(300);
 
-/// The account.
+/// What the account has, as far as that is known, and when it is read again.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Wallet {
     /// As last read, less what was bid since; `None` before the first reading.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// As last read.
+    /// As last read, nothing taken off; the next reading is compared with it.
     read: BTreeMap<Denom, u128>,
     /// A reading is on its way.
     asked: bool,
@@ -53,6 +53,7 @@ impl Wallet {
         }
         let Some(coins) = &self.coins else { return 1 };
         let held = coins.get(&deposit.denom).copied().unwrap_or_default();
+        // A deposit of nothing can be paid without end.
         held.checked_div(deposit.amount).unwrap_or(u128::MAX)
     }
 
@@ -63,6 +64,7 @@ impl Wallet {
             .as_mut()
             .and_then(|coins| coins.get_mut(&deposit.denom));
         if let Some(held) = held {
+            // What is known errs towards too little, so it may be less than what is spent.
             *held = held.saturating_sub(deposit.amount);
         }
     }
@@ -106,6 +108,7 @@ impl Engine {
             return;
         }
         let mut denoms: Vec<Denom> = self.config.bid_deposits().map(|c| c.denom.clone()).collect();
+        // Two deposits in one denomination are one question.
         denoms.sort_unstable();
         denoms.dedup();
         self.market.wallet.asked = true;
@@ -141,12 +144,14 @@ impl Engine {
         if unfunded.is_empty() {
             return;
         }
+        // After a failure too: as long as orders wait, the account is read.
         self.market.wallet.next = Some(self.progress.mono().plus(LOOK));
         let deposits = bidding::deposits(&self.config, self.market.facts.params());
         let payable = deposits.map(|coin| self.market.wallet.payable(self.progress.mono(), coin));
         // Where the chain takes none of them any more, no money helps, and all shall hear it.
         let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let payable = usize::try_from(payable).unwrap_or(usize::MAX);
+        // No more than it can pay for: the refusal of any other may cost a fee.
         for id in unfunded.into_iter().take(payable) {
             self.drive_order(&id, Input::Wake);
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What a call does to a workload.
 enum Subject<'a> {
-    /// It brings this.
+    /// It brings this: the workload is recorded, or deployed.
     Deployment(&'a WorkloadSpec),
     /// It takes away what this lease has.
     Lease(&'a LeaseId),
@@ -92,6 +92,7 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Takes a call in and says which of its lease may go now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
+        // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {
             self.declare(id, &lease, deployment)
         } else {

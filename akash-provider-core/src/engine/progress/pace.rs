@@ -28,6 +28,7 @@ impl Pace {
             return;
         };
         let passed = u64::try_from(time.0.saturating_sub(then.0));
+        // A time that is before the last one says nothing of how long a block takes.
         let (Ok(passed), true) = (passed, height > before) else {
             return;
         };
@@ -49,10 +50,12 @@ impl Pace {
         }
         let mut sorted: Vec<u64> = self.took.iter().copied().collect();
         sorted.sort_unstable();
+        // The middle one, which a few outliers do not move.
         let usual = sorted[sorted.len() / 2];
         let (least, most) = (usual / OUTLIER, usual.saturating_mul(OUTLIER));
         let each = sorted.iter().map(|ms| (*ms).clamp(least, most));
         let sum = each.fold(0, u64::saturating_add);
+        // At least a millisecond, because others divide by it.
         Some(Duration::from_millis((sum / sorted.len() as u64).max(1)))
     }
 }

@@ -56,6 +56,7 @@ impl Engine {
         self.progress.snapshot_applied(snapshot.height);
         self.market.read(snapshot.provider.as_ref(), &snapshot.params);
         self.block_own_host();
+        // Deposits may have come back, or gone, while nothing was told.
         self.read_wallet();
         let bids: BTreeMap<&OrderId, &Bid> = snapshot
             .bids
@@ -63,6 +64,7 @@ impl Engine {
             .filter(|b| b.id.provider == self.config.provider)
             .map(|b| (&b.id.order, b))
             .collect();
+        // Leases before orders: an order that we have won must not look like one that is over.
         self.apply_leases(snapshot, &bids);
         self.apply_orders(snapshot, &bids);
         self.judge_waiting();
@@ -88,6 +90,7 @@ impl Engine {
                 .units(&id.order)
                 .is_none_or(|units| units.is_empty());
             if empty {
+                // What was held without knowing makes way for what the bid, or else the group, says.
                 self.reservations.unreserve(&id.order);
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
                 self.reservations.adopt(&id.order, offer, group.map(|g| &*g.spec));
@@ -102,10 +105,12 @@ impl Engine {
                 snapshot.block_time(record.lease.created_at),
                 None,
             );
+            // Once more, for a lease that was known and has another reservation since.
             self.reservations.mark_active(&id.order);
             self.manifest_clock(id, snapshot.block_time(record.lease.created_at));
             self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
         }
+        // Missing from one list is no end; it is reason for a look.
         for id in self.live_leases() {
             if !live.contains(&id) {
                 self.lease_over(&id, HeardBy::Scan, None);
@@ -130,6 +135,7 @@ impl Engine {
                 (None, false) => self.order_known(&Arc::new(order.clone())),
             }
         }
+        // A bid that is open after its order keeps its deposit locked.
         for bid in bids
             .values()
             .filter(|b| b.state == BidState::Open && !open.contains(&b.id.order))

@@ -21,6 +21,7 @@ impl Engine {
             // Another leader may have written after this list was made; a newer one is on its way.
             return;
         }
+        // Compared with what is wanted before any of it is taken over.
         let misled = self.misled(&workloads);
         let Listing {
             deployments,
@@ -43,16 +44,19 @@ impl Engine {
         } else {
             let mut lost = self.lost_workloads(&there, &incomplete);
             lost.extend(misled.into_iter().map(|(lease, _)| lease));
+            // Each once, whatever it lacks, in an order that can be repeated.
             for id in BTreeSet::from_iter(lost) {
                 self.redeploy(&id);
             }
         }
+        // Claims before machines, because a machine deploys with the names its lease holds.
         self.adopt_declared(&declared, &deployments);
         for deployment in &deployments {
             if fresh || !self.has_manifest(&deployment.lease) {
                 self.adopt_names(deployment);
             }
         }
+        // Before the workloads are taken over, because nothing is deployed while this is not so.
         self.progress.set_cluster_known(true);
         for deployment in &deployments {
             self.workload_found(deployment, fresh);

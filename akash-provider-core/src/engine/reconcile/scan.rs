@@ -49,6 +49,7 @@ pub(in crate::engine) struct Scan {
 impl Scan {
     /// Something makes a scan worth while at once.
     pub(in crate::engine) fn soon(&mut self) {
+        // Before any moment there is, so it is due at once.
         self.next = Some(Mono(0));
     }
 
@@ -121,6 +122,7 @@ impl Engine {
         if !due && !asked && !cluster_only {
             return;
         }
+        // One that is due anyway is made in full, though all that was asked for is a look.
         let dry_run = asked && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
         let requests = if cluster_only {
             Vec::new()
@@ -134,6 +136,7 @@ impl Engine {
             snapshot: None,
             workloads: None,
         });
+        // A dry run applies nothing, so it settles no doubt.
         if !dry_run {
             self.scan.cluster_wanted = false;
             self.scan.doubted = false;
@@ -230,11 +233,14 @@ impl Engine {
         if more > 0 {
             findings.push(format!("and {more} more"));
         }
+        // The findings are complete: from here on the differences are mended.
         if !dry_run {
+            // The chain first, because what runs is judged by the leases there are.
             if let Some(snapshot) = snapshot {
                 self.apply_snapshot(snapshot);
             }
             self.apply_workloads(workloads);
+            // Last, because either half may have brought the owner.
             for order in self.ownerless_reservations() {
                 self.reservations.unreserve(&order);
             }
@@ -273,6 +279,7 @@ impl Engine {
     }
 
     pub(in crate::engine) fn report_findings(&mut self, findings: Vec<String>) {
+        // All are remembered and only new ones told: a difference that stays is no news.
         let told = std::mem::replace(&mut self.scan.findings, findings.clone());
         let is_new = |finding: &String| !told.contains(finding);
         let findings: Vec<String> = findings.into_iter().filter(is_new).collect();

@@ -72,6 +72,7 @@ impl Capacity {
     #[must_use]
     pub fn explain(&self, spec: &GroupSpec) -> Explanation {
         let mut explanation = self.left.explain(&committed_units(&self.config, spec));
+        // The nodes know nothing of ports and addresses.
         if let Err(decline) = check(spec, &self.pools, &self.first) {
             explanation.fits = false;
             explanation.offers.clear();

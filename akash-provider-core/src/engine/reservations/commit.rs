@@ -10,7 +10,9 @@ pub fn committed(value: u64, percent: u32) -> u64 {
     if percent == 0 || value == 0 {
         return value;
     }
+    // In 128 bits: 200 times a 64-bit amount does not fit 64.
     let factor = 100 + u128::from(percent);
+    // Half the divisor is added first, which rounds halves up.
     let rounded = (u128::from(value) * 200 + factor) / (2 * factor);
     u64::try_from(rounded).map_or(value, |r| r.max(1))
 }

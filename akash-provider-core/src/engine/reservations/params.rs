@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Values kept for sharing; beyond it each reservation has its own.
 const SHARED_LIMIT: usize = 256;
 
-/// Shares equal values.
+/// Keeps one copy of each value, for all reservations that have an equal one.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     known: BTreeSet<Arc<SchedulerParamsById>>,
@@ -21,6 +21,7 @@ impl Shared {
             return Arc::clone(known);
         }
         if self.known.len() >= SHARED_LIMIT {
+            // Those that nobody else holds are of reservations that are gone.
             self.known.retain(|p| Arc::strong_count(p) > 1);
         }
         let params = Arc::new(params);

@@ -23,11 +23,13 @@ pub(super) fn moved(units: &[ResourceUnit], old: &[Place], pods: &[Place]) -> Ve
         let mut left = unit.count;
         let mine = |p: &&Place| p.unit == unit.resources.id;
         for pod in pods.iter().filter(mine) {
+            // No more than `left` is added, so this stays above zero.
             left -= add(&mut places, pod, pod.replicas.min(left));
         }
         for pin in old.iter().filter(mine) {
             let pods_there = pods.iter().filter(mine).filter(|p| p.node == pin.node);
             let pods_there = pods_there.fold(0u32, |sum, p| sum.saturating_add(p.replicas));
+            // A rollout may have more pods on the node than replicas were pinned there.
             let without_pods = pin.replicas.saturating_sub(pods_there);
             left -= add(&mut places, pin, without_pods.min(left));
         }
@@ -56,6 +58,7 @@ pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> V
         return vec![all];
     }
     let mut found = Vec::new();
+    // From the last to the first, as an inventory places them.
     for unit in missing.iter().rev() {
         found.extend(most_of(inventory, unit));
     }
@@ -64,6 +67,7 @@ pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> V
 
 /// The largest number of replicas of one unit that fits.
 fn most_of(inventory: &mut dyn Inventory, unit: &ResourceUnit) -> Option<Allocation> {
+    // By halves, because every try looks at all nodes.
     let (mut fits, mut fails) = (0, unit.count.saturating_add(1));
     while fails - fits > 1 {
         let count = fits + (fails - fits) / 2;

@@ -14,7 +14,7 @@ pub(super) struct Claim {
     pub(super) confirmed: bool,
 }
 
-/// The pools.
+/// How much of ports and addresses there is, and how much of it is promised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pools {
     ports: u64,
@@ -57,6 +57,7 @@ impl Pools {
                 free,
             });
         }
+        // Who wants no address is not held back by what is not known of them.
         if claim.ips == 0 {
             return Ok(());
         }
@@ -102,6 +103,7 @@ impl Pools {
     pub(super) fn give_back(&mut self, claim: Claim) {
         self.ports_taken = self.ports_taken.saturating_sub(u64::from(claim.ports));
         if claim.confirmed {
+            // The pool's last count still has them.
             self.ips_returned += u64::from(claim.ips);
         } else {
             self.ips_unconfirmed = self.ips_unconfirmed.saturating_sub(u64::from(claim.ips));
@@ -114,6 +116,7 @@ impl Pools {
 
     pub(super) fn ips(&self) -> Option<LeasedIpStatus> {
         let (total, in_use) = self.usage.filter(|_| self.has_ips)?;
+        // More may come back than the last count had.
         let used = u64::from(in_use).saturating_sub(self.ips_returned);
         let allocated = u32::try_from(used + self.ips_unconfirmed).unwrap_or(u32::MAX);
         Some(LeasedIpStatus {

@@ -65,6 +65,7 @@ impl Reservations {
         let Some(known) = &self.known else {
             return pools.taken() == self.pools.taken();
         };
+        // Both ways: the base less everything held, and what is left with everything given back.
         let (mut left, mut back) = (known.base.dup(), known.left.dup());
         for held in self.held.values() {
             left.restore(&held.allocation());

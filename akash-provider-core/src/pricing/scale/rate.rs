@@ -26,6 +26,7 @@ impl Quantity {
             Self::Whole(mantissa) => return Some(Fixed { mantissa, digits: 0 }),
             Self::Bytes(bytes) => bytes,
         };
+        // Whole MiB have no fraction to round, and keep the numbers small.
         if bytes.trailing_zeros() >= MIB_BITS {
             return Some(Fixed {
                 mantissa: bytes >> MIB_BITS,

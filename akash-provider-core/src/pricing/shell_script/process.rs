@@ -105,6 +105,7 @@ pub(super) async fn run(
         }
     };
     let read = async {
+        // Both at once, because a script that fills one of them waits until it is read.
         let (stdout, stderr) = tokio::try_join!(read_all(stdout), read_end(stderr))?;
         let status = group.child.wait().await.map_err(RunError::Io)?;
         Ok(Outcome {
@@ -114,6 +115,7 @@ pub(super) async fn run(
         })
     };
     tokio::pin!(read);
+    // What it printed counts, be it that it never read its input.
     let outcome = tokio::select! {
         biased;
         outcome = &mut read => outcome,
@@ -141,6 +143,7 @@ impl Drop for Group {
 async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
+        // One byte more shows that there was too much.
         let one_more = u64::try_from(STDOUT_LIMIT).unwrap_or(u64::MAX).saturating_add(1);
         pipe.take(one_more)
             .read_to_end(&mut bytes)
@@ -160,6 +163,7 @@ async fn read_end(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunEr
         return Ok(kept);
     };
     while pipe.read_buf(&mut kept).await.map_err(RunError::Io)? > 0 {
+        // At twice the size, so that not every read moves what is kept.
         if kept.len() > 2 * STDERR_KEPT {
             kept.drain(..kept.len() - STDERR_KEPT);
         }

@@ -17,6 +17,7 @@ pub(super) async fn deploy(
     deployment: &WorkloadSpec,
     purge_hostnames: &[String],
 ) -> Result<(), Error> {
+    // First, so that no name leads to what is not there yet.
     cluster.deploy(deployment).await?;
     let lease = &deployment.lease;
     let hostnames = cluster.hostnames();
@@ -38,6 +39,7 @@ pub(super) async fn deploy(
         }
     }
     if let Some(hostnames) = &hostnames {
+        // A name that is wanted again stays, whatever was to be purged when this was asked for.
         let kept = deployment.names();
         for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
             hostnames.purge_declared_hostname(lease, name).await?;
@@ -45,6 +47,7 @@ pub(super) async fn deploy(
     }
     if let Some(ips) = &ips {
         let kept: BTreeSet<_> = deployment.ips.iter().collect();
+        // Asked for and not remembered, because another leader may have declared them.
         for ip in ips.declared_ips(lease).await? {
             if !kept.contains(&ip) {
                 ips.purge_declared_ip(lease, &ip).await?;
@@ -66,6 +69,7 @@ pub(super) async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<T
         None => Ok(()),
     };
     let state = state?;
+    // What still leads to the lease keeps it from being done.
     hostnames.and(ips)?;
     Ok(state)
 }
@@ -97,6 +101,7 @@ async fn declared_ips(
     listing: &Listing,
 ) -> Result<Vec<(LeaseId, Vec<IpDeclaration>)>, Error> {
     let with_some = listing.deployments.iter().filter(|d| !d.ips.is_empty());
+    // Each lease once, in an order that can be repeated.
     let mut leases: BTreeSet<LeaseId> = with_some.map(|d| d.lease.clone()).collect();
     leases.extend(ips.usage().await?.confirmed);
     stream::iter(leases)

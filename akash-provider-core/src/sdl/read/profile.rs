@@ -126,6 +126,7 @@ fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlE
             }
         }
     }
+    // A vendor without models stands for any of its models.
     if keys.is_empty() {
         keys.insert("vendor/nvidia/model/*".to_owned());
     }
@@ -183,6 +184,7 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlEr
         }
     } else {
         let (spot, mut volume) = volume(at, notes)?;
+        // One that stands alone is called so, whatever name it is given.
         volume.name = "default".to_owned();
         volumes.push((spot, volume));
     }

@@ -59,6 +59,7 @@ impl Entry {
 
     /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
     pub(super) fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
+        // Lists come again and again; the same problem is told once.
         if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
             return;
         }

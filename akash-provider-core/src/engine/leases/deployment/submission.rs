@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Submission {
     /// Who to answer; `None` for one accepted before, sent again for a new lease.
     pub request: Option<RequestId>,
-    /// The manifest.
+    /// The manifest, with all groups of the deployment.
     pub manifest: Arc<Manifest>,
     /// What its hash on the chain may be.
     pub hashes: Hashes,

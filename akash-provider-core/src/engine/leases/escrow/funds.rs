@@ -15,6 +15,7 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
     let live = || record.leases.iter().filter(|l| l.state.is_live());
     for (index, lease) in live().enumerate() {
         let denom = &lease.price.denom;
+        // Each denomination once, where it is met first.
         if live().take(index).any(|l| l.price.denom == *denom) {
             continue;
         }
@@ -24,6 +25,7 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
         if rate.is_zero() || rate.is_negative() {
             continue;
         }
+        // The record may be settled later than the height processed here.
         let since = i128::from(height.saturating_sub(record.escrow.settled_at));
         let balance = record.escrow.funds.get(denom).copied().unwrap_or(Dec::ZERO);
         let owed = rate.checked_mul_int(since);

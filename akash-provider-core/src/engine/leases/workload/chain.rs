@@ -19,7 +19,7 @@ const PERMISSION_POLL: Duration = Duration::from_secs(5);
 /// What the chain lane is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChainLane {
-    /// Nothing.
+    /// Nothing is sent, and nothing is looked for.
     Idle,
     /// An end is wanted and waits for permission (`wake`) or for the reclamation deadline.
     Planned {
@@ -105,6 +105,7 @@ impl Workload {
             deadline: Some(deadline),
             reason: recorded.or_else(|| self.ending.map(|e| e.reason)),
         });
+        // It has landed; the next step waits for the deadline.
         if let ChainLane::AwaitEvent(_) = self.chain {
             self.chain = ChainLane::Idle;
         }
@@ -122,6 +123,7 @@ impl Workload {
     /// A snapshot lists the lease among the live ones.
     pub(super) fn live(&mut self, reclamation: Option<Reclamation>) {
         self.terms_are(reclamation);
+        // A list that has the lease refutes a list that had it not. The chain's own word needs a look at the record.
         if self.heard.is_some_and(|h| h.by == HeardBy::Scan) && !self.chain.owes_call() {
             self.heard = None;
             if let ChainLane::Looking { .. } = self.chain {
@@ -152,6 +154,7 @@ impl Workload {
                 }
             }
             ChainLane::Idle | ChainLane::Planned { .. } => self.plan(cx, out),
+            // News of its end is worth more than waiting for a message of our own.
             _ if self.heard.is_some() => self.look(out),
             ChainLane::AwaitEvent(at) if due(at) => self.look(out),
             ChainLane::Unsure(expires) if cx.now.block_time > expires => self.look(out),
@@ -232,6 +235,7 @@ impl Workload {
                 error: TxError::UnknownBid | TxError::LeaseNotActive,
                 ..
             }) => {
+                // A refusal for want of the lease is the chain's word, as its event is.
                 let (height, since) = (cx.height, cx.now.mono);
                 self.hear(Heard {
                     height,
@@ -306,9 +310,11 @@ impl Workload {
             });
             return self.look_again(cx);
         };
+        // The record knows the reason even where the news gave none.
         self.closed_because = reason.or(heard.reason);
         let granted = heard.by == HeardBy::Chain;
         self.chain = ChainLane::Confirmed { granted };
+        // It is over, as was wanted; what the breaker is asked for from here on is the teardown.
         if self.ending.take().is_some_and(|e| !e.granted) {
             out.push(Action::CancelBreaker);
         }

@@ -25,6 +25,7 @@ impl Desired {
             let wanted = deployment.names();
             purge.retain(|name| !wanted.contains(name.as_str()));
         }
+        // Sorted, so that the same names make the same call.
         purge.sort();
         purge.dedup();
         Self {
@@ -36,6 +37,7 @@ impl Desired {
 
     /// The call that deploys it, in this epoch.
     pub(super) fn deploy(&mut self, epoch: u64) -> Call {
+        // Copied only where the epoch is another one, because the status and the ledgers share it.
         if self.deployment.epoch != epoch {
             Arc::make_mut(&mut self.deployment).epoch = epoch;
         }

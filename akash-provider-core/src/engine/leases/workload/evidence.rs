@@ -24,7 +24,7 @@ pub struct Heard {
     pub height: Height,
     /// When we heard it.
     pub since: Mono,
-    /// From whom.
+    /// Whether the chain said so, or a scan did not find it.
     pub by: HeardBy,
     /// The reason given, if any.
     pub reason: Option<CloseReason>,
@@ -41,12 +41,13 @@ pub enum Verdict {
     Undecided(&'static str),
 }
 
-/// Weighs a reading.
+/// Weighs a reading of the lease's record against what was heard of its end.
 #[must_use]
 pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<LeaseRecord>) -> Verdict {
     let Some(record) = seen.value else {
         return Verdict::Undecided("the record was not found");
     };
+    // A node that is no further than the news may show the record as it was before.
     if heard.is_some_and(|h| seen.height <= h.height) {
         return Verdict::Undecided("the record was read at an older height");
     }
@@ -54,6 +55,7 @@ pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<L
         Agreement::Single | Agreement::Confirmed => {}
         Agreement::Disputed => return Verdict::Undecided("two endpoints disagree"),
         Agreement::Unreachable => {
+            // Where nothing was heard, the grace has not begun.
             let waited = heard.map(|h| now.since(h.since)).unwrap_or_default();
             if !record.lease.state.is_live() && waited < config.witness_grace {
                 return Verdict::Undecided("the second endpoint is unreachable");

@@ -24,6 +24,7 @@ impl HealthClock {
         if self.health == health {
             return false;
         }
+        // Only known good health forgives; while nothing is known, what was counted stays.
         self.bad_before = match health {
             Health::Good => Duration::ZERO,
             Health::Bad | Health::Unknown => self.known_bad(now),

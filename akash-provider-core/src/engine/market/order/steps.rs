@@ -26,7 +26,7 @@ impl Order {
         }
     }
 
-    /// One step.
+    /// One step: what an input does in the phase that the order is in.
     #[must_use]
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
@@ -45,6 +45,7 @@ impl Order {
             Input::Won => self.won(cx, out),
             Input::Doubt => self.doubt(cx, out),
             Input::Wake => self.wake(cx, out),
+            // A bid that may be on the chain is seen to its end, stopping or not.
             Input::Shutdown if self.may_have_bid() => self,
             Input::Shutdown => self.end(End::Stopped, out),
         }
@@ -62,6 +63,7 @@ impl Order {
         match result {
             Ok(Some(order)) if order.state == OrderState::Open => {
                 self.order = Some(order);
+                // The attempts of one question do not count for the next.
                 self.attempts = 0;
                 out.push(Action::Judge);
                 self.goto(Phase::Judging)
@@ -99,6 +101,7 @@ impl Order {
         };
         match result {
             Ok(()) => {
+                // Kept, because a refusal of the bid counts only while these facts are the ones known.
                 self.facts = cx.facts;
                 out.push(Action::Reserve);
                 self.goto(Phase::Reserving)
@@ -184,6 +187,7 @@ impl Order {
     /// Sends the bid, if we may.
     fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         let (Some(price), true) = (&self.price, cx.may_bid()) else {
+            // A wake goes on from here once bids may be sent.
             return self.goto(Phase::Ready { retry_at: None });
         };
         // Nothing of this bid is on its way yet, so it may be left.
@@ -221,6 +225,7 @@ impl Order {
                 ending,
             } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
+                // It may be refused because the bid is over already; how it ended only a look can say.
                 Ok(TxOutcome::Rejected { .. }) => self.check_landed(cx, Some(ending), out),
                 // Look at the bid once the transaction can no longer land; closing twice is harmless.
                 Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
@@ -228,6 +233,7 @@ impl Order {
                     ending: Some(ending),
                     again_after: expires,
                 }),
+                // An error means that it was certainly not sent, so nothing has to expire first.
                 Err(_) => {
                     self.attempts += 1;
                     let retry_at = self.retry_at(cx);
@@ -259,12 +265,15 @@ impl Order {
         self.committed |= matches!(result, Ok(TxOutcome::Committed { .. }));
         match (result, ending) {
             (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
+            // It landed after the order had ended, so the bid is looked at, and closed where it is open.
             (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
             // An earlier transaction has landed, whatever became of this one.
             (_, ending) if self.landed => self.check_landed(cx, ending, out),
             (Ok(TxOutcome::Unknown { expires }), ending) => {
                 self.attempts += 1;
+                // The latest of them, because any of the tries may land.
                 self.may_land = self.may_land.max(Some(expires));
+                // Trying again is harmless, for the chain takes one bid ever. After the last try the expiry decides.
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
                 self.goto(Phase::Unsure {
@@ -273,6 +282,7 @@ impl Order {
                     again_after,
                 })
             }
+            // Perhaps by an earlier transaction of our own: the bid is read, not given up.
             (
                 Ok(TxOutcome::Rejected {
                     error: TxError::BidExists,
@@ -392,6 +402,7 @@ impl Order {
             Ok(seen) => (seen.value, seen.height),
             Err(_) => return self.check_again(cx, ending, expires),
         };
+        // Seen once is there for good, whatever a later reading lacks.
         self.landed |= bid.is_some();
         let state = bid.as_ref().map(|b| b.state);
         if let Some(bid) = bid.filter(|b| matches!(b.state, BidState::Open | BidState::Active)) {
@@ -446,6 +457,7 @@ impl Order {
     }
 
     fn close(self, cx: &Cx<'_>, ending: End, out: &mut Vec<Action>) -> Self {
+        // While stopping it stays open: whoever starts next takes it over.
         if !cx.may_close || cx.stopping {
             let retry_at = Some(cx.now.mono.plus(CLOSE_RECHECK));
             return self.goto(Phase::Closing { retry_at, ending });
@@ -468,6 +480,7 @@ impl Order {
                 Self { landed: true, ..self }
             }
             Phase::Unsure { ending: None, .. } => self.check_landed(cx, None, out),
+            // It has landed, so there is no expiry left to wait for.
             Phase::Unsure {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
@@ -509,10 +522,12 @@ impl Order {
             | Phase::Pricing
             | Phase::Ready { .. }
             | Phase::Unfunded => self.end(End::OrderClosed, out),
+            // The answer of the transaction on its way says whether there is a bid to close.
             Phase::Bidding { ending } => self.goto(Phase::Bidding {
                 ending: Some(ending.unwrap_or(End::OrderClosed)),
             }),
             Phase::Unsure { expires, ending, .. } => {
+                // No further try from here on: the expiry or the bid itself decides.
                 let ending = Some(ending.unwrap_or(End::OrderClosed));
                 self.goto(Phase::Unsure {
                     expires,
@@ -542,6 +557,7 @@ impl Order {
     fn doubt(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase {
             Phase::Open { .. } => self.check_landed(cx, None, out),
+            // Elsewhere the bid is not thought to be open, or a look or a close is on its way.
             Phase::Looking { .. }
             | Phase::Judging
             | Phase::Counting { .. }
@@ -565,6 +581,7 @@ impl Order {
                 self.goto(Phase::Looking { retry_at: None })
             }
             Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
+            // Counted anew, because others may have bid while it waited.
             Phase::Ready { retry_at: None } if cx.may_bid() => self.count_bids(out),
             Phase::Ready { retry_at } if due(retry_at) => self.bid(cx, out),
             Phase::Unfunded => self.money_came(cx, out),
@@ -635,6 +652,7 @@ impl Order {
         if self.clock_from.take_if(|from| *from <= cx.height).is_some() {
             return Some(now.plus(timeout));
         }
+        // With any later block, because its own is not processed yet.
         Some(now.plus(Duration::from_millis(1)))
     }
 
@@ -643,6 +661,7 @@ impl Order {
     }
 
     fn end(self, end: End, out: &mut Vec<Action>) -> Self {
+        // It has given back what it held, and must not do so twice.
         if let Phase::Done(_) = self.phase {
             return self.unexpected(out);
         }
