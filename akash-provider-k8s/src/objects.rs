@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything of a lease, in the order in which it is applied.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaseObjects {
-    /// The namespace.
+    /// The namespace, named after the lease.
     pub namespace: Namespace,
     /// Network policies; a pod must not run before they are there.
     pub policies: Vec<NetworkPolicy>,
@@ -56,13 +56,13 @@ pub struct LeaseObjects {
     pub roles: Vec<Role>,
     /// Which account may do it.
     pub role_bindings: Vec<RoleBinding>,
-    /// Registry logins.
+    /// Registry logins, one for each service that has one.
     pub secrets: Vec<Secret>,
     /// Services without persistent volumes.
     pub deployments: Vec<AppsDeployment>,
     /// Services with persistent volumes.
     pub stateful_sets: Vec<StatefulSet>,
-    /// Ports.
+    /// Ports of services: inside the lease, and on the nodes.
     pub services: Vec<Service>,
 }
 
@@ -90,7 +90,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal.
+    /// A refusal; `service` is empty for the group.
     #[must_use]
     pub fn new(service: &str, field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {

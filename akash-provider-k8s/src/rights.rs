@@ -13,12 +13,12 @@ use kube::api::{ApiResource, PostParams};
 use kube::{Api, Client, Resource};
 use std::time::Duration;
 
-/// What was tried.
+/// What was tried: verbs at a kind, in a namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt<'a> {
     /// The rights it takes, all of them.
     pub(crate) verbs: &'static [&'static str],
-    /// The kind.
+    /// The kind it was tried at.
     pub(crate) resource: ApiResource,
     /// `None` for a kind of the whole cluster.
     pub(crate) namespace: Option<&'a str>,

@@ -23,7 +23,7 @@ pub(crate) enum Verdict<K> {
     Keep,
     /// It is written; its metadata is merged with what is there.
     Write(K),
-    /// It goes.
+    /// It goes, if it is still as it was seen.
     Delete,
 }
 
@@ -151,6 +151,7 @@ fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     *wanted = ObjectMeta {
         labels: Some(merged),
         annotations: Some(all),
+        // Left out, the API server keeps them as they are.
         managed_fields: None,
         ..there.clone()
     };

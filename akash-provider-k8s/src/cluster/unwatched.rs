@@ -31,7 +31,7 @@ pub(super) const UNWATCHED: [Kind; 5] = [
 
 /// A start deploys a thousand leases within seconds; after that a list of the whole cluster is too old.
 const START: Duration = Duration::from_secs(30);
-/// Lists at once.
+/// Lists that the API server is asked for at once.
 const LISTS: usize = 4;
 
 /// What is there by namespace.

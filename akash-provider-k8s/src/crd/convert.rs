@@ -41,7 +41,7 @@ pub struct Recorded {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}, {field}: {problem}")]
 pub struct BadObject {
-    /// Kind and name.
+    /// Kind and name of the object.
     pub object: String,
     /// Field, for example `spec.group.services[0].count`.
     pub field: String,

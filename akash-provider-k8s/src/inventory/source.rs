@@ -110,7 +110,7 @@ enum Next {
     Nothing,
     Publish,
     Fail(String),
-    /// Look again then.
+    /// Look again after so long, or when there is news.
     Wait(Duration),
 }
 
@@ -226,6 +226,7 @@ impl Inner {
             let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "no answer yet".to_owned()));
             self.tally.trouble(kind, why);
         }
+        // After an outage it is said again though nothing changed: the last word was a failure.
         let again = std::mem::take(&mut self.told);
         let first = !std::mem::replace(&mut self.published, true);
         if again || first || self.tally.is_dirty() {

@@ -98,7 +98,7 @@ pub(super) struct Watch {
     pub(super) down: Option<String>,
 }
 
-/// Tells the others.
+/// Tells how the watch of one kind fares.
 pub(super) struct Reporter {
     pub(super) kind: Kind,
     pub(super) shared: Arc<Shared>,

@@ -19,6 +19,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
             let problem = format!("no node can have it: `{}` is no label", text::shown(&key));
             return Err(Refusal::new(&service.name, field, problem));
         }
+        // The value of such a label is how many there are.
         terms.push(requirement(format!("{}/{key}", labels::MANAGED), "Gt", "0"));
     }
     let term = NodeSelectorTerm {
@@ -47,6 +48,7 @@ fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Ref
     let Some(gpu) = promised.and_then(|resources| resources.gpu.as_ref()) else {
         return Ok(Vec::new());
     };
+    // Any model will do: no label is promised.
     if gpu.model.is_empty() || gpu.model == "*" {
         return Ok(Vec::new());
     }

@@ -2,7 +2,7 @@
 
 /// Longest name of a repository with its registry.
 const MAX_NAME: usize = 255;
-/// Longest tag.
+/// Longest tag in characters, as registries have it.
 const MAX_TAG: usize = 128;
 
 /// Says what is wrong with a reference (`[registry[:port]/]path[:tag][@algorithm:digest]`), if anything.

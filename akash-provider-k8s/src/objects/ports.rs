@@ -18,7 +18,7 @@ const POOL: &str = "metallb.universe.tf/address-pool";
 /// MetalLB's pool where none is named.
 const DEFAULT_POOL: &str = "default";
 
-/// Which exposes.
+/// Which exposes of a service go into one Service.
 type Wanted = fn(&ServiceExpose) -> bool;
 
 /// The word Kubernetes has for a protocol.
@@ -206,6 +206,7 @@ pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Ser
         },
         spec: Some(ServiceSpec {
             type_: Some("LoadBalancer".to_owned()),
+            // A leased address needs no port of the nodes, and those are few.
             allocate_load_balancer_node_ports: Some(false),
             selector: Some(selector.map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
             ports: Some(vec![ServicePort {

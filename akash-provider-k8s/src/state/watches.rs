@@ -39,7 +39,7 @@ impl WatchState {
     }
 }
 
-/// All watches.
+/// All watches, by what they watch.
 pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
 /// Who keeps the values current.

@@ -28,7 +28,7 @@ pub struct CephPoolFacts {
 }
 
 impl CephClusterFacts {
-    /// Reads a cluster.
+    /// Reads a cluster; where its status does not say what is written, all of it counts as written.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
@@ -51,7 +51,7 @@ impl CephClusterFacts {
 }
 
 impl CephPoolFacts {
-    /// Reads a pool.
+    /// Reads a pool; where it says nothing of copies, Ceph's default counts.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let number = |at: &str| {

@@ -30,7 +30,7 @@ pub struct Live {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
-    /// It takes it.
+    /// It takes it: the gateway says so, or the Ingress has an address.
     Yes,
     /// It does not, and why.
     No(String),

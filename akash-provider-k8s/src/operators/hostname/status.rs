@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Everything.
+/// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     /// Everything was listed once, so that names are worked at.
@@ -37,12 +37,12 @@ pub struct WatchStatus {
     pub last_error: Option<String>,
 }
 
-/// What was done.
+/// What was done since the start.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CountStatus {
-    /// Routes written.
+    /// Routes written, new ones and others.
     pub written: u64,
-    /// Routes deleted.
+    /// Routes deleted since the start.
     pub deleted: u64,
     /// Writes and deletes that failed.
     pub failed: u64,
@@ -55,9 +55,9 @@ pub struct HostnameStatus {
     pub lease: Option<String>,
     /// Namespace of the lease.
     pub namespace: Option<String>,
-    /// Service.
+    /// Service that it is declared for.
     pub service: Option<String>,
-    /// External port.
+    /// External port that it is declared for.
     pub port: Option<u16>,
     /// Its route is there as wanted.
     pub is_written: bool,
@@ -77,14 +77,14 @@ pub struct HostnameStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Managed {
-    /// Lease.
+    /// Lease that it leads to.
     #[serde(rename = "LeaseID")]
     pub lease: LeaseParts,
     /// Namespace of the lease.
     pub namespace: String,
-    /// External port.
+    /// External port of the service.
     pub external_port: u16,
-    /// Service.
+    /// Service of the lease.
     pub service_name: String,
     /// When it was declared, RFC 3339.
     pub last_update: String,
@@ -93,15 +93,15 @@ pub struct Managed {
 /// A lease by its parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct LeaseParts {
-    /// Tenant.
+    /// Address of the tenant.
     pub owner: String,
-    /// Deployment sequence number.
+    /// Sequence number of the deployment.
     pub dseq: u64,
-    /// Group sequence number.
+    /// Sequence number of the group.
     pub gseq: u32,
-    /// Order sequence number.
+    /// Sequence number of the order.
     pub oseq: u32,
-    /// Provider.
+    /// Address of the provider.
     pub provider: String,
 }
 
@@ -111,9 +111,9 @@ pub struct LeaseParts {
 pub struct Ignored {
     /// Its names that failed.
     pub hostnames: Vec<String>,
-    /// The last error.
+    /// The error of the name that failed last.
     pub last_error: String,
-    /// Its kind.
+    /// Kind of that error, or `Problem` where nothing was tried.
     pub last_error_type: String,
     /// When it failed last, RFC 3339.
     pub failed_at: String,

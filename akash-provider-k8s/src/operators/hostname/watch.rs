@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
-/// Begins to watch.
+/// Begins to watch hosts, manifests and routes, with a task for each.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
