@@ -103,7 +103,7 @@ pub enum Source {
 /// How the chain is followed, as values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FollowerStatus {
-    /// Newest block told.
+    /// Newest height told; 0 before anything was.
     pub height: Height,
     /// Its time; the age of the chain is the difference to now.
     pub time: BlockTime,

@@ -30,6 +30,7 @@ impl Expiry {
     /// True when no block after this one can hold it.
     #[must_use]
     pub(crate) fn passed(&self, height: Height, time: BlockTime) -> bool {
+        // It may land at its timeout height itself, and at none above.
         self.height.map_or(time > self.time, |last| height >= last)
     }
 }

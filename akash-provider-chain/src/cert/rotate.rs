@@ -196,7 +196,7 @@ impl Rotation {
                     }
                 },
             };
-            // Read after a failed step too: it may have been cut off behind the swap.
+            // Read after a failed step too: a swap that failed may have changed the file all the same.
             if let Ok(Some(own)) = self
                 .with_files(|files| Held::read(files).map(|held| held.current))
                 .await

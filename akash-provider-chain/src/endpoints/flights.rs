@@ -42,7 +42,7 @@ impl Flights {
                     // Questions whose askers all went away end without coming to the removal below.
                     flying.retain(|_, flight| flight.upgrade().is_some());
                     let flight: Shared<Flight> = ask().boxed().shared();
-                    // A strong one would keep the question going when nobody waits for it any more.
+                    // A strong one would keep a question alive that nobody waits for any more.
                     if let Some(weak) = flight.downgrade() {
                         flying.insert(key.clone(), weak);
                     }

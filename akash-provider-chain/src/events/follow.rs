@@ -301,7 +301,7 @@ impl Follower {
             return self.trouble(&error);
         }
         loop {
-            // From the last answer too: of a chain that stands still is asked once per limit, not all the time.
+            // From the last answer too: a chain that stands still is asked about once per limit, not all the time.
             let silent_at = self.advanced.max(self.heard) + self.settings.silence;
             let head = tokio::select! {
                 biased;

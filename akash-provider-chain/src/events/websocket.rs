@@ -37,7 +37,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects and subscribes. The node's answer to the subscription comes with the first blocks.
+    /// Connects and subscribes; whether the node agrees is heard with the blocks.
     pub(super) async fn open(
         endpoint: Arc<Endpoint>,
         chain_id: &str,

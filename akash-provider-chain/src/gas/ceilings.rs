@@ -124,7 +124,7 @@ impl FromStr for Scope {
 /// The most of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Most {
-    /// Gas by the limit of a transaction, not by what it used.
+    /// Units of gas; of what was paid the limits of the transactions, used or not.
     pub gas: u64,
     /// Fee, in the token that fees are paid in.
     pub fee: u128,

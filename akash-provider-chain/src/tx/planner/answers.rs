@@ -238,6 +238,7 @@ impl Planner {
         let cure = cure(code, ordered);
         let hopeless = flight.replaced >= REPLACED_MAX || flight.starved >= STARVED_MAX;
         match cure {
+            // Not counted: a full mempool says nothing about this transaction.
             Cure::Again => {}
             Cure::None => return self.rejected(id, code, log, out),
             Cure::Reestimate if hopeless => return self.rejected(id, code, log, out),

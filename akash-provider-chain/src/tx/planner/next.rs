@@ -331,6 +331,7 @@ impl Planner {
                     out.push(Action::Find(*id, draft.clone()));
                 }
                 Phase::Waiting { asked: false, .. } => {
+                    // Nodes forget: a restart or a full mempool takes what waited there.
                     let late = flight.accepted_at.is_some_and(|at| tip.height >= at + patience);
                     if late && !draft.expiry.passed(tip.height, tip.time) {
                         flight.phase = Phase::Ready { at: now };
