@@ -70,7 +70,7 @@ impl Kind {
         )
     }
 
-    /// Objects of this kind make pods: deleting one waits for its pods.
+    /// Objects of this kind make pods; a deleted one stays until its pods are gone.
     #[must_use]
     pub const fn is_workload(self) -> bool {
         matches!(self, Self::Deployment | Self::StatefulSet)

@@ -145,6 +145,7 @@ impl Inner {
             is_new: namespace.is_none(),
         };
         let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
+        // Held, so that watches which show a part of it do not make its health bad.
         let hold = self.state.hold(&deployment.lease);
         let calls = self.calls(operation);
         let mut steps = job.open(&calls, plan).await?;

@@ -126,6 +126,7 @@ impl Inner {
         there: Option<&Manifest>,
         operation: &'static str,
     ) -> Result<Verdict<Manifest>, Error> {
+        // Also where nothing will be written: who is late must not be told that all is well.
         self.check_record(deployment, there, operation)?;
         let mut wanted = wanted.clone();
         if let Some(there) = there {

@@ -63,6 +63,7 @@ where
         judge: impl Fn(Option<&K>) -> Result<Verdict<K>, Error>,
     ) -> Result<Outcome<K>, Error> {
         let mut there = seen;
+        // The first try believes the cache: where that was wrong, the precondition refuses.
         for _ in 0..TRIES {
             let done = match (judge(there.as_ref())?, &there) {
                 (Verdict::Keep, _) | (Verdict::Delete, None) => return Ok(Outcome::Kept(there)),

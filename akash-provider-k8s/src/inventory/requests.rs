@@ -13,9 +13,9 @@ use std::ops::AddAssign;
 /// Amounts of the resources that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests {
-    /// Milli-CPU, rounded up for each container.
+    /// Milli-CPU, each amount rounded up.
     pub cpu: i64,
-    /// Bytes, those of volumes in memory included.
+    /// Bytes; of a pod those of its volumes in memory too.
     pub memory: i64,
     /// Bytes of the node's ephemeral storage.
     pub ephemeral: i64,

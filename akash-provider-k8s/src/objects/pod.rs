@@ -40,7 +40,7 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     };
     Ok(PodSpec {
         affinity: Some(affinity::render(cx, service)?),
-        // Whoever may read nothing has no use for a token, but somebody who broke in may.
+        // A service that may read nothing has no use for a token; somebody who breaks into it may.
         automount_service_account_token: Some(reads),
         containers: vec![container(cx, service)?],
         image_pull_secrets: registry::pull_secrets(cx, service),

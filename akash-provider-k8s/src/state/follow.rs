@@ -286,6 +286,7 @@ impl Watch {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
         let now = Instant::now();
+        // A silence that ends in a failure was the beginning of the outage.
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
         match end {
