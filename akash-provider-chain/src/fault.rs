@@ -166,6 +166,7 @@ impl Fault {
             | Self::CatchingUp { .. }
             | Self::Behind { .. }
             | Self::Version { .. } => Blame::Endpoint,
+            // Asking others takes time and brings the same answer.
             Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
             Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }

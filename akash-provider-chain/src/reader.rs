@@ -108,6 +108,7 @@ impl Reader {
         let mut times = lock(&self.times);
         times.insert(height, time);
         while times.len() > TIMES_MAX {
+            // The lowest height: it is the one least likely to be asked for again.
             times.pop_first();
         }
     }

@@ -159,6 +159,7 @@ pub fn certificates_request(
         filter: Some(cert::v1::CertificateFilter {
             owner: owner.to_string(),
             serial: serial.unwrap_or_default().to_owned(),
+            // Of any state: revoked ones must be known too.
             state: String::new(),
         }),
         pagination: wire_page(page),
