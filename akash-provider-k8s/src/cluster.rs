@@ -194,6 +194,7 @@ impl Inner {
     pub(crate) async fn current(&self, operation: &'static str) -> Result<(), Error> {
         let ready = async {
             self.state.ready().await;
+            // Listed once is not enough: a watch may be down since.
             while !self.state.known() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }

@@ -90,6 +90,7 @@ impl LeasedIps for Inner {
         let leases: BTreeSet<&LeaseId> = ips.iter().map(|(lease, _)| lease).collect();
         Ok(LeasedIpUsage {
             total: self.settings.leased_ip_pool,
+            // Addresses and not ports: exposes of one key share one.
             in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
             confirmed: leases.into_iter().cloned().collect(),
         })

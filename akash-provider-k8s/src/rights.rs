@@ -43,6 +43,7 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     if error.kind() != ErrorKind::Denied {
         return error;
     }
+    // All of them: an apply creates or patches, and either right may be the one that is missing.
     for verb in attempt.verbs {
         // Where nobody answers, it stays what it was.
         let allowed = may(client, limit, verb, attempt, error.operation()).await;

@@ -95,6 +95,7 @@ impl State {
     #[must_use]
     pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
         let shared = Arc::new(Shared::new(settings, watch_config));
+        // Weak: whoever keeps the history does not keep the caches.
         let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,

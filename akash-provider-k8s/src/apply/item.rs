@@ -149,6 +149,7 @@ impl Id {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
+        // Ledgers hold these names: a kind that is renamed would lose its objects.
         let kind = Kind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
         Some(Self {
             kind,
@@ -244,6 +245,7 @@ impl Item {
 fn without_data(body: &Value) -> Value {
     let mut bare = body.clone();
     if let Some(fields) = bare.as_object_mut() {
+        // A short password could be guessed from a hash that it is part of.
         fields.remove("data");
     }
     bare

@@ -159,6 +159,7 @@ impl Inner {
         drop(turn.take());
         turn = self.leases.acquire().await.ok();
         written.extend(job.finish(&calls, steps).await?);
+        // Before the wait: nobody else has to stand in line for the watches.
         drop((hold, turn));
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))

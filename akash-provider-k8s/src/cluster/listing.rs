@@ -46,6 +46,7 @@ impl Inner {
         for (home, view, lease) in &views {
             things.see_record(self, home, view, lease.as_ref());
         }
+        // The API server itself: a record without labels is in no cache, and its lease would look ended.
         self.see_live_records(&mut things, operation).await?;
         for (home, view, lease) in &views {
             things.see_workload(self, home, view, lease.as_ref());

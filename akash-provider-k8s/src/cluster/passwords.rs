@@ -34,6 +34,7 @@ impl Passwords {
     fn read(&self, secret: Secret) {
         let name = secret.metadata.name.unwrap_or_default();
         let data = secret.data.unwrap_or_default().into_iter();
+        // What is no text was not written here.
         let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
         self.lock().insert(name, texts.collect());
     }

@@ -38,6 +38,7 @@ impl Inner {
         let name = lease.namespace();
         let api: Api<Namespace> = Api::all(self.client.clone());
         let limit = self.settings.call_timeout;
+        // Not from the cache: what that lacks would count as gone.
         let there = within(limit, TEARDOWN, api.get_metadata_opt(&name)).await?;
         let Some(there) = there else { return Ok(false) };
         self.check_holder(lease, &there.metadata, "namespace", TEARDOWN)?;

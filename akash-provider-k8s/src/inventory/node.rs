@@ -99,6 +99,7 @@ impl NodeFacts {
         if !self.offered {
             return Some(format!("it lacks the label {}", labels::SELECTOR));
         }
+        // The node takes no pod beyond these, whatever room is left.
         let full = self.pods.filter(|most| pods >= *most);
         let full = full.map(|most| format!("it holds as many pods as it may ({most})"));
         self.closed.clone().or(full)

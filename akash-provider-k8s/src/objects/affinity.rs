@@ -13,6 +13,7 @@ const CAPABILITIES: &str = "capabilities";
 
 /// Nodes of the provider's that have the GPU promised and the storage classes asked for.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
+    // Nodes without the label are not offered, whatever room they have.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
     for (field, key) in gpu(cx, service)?.into_iter().chain(classes(service)) {
         if !text::is_label_key(&key) {

@@ -80,6 +80,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
         if ports.is_empty() {
             continue;
         }
+        // The name of a Service is a DNS label.
         fits(service, &object)?;
         services.push(Service {
             metadata: cx.meta(object, cx.service_labels(name)),
@@ -103,12 +104,14 @@ fn service_ports(service: &Manifest, wanted: Wanted) -> Result<Vec<ServicePort>,
         let external = expose.effective_external_port();
         match seen.insert((external, expose.proto), expose.port) {
             None => ports.push(ServicePort {
+                // Kubernetes wants names that differ where there is more than one port.
                 name: Some(format!("{n}-{external}")),
                 port: i32::from(external),
                 protocol: Some(protocol(expose.proto).to_owned()),
                 target_port: Some(IntOrString::Int(i32::from(expose.port))),
                 ..ServicePort::default()
             }),
+            // Exposed once more, for other hosts or services: one port is enough.
             Some(target) if target == expose.port => {}
             Some(target) => return Err(conflict(service, n, target)),
         }

@@ -23,6 +23,7 @@ pub fn ingress(lease: &LeaseId, host: &HostnameDeclaration, options: &HttpOption
         service: Some(IngressServiceBackend {
             name: host.service.clone(),
             port: Some(ServiceBackendPort {
+                // Port of the Service, which leads to the container's.
                 number: Some(i32::from(host.external_port)),
                 ..ServiceBackendPort::default()
             }),
@@ -237,6 +238,7 @@ fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> Obj
     let mut labels = labels::lease(lease);
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     ObjectMeta {
+        // One route of a name in a namespace: a second write finds the first.
         name: Some(host.hostname.clone()),
         namespace: Some(lease.namespace()),
         labels: Some(labels),

@@ -97,6 +97,7 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
+            // Each replica has a claim of its own.
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
             volume_mode: Some("Filesystem".to_owned()),
             // Without a class the cluster's own default holds.

@@ -102,6 +102,7 @@ impl History {
                 let same = ring
                     .get(at)
                     .is_some_and(|r| r.version == version || r.event == event);
+                // Every list brings again what is known, and what was kept over a restart is older.
                 if same || !newer {
                     return;
                 }
@@ -198,6 +199,7 @@ fn lease_event(event: Event) -> LeaseEvent {
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);
     let first = event.event_time.as_ref().map(|t| t.0);
     let made = event.metadata.creation_timestamp.as_ref().map(|t| t.0);
+    // The latest that it says: older and newer writers of events fill different fields.
     let time = series.or(last).or(first).or(made);
     let regarding = event.regarding.unwrap_or_default();
     let source = event.deprecated_source.unwrap_or_default();

@@ -126,6 +126,7 @@ pub(crate) trait Watched:
 /// Namespace of the lease an object is of, as its metadata say it.
 pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     match kind {
+        // Both are named after the namespace of their lease.
         Kind::Namespaces | Kind::Manifests => meta.name.clone(),
         Kind::Hosts | Kind::Ips => {
             let lease = labels::lease_of(meta.labels.as_ref()?)?;
@@ -212,6 +213,7 @@ many_of_a_lease!(
     hosts,
     fn home(&self) -> Option<String> {
         let lease = lease_of_host(&self.spec).map(|lease| lease.namespace());
+        // The spec counts; labels only where it names no lease.
         lease.or_else(|| home_of(Self::KIND, &self.metadata))
     }
 );

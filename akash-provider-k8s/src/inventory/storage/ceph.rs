@@ -98,6 +98,8 @@ pub(super) fn amount(
     let (part, of) = pool.map_or((1, COPIES), |p| p.usable);
     let usable = |raw: i64| i128::from(raw) * part / of;
     let allocatable = usable(total) * FULL.0 / FULL.1;
+    // What our volumes may hold is counted by their reservations.
     let written = usable(used) - ours;
+    // Volumes may yet be filled, and more may be written than volumes tell of.
     Ok((allocatable, shared(cluster).max(written)))
 }

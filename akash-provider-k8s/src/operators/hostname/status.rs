@@ -214,6 +214,7 @@ impl Shared {
             });
             entry.hostnames.push(name.clone());
             entry.failure_count = entry.failure_count.max(failure_count);
+            // Times of one form and zone compare as texts.
             if failed_at >= entry.failed_at {
                 entry.last_error = last_error;
                 entry.last_error_type = last_error_type;
@@ -252,6 +253,7 @@ impl Inner {
             namespace: host.map(|host| host.namespace.clone()),
             service: host.map(|host| host.service.clone()),
             port: host.map(|host| host.port),
+            // While a name is worked at, the route that is there may not be the wanted one.
             is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
             accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
             problem,
@@ -263,6 +265,7 @@ impl Inner {
 }
 
 fn rfc3339(at: Instant, now: Instant) -> String {
+    // An instant has no date: it is counted back from the time of day.
     let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
     let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
     then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

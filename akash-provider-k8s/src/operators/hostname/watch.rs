@@ -45,6 +45,7 @@ pub(super) fn start(
     let routes_api = Api::all_with(client.clone(), &mode.resource());
     [
         spawn(
+            // No selector: a record without its labels declares a name all the same.
             follow(Kind::Hosts, hosts_api, "", shared),
             hosts,
             Event::Hosts,
@@ -57,6 +58,7 @@ pub(super) fn start(
             config,
         ),
         spawn(
+            // Routes without the label are of no lease.
             follow(Kind::Routes, routes_api, labels::SELECTOR, shared),
             routes,
             Event::Routes,
