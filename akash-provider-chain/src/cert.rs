@@ -36,7 +36,7 @@ const PUBLIC_KEY: &str = "EC PUBLIC KEY";
 /// What a certificate is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Usage {
-    /// A tenant's.
+    /// A tenant's, to show to a provider's gateway. It names no domain.
     Client,
     /// A provider's, which is a client too.
     Server {
@@ -52,7 +52,7 @@ pub enum CertError {
     /// A name that cannot be in a certificate.
     #[error("`{domain}` is not a domain name: give the provider's host without scheme and port")]
     Domain {
-        /// The name, shortened.
+        /// The name as given, cut to 80 characters.
         domain: String,
     },
     /// A server certificate for nothing.
@@ -69,7 +69,7 @@ pub enum CertError {
     Owner {
         /// Whose it should be.
         expected: Address,
-        /// Whose it is.
+        /// Whose it is, as its subject says.
         found: String,
     },
     /// There is no such file.
@@ -81,15 +81,15 @@ pub enum CertError {
     /// The file is not what it should be.
     #[error("{} is damaged: {why}; make a new certificate", path.display())]
     Damaged {
-        /// The file.
+        /// The file; it is left as it is.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, as text for the operator.
         why: String,
     },
     /// The key in the file belongs to an account whose key is not the one given.
     #[error("{} cannot be opened with this account's key: it was made by another key", path.display())]
     WrongKey {
-        /// The file.
+        /// The file. The password that was tried is a signature of the key given.
         path: PathBuf,
     },
     /// The machine gives no randomness.
@@ -98,11 +98,11 @@ pub enum CertError {
     /// The file system refuses.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb phrase that stands before the path.
         operation: &'static str,
-        /// On what.
+        /// The file it was tried on; for a rename, the one to be moved.
         path: PathBuf,
-        /// Why not.
+        /// The system's own error, with its kind.
         source: std::io::Error,
     },
 }
@@ -135,7 +135,7 @@ impl OwnCertificate {
         Ok(Self { key, der, facts })
     }
 
-    /// What it says.
+    /// What it says, read from its own bytes when it was made or opened.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -211,12 +211,14 @@ fn encode_pem(tag: &str, contents: &[u8]) -> String {
 /// The one block of a PEM text that may hold nothing else.
 fn only_block(text: &[u8], tag: &str) -> Result<Vec<u8>, CertError> {
     let malformed = |why: String| CertError::Malformed(why);
+    // The text is foreign: its size is checked before anything is parsed.
     if text.len() > PEM_BYTES_MAX {
         return Err(malformed(format!("it is larger than {PEM_BYTES_MAX} bytes")));
     }
     let text = std::str::from_utf8(text).map_err(|_| malformed("it is not UTF-8".to_owned()))?;
     let text = text.trim();
     let (begin, end) = (format!("-----BEGIN {tag}-----"), format!("-----END {tag}-----"));
+    // The parser below skips text around a block and takes the first of several.
     let once = text.matches("-----BEGIN ").count() == 1;
     if !once || !text.starts_with(&begin) || !text.ends_with(&end) {
         return Err(malformed(format!(

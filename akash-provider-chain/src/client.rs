@@ -118,6 +118,7 @@ impl Witness for ToWriter {
             catching_up: false,
         };
         let included = |tx: SeenTx| {
+            // Codes have 32 bits. What does not fit is a failure all the same.
             let code = u32::try_from(tx.code).unwrap_or(u32::MAX);
             let included = Included {
                 height,
@@ -154,6 +155,7 @@ impl AkashClient {
             .with_settings(settings.follower);
         let Some(key) = settings.key else {
             let client = Self { reader, writer: None };
+            // A reader has nothing to run; its task ends like that of a writer, so callers treat both alike.
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
         let reader = reader.with_account(key.address().clone());
@@ -173,7 +175,7 @@ impl AkashClient {
         Ok((client, task))
     }
 
-    /// The reading half.
+    /// The reading half: queries and events, no transactions.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader

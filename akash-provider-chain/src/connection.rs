@@ -39,6 +39,7 @@ pub(crate) fn no_plain_http() -> Fault {
 /// What is behind an error, and the mend; `None` where that is not known.
 fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
+    // The resolver's failure has no public type: it is known by its text alone.
     if text.contains("dns error") || text.contains("failed to lookup address") {
         let mend = "is the address right, and does the name service answer?";
         return Some(("its name leads nowhere".to_owned(), mend));

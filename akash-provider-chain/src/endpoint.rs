@@ -45,7 +45,7 @@ pub(crate) enum Transport {
     Grpc(Grpc),
 }
 
-/// One endpoint.
+/// One address of a node, with a limit on the questions under way to it.
 pub(crate) struct Endpoint {
     /// Its address without what is secret in it.
     pub(crate) name: Arc<str>,
@@ -107,7 +107,7 @@ struct QueryParams<'a> {
     prove: bool,
 }
 
-/// Which block.
+/// Which block: a number as text, as the JSON-RPC wants integers of 64 bits.
 #[derive(Serialize)]
 pub(crate) struct HeightParams {
     pub(crate) height: String,
@@ -122,10 +122,12 @@ impl Endpoint {
             address: shown_address(address),
             why,
         };
+        // CometBFT's own configuration writes addresses in this way.
         let tcp = address
             .strip_prefix("tcp://")
             .map(|rest| format!("http://{rest}"));
         let url = Url::parse(tcp.as_deref().unwrap_or(address)).map_err(|e| bad(e.to_string()))?;
+        // `localhost:26657` parses too: as the scheme `localhost` without a host.
         if url.host_str().is_none_or(str::is_empty) {
             return Err(bad("names no host".to_owned()));
         }
@@ -177,7 +179,9 @@ impl Endpoint {
     ) -> Result<Answer, NodeError> {
         let (bytes, height) = self.bytes(path, data, pin).await?;
         let silent = || Fault::Malformed("does not say from which height it answers".to_owned());
+        // A node that was asked about a height and names none is taken at its word.
         let height = height.or(pin).ok_or_else(|| self.error(path, silent()))?;
+        // A node that ignores the height asked for would mix two states.
         match pin {
             Some(asked) if asked != height => {
                 let answered = height;
@@ -250,6 +254,7 @@ impl Endpoint {
             });
         }
         let (block, syncing) = (node::GetLatestBlockRequest {}, node::GetSyncingRequest {});
+        // gRPC has no single answer that says both.
         let (block, syncing) = tokio::try_join!(self.ask(&block), self.ask(&syncing))?;
         let header = block_header(block.block.and_then(|b| b.header));
         let malformed = |e: crate::convert::Malformed| {
@@ -315,10 +320,12 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     let params = QueryParams {
         path,
         data: data_encoding::HEXLOWER.encode(data),
+        // 0 asks for the newest state.
         height: pin.unwrap_or_default().to_string(),
         prove: false,
     };
     let answer = rpc.call::<AbciQuery>("abci_query", params).await;
+    // Why a query is refused stands inside the answer; an error around it is the node's own.
     let answer = answer.map_err(Fault::blaming_the_node)?;
     abci_answer(answer.response)
 }
@@ -332,6 +339,7 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
         });
     }
     let text = shown(&response.log);
+    // Before the codes: these faults are known by their text.
     if let Some(fault) = height_fault(&response.log) {
         return Err(fault);
     }

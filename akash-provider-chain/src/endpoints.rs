@@ -39,17 +39,17 @@ pub(crate) const LAG_MAX: Height = 5;
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// First wait before endpoints are tried again when none is left; it doubles with an endpoint's failures.
 const URGENT_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
+/// Longest wait before endpoints are tried again when none is left.
 const URGENT_MAX: Duration = Duration::from_secs(1);
 /// First wait before a question is asked again; it doubles.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// Longest such wait.
+/// Longest wait before a question is asked again.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// What an endpoint must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Answer queries.
+    /// Answer queries, which every endpoint can.
     Queries,
     /// Tell blocks, and take transactions.
     Blocks,
@@ -228,6 +228,7 @@ impl Endpoints {
     pub(crate) async fn choose(&self, need: Need, avoid: &[usize]) -> Result<usize, NodeError> {
         self.refresh_if_due(need).await;
         let mut ready = self.ready(need);
+        // When all are to be avoided, one of them is asked again all the same.
         if ready.iter().any(|at| !avoid.contains(at)) {
             ready.retain(|at| !avoid.contains(at));
         }
@@ -259,6 +260,7 @@ impl Endpoints {
             let at = match self.choose(need, &avoid).await {
                 Ok(at) => at,
                 Err(error) => {
+                    // What a node answered before says more than that nobody can be asked.
                     last.get_or_insert(error);
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
@@ -267,6 +269,7 @@ impl Endpoints {
             };
             let began = Instant::now();
             let error = match question(at).await {
+                // An answer from before the floor must not count as a good one, however fast it came.
                 Ok((answer, height)) => match self.check_floor(at, height) {
                     Ok(()) => {
                         self.note_answer(at, began.elapsed(), height);
@@ -279,6 +282,7 @@ impl Endpoints {
             match error.fault.blame() {
                 Blame::Question => return Err(error),
                 Blame::Endpoint => self.note_fault(at, &error.fault),
+                // It may lack this one height and be well otherwise.
                 Blame::Height => {}
             }
             let is_gone = matches!(error.fault, Fault::Pruned(_));
@@ -312,6 +316,7 @@ impl Endpoints {
                     let endpoint = endpoint?;
                     let answer: Answer = endpoint.query(M::PATH, data, pin).await?;
                     let unreadable = |why| endpoint.error(M::PATH, Fault::Malformed(why));
+                    // Decoded here too, so that bytes which are no answer make another node be asked.
                     let readable = R::decode(answer.bytes.clone()).map_err(|e| unreadable(e.to_string()))?;
                     check(&readable).map_err(|e| unreadable(e.to_string()))?;
                     let height = answer.height;
@@ -337,6 +342,7 @@ impl Endpoints {
 
     fn note_answer(&self, at: usize, took: Duration, height: Option<Height>) {
         if let Some(member) = self.shared.members.get(at) {
+            // 0 leaves the known height as it is.
             lock(&member.health).answered(took, height.unwrap_or_default());
         }
     }

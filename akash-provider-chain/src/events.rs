@@ -96,14 +96,14 @@ pub enum Source {
     None,
     /// Pushed by this endpoint.
     Websocket(Arc<str>),
-    /// By asking.
+    /// By asking every `poll_interval`, for want of a websocket.
     Polling,
 }
 
 /// How the chain is followed, as values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FollowerStatus {
-    /// Newest block told.
+    /// Newest height told; 0 before anything was.
     pub height: Height,
     /// Its time; the age of the chain is the difference to now.
     pub time: BlockTime,
@@ -112,7 +112,7 @@ pub struct FollowerStatus {
     /// Since when blocks are missing: the connection ended and no block has come since, no node can be asked, or
     /// all that can be asked have had no new block for longer than the limit of silence. `None` while they come.
     pub silent_since: Option<SystemTime>,
-    /// Blocks told.
+    /// Blocks told since the client was made.
     pub blocks: u64,
     /// Blocks that were not pushed and had to be asked for.
     pub fetched: u64,

@@ -12,7 +12,7 @@ pub struct NodeError {
     pub endpoint: Arc<str>,
     /// The method or query path.
     pub method: Arc<str>,
-    /// What happened.
+    /// What happened; [`Fault::blame`] says whose fault it is.
     pub fault: Fault,
 }
 
@@ -40,13 +40,13 @@ pub enum Fault {
     /// More bytes than an answer may have.
     #[error("answered with more than {limit} bytes")]
     TooLarge {
-        /// The limit.
+        /// Bytes that an answer may have at most.
         limit: usize,
     },
     /// An HTTP status other than success.
     #[error("answered with HTTP status {status}: {beginning}")]
     Http {
-        /// The status.
+        /// Status code of the answer, outside of 200 to 299.
         status: u16,
         /// How its body begins.
         beginning: String,
@@ -73,7 +73,7 @@ pub enum Fault {
     Refused {
         /// Codespace, or the protocol.
         codespace: String,
-        /// Code.
+        /// Code within it: of a module, of gRPC or of JSON-RPC.
         code: i64,
         /// The node's text, shortened.
         text: String,
@@ -81,17 +81,17 @@ pub enum Fault {
     /// A node of another chain.
     #[error("belongs to chain `{found}`, not `{expected}`; correct the address or the chain id")]
     OtherChain {
-        /// Ours.
+        /// Id of the chain that is set.
         expected: String,
-        /// Its.
+        /// Id that the node gives, shortened.
         found: String,
     },
     /// An answer about another height than the one asked for.
     #[error("was asked about height {asked} and answered about {answered}")]
     WrongHeight {
-        /// Asked.
+        /// Height the question was about.
         asked: u64,
-        /// Answered.
+        /// Height the answer is from.
         answered: u64,
     },
     /// The node is still replaying the past.
@@ -103,15 +103,15 @@ pub enum Fault {
     /// The node is behind what has been processed already.
     #[error("is at height {height}, and {floor} has been processed already")]
     Behind {
-        /// Its height.
+        /// Height its answer is from, or of its newest block.
         height: u64,
-        /// Ours.
+        /// Height that has been processed here, or that the best node has.
         floor: u64,
     },
     /// The node speaks no version we speak.
     #[error("offers {}; a version with market/v1beta5 and deployment/v1beta4 is needed", offered_text(.offered))]
     Version {
-        /// What it offers.
+        /// Versions it offers, each with those of its modules that are spoken here; empty when it offers none.
         offered: Vec<String>,
     },
 }
@@ -166,6 +166,7 @@ impl Fault {
             | Self::CatchingUp { .. }
             | Self::Behind { .. }
             | Self::Version { .. } => Blame::Endpoint,
+            // Asking others takes time and brings the same answer.
             Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
             Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }

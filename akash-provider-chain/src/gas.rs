@@ -58,9 +58,9 @@ pub enum NoFee {
     /// The node takes other tokens.
     #[error("the node takes fees in {accepted}, not in {denom}: set another denomination or another node")]
     Denom {
-        /// Ours.
+        /// The token that fees are paid in here.
         denom: Denom,
-        /// Theirs.
+        /// Tokens that the node takes, with commas between.
         accepted: String,
     },
     /// The node asks for too much.
@@ -68,9 +68,9 @@ pub enum NoFee {
         "the node asks for {asked} per unit of gas, the limit is {limit}: raise the limit or use another node"
     )]
     TooDear {
-        /// Its price.
+        /// Least price of the node, with its token.
         asked: String,
-        /// Ours.
+        /// Highest price that is paid here, with its token.
         limit: String,
     },
 }
@@ -84,6 +84,7 @@ impl GasConfig {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let asked = match ours {
             Some(coin) => coin.amount,
+            // A node that names no price takes transactions for nothing.
             None if minimum.is_empty() => Dec::ZERO,
             None => {
                 let accepted: Vec<&str> = minimum.iter().map(|c| &*c.denom).collect();
@@ -93,6 +94,7 @@ impl GasConfig {
                 });
             }
         };
+        // Only what the node asks is held against the limit: our own price was set by the operator.
         if asked > self.price_max {
             let show = |amount| DecCoin::new(&self.denom, amount).to_string();
             return Err(NoFee::TooDear {
@@ -127,6 +129,7 @@ impl GasConfig {
     /// The gas limit for an estimate.
     #[must_use]
     pub fn limit(&self, used: u64) -> u64 {
+        // A limit below the estimate would run out of gas each time.
         let percent = u128::from(self.factor_percent.max(100));
         u64::try_from((u128::from(used) * percent).div_ceil(100)).unwrap_or(u64::MAX)
     }
@@ -149,6 +152,7 @@ impl Shape {
                     ..
                 },
             ] => {
+                // The gas of a bid follows from how much of it is stored, not from its order or its price.
                 let volumes: usize = resources_offer.iter().map(|u| u.resources.storage.len()).sum();
                 let (units, window) = (resources_offer.len(), reclamation_window.is_some());
                 Some(Self(format!("bid {units} {volumes} {window} {}", deposit.denom)))
@@ -170,7 +174,7 @@ pub(crate) fn generous(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Estimates so far.
+/// Estimates of gas by shape, with the height they were made at.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     known: BTreeMap<Shape, (u64, Height)>,
@@ -184,9 +188,10 @@ impl Estimates {
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
-    /// Remembers an estimate.
+    /// Remembers an estimate made at a height; nothing where the transaction has no shape.
     pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
         if let Some(shape) = Shape::of(msgs) {
+            // A shape that is forgotten costs one simulation; which to drop is not worth knowing.
             if self.known.len() >= SHAPES_MAX {
                 self.known.clear();
             }

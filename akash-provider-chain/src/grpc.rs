@@ -33,6 +33,7 @@ impl Grpc {
     /// `trust` is used for `grpcs`.
     pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("names no host")?;
+        // Where nodes serve gRPC unless they are told otherwise.
         let port = url.port().unwrap_or(9090);
         let scheme = if trust.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"));
@@ -75,6 +76,7 @@ impl Grpc {
     ) -> Result<(Bytes, Option<u64>), Fault> {
         let mut caller =
             Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.answer_bytes);
+        // Waited for by itself: a failure here came before anything was sent.
         let ready = caller.ready().await;
         ready.map_err(|e| connection::fault(&e, is_connect(&e)))?;
         let mut request = Request::new(data);
@@ -92,6 +94,7 @@ impl Grpc {
 
     fn fault(&self, status: &Status) -> Fault {
         let text = shown(status.message());
+        // Before the code: nodes have none of their own for a height that they lack.
         if let Some(fault) = height_fault(status.message()) {
             return fault;
         }
@@ -105,6 +108,7 @@ impl Grpc {
                 height: height_in(status.metadata()),
             },
             Code::DeadlineExceeded => Fault::Timeout(self.limits.answer_time),
+            // What the decoder says of an answer above the limit.
             Code::OutOfRange => Fault::TooLarge {
                 limit: self.limits.answer_bytes,
             },

@@ -69,9 +69,9 @@ impl FromStr for Backend {
 /// What may be shown of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// Its name.
+    /// Its name, which is the name of its file.
     pub name: String,
-    /// What it is.
+    /// What it is, and so whether it can sign here.
     pub kind: KeyKind,
     /// Its address; `None` where it is not a secp256k1 key.
     pub address: Option<Address>,
@@ -82,13 +82,13 @@ pub struct KeyInfo {
 /// The keys of a keyring, and the files that could not be read.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Sorted by name.
+    /// Keys that could be read, sorted by name.
     pub keys: Vec<KeyInfo>,
     /// One error per unreadable file: one damaged key does not hide the others.
     pub unreadable: Vec<KeyringError>,
 }
 
-/// An open keyring.
+/// An open keyring: a folder, and the passphrase that its files are encrypted with.
 #[derive(Debug)]
 pub struct Keyring {
     folder: Folder,
@@ -182,6 +182,7 @@ impl Keyring {
         if self.folder.has(name)? {
             return Err(exists(name));
         }
+        // An index entry whose key is gone does not count.
         if let Some(other) = self.folder.name_of(key.address())?
             && self.folder.has(&other)?
         {
@@ -218,6 +219,7 @@ impl Keyring {
     /// # Errors
     /// When there is no such key, or it cannot be read.
     pub fn delete(&self, name_or_address: &str) -> Result<(), KeyringError> {
+        // Read first: its own address leads to the index entry, and what the passphrase does not open is not removed.
         let stored = self.named(name_or_address)?;
         self.folder
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))

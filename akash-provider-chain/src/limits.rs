@@ -10,7 +10,7 @@ pub struct Limits {
     pub answer_bytes: usize,
     /// Time for one answer.
     pub answer_time: Duration,
-    /// Time to connect.
+    /// Time to connect; a look at an endpoint's health takes no longer either.
     pub connect_time: Duration,
     /// Questions under way at one endpoint; more wait.
     pub questions: usize,

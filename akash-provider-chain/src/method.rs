@@ -8,6 +8,6 @@ use prost::Message;
 pub trait Method: Message {
     /// What the node answers.
     type Response: Message + Default + Send + 'static;
-    /// `/package.Service/Method`.
+    /// `/package.Service/Method`, with the slash in front.
     const PATH: &'static str;
 }

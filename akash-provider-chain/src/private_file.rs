@@ -15,8 +15,10 @@ pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result
         .truncate(true)
         .mode(0o600)
         .open(temporary)
+        // On the disk before the rename: else a crash could leave an empty file under the name.
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(temporary, path))
+        // The rename itself is on the disk only when the folder is.
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
         // The first error is the one to tell.

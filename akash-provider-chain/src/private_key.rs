@@ -66,7 +66,7 @@ impl PrivateKey {
         Zeroizing::new(self.key.to_bytes().into())
     }
 
-    /// Its public half.
+    /// Its public half, with the address that follows from it.
     #[must_use]
     pub const fn public(&self) -> &PublicKey {
         &self.public
@@ -78,10 +78,11 @@ impl PrivateKey {
         &self.public.address
     }
 
-    /// Signs a message.
+    /// Signs the SHA-256 of a message; the same message gives the same signature.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         let signature: Signature = self.key.sign(message);
+        // The chain refuses a high `s`.
         signature.normalize_s().to_bytes().into()
     }
 }
@@ -115,7 +116,7 @@ impl PublicKey {
         Self::new(VerifyingKey::from_sec1_bytes(bytes).map_err(|_| BadKey::Public)?)
     }
 
-    /// The compressed form.
+    /// The 33 bytes of the compressed form.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; PUBLIC_KEY_BYTES] {
         &self.bytes

@@ -179,8 +179,10 @@ impl Reader {
             Ok(parts) => parts,
             Err(error) => return Ok(Err(error)),
         };
+        // A node that mixes in groups of others must not make them this deployment's.
         groups.retain(|group| group.id.deployment == *id);
         let leases = match self.live_leases_of(id, Some(height), us).await {
+            // No height was asked for: leases of a later one are better than none.
             Err(error) if pin.is_none() && error.is_about_height() => {
                 self.live_leases_of(id, None, us).await?
             }
@@ -205,6 +207,7 @@ impl Reader {
         let mut leases: Vec<Lease> = active.into_iter().chain(reclaiming).map(|r| r.lease).collect();
         leases.retain(|lease| lease.id.deployment() == id);
         leases.sort_by(|a, b| a.id.cmp(&b.id));
+        // A lease whose reclamation begins between the two listings is in both.
         leases.dedup_by(|a, b| a.id == b.id);
         Ok(leases)
     }
@@ -241,6 +244,7 @@ impl Reader {
         if let Some(time) = self.remembered_time(height) {
             return Ok(Some(time));
         }
+        // Reads health where that is due and fails when nobody can be asked; whom it chooses does not matter.
         self.endpoints.choose(Need::Queries, &[]).await?;
         let mut last = None;
         // Each endpoint once: a height that one node has dropped may be at another, and waiting brings nothing.
@@ -266,6 +270,7 @@ impl Reader {
                 }
             }
         }
+        // An endpoint that failed may have the block, so that is not the same as nobody having it.
         last.map_or(Ok(None), Err)
     }
 }

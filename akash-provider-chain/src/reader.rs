@@ -32,7 +32,7 @@ pub struct Reader {
 /// What a reader does, as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderStatus {
-    /// Each endpoint.
+    /// Each endpoint, in the order of the addresses given.
     pub endpoints: Vec<EndpointStatus>,
     /// How often another endpoint was taken.
     pub switches: u64,
@@ -86,7 +86,7 @@ impl Reader {
         self
     }
 
-    /// The endpoints.
+    /// The endpoints it asks, which its clones share.
     #[must_use]
     pub const fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -108,6 +108,7 @@ impl Reader {
         let mut times = lock(&self.times);
         times.insert(height, time);
         while times.len() > TIMES_MAX {
+            // The lowest height: it is the one least likely to be asked for again.
             times.pop_first();
         }
     }

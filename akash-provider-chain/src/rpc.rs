@@ -22,7 +22,7 @@ use url::Url;
 
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
-/// Unused connections kept.
+/// Unused connections that are kept for later questions.
 const IDLE_MAX: usize = 32;
 
 /// A client of one node's JSON-RPC.
@@ -53,6 +53,7 @@ impl Rpc {
     /// `tls` is used for `https`.
     pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
+        // The connector below TLS sees `https` addresses too and would refuse them.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(limits.connect_time));
@@ -158,6 +159,7 @@ fn authorization(url: &Url) -> Result<Option<http::HeaderValue>, String> {
     let encoded = data_encoding::BASE64.encode(pair.as_bytes());
     let value = http::HeaderValue::from_str(&format!("Basic {encoded}"));
     let mut value = value.map_err(|e| e.to_string())?;
+    // Keeps it out of what the HTTP library logs.
     value.set_sensitive(true);
     Ok(Some(value))
 }

@@ -30,11 +30,12 @@ impl Expiry {
     /// True when no block after this one can hold it.
     #[must_use]
     pub(crate) fn passed(&self, height: Height, time: BlockTime) -> bool {
+        // It may land at its timeout height itself, and at none above.
         self.height.map_or(time > self.time, |last| height >= last)
     }
 }
 
-/// Gives out nonces.
+/// Gives out nonces: timeouts, or sequences where the chain knows no unordered transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
     /// Nanoseconds below a millisecond by which the timeouts of two processes differ.
@@ -79,6 +80,7 @@ impl Sequencer {
     /// The chain's sequence, and the highest of ours that waits for a block.
     pub(crate) fn learn(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
+            // Ours that wait for a block are not in the chain's number yet.
             let after = waiting.map_or(0, |w| w.saturating_add(1));
             ordered.next = Some(sequence.max(after));
         }
@@ -94,6 +96,7 @@ impl Sequencer {
     /// A node accepted a transaction with this sequence.
     pub(crate) fn used(&mut self, sequence: u64) {
         if let Some(Sequence { next: Some(next) }) = &mut self.ordered {
+            // Answers may come out of order.
             *next = (*next).max(sequence.saturating_add(1));
         }
     }
@@ -122,6 +125,7 @@ impl Sequencer {
             .0
             .saturating_mul(NANOS_PER_MILLI)
             .saturating_add(self.salt);
+        // Between blocks the newest block's time stands still, so each nonce must be above the last.
         let timeout_nanos = wanted.max(self.last_nanos.saturating_add(1));
         self.last_nanos = timeout_nanos;
         // A block one millisecond later than this is later than the timeout.

@@ -49,7 +49,7 @@ pub enum Ordering {
         /// The last block time it may land at.
         timeout_nanos: i64,
     },
-    /// The account's sequence.
+    /// The account's sequence: transactions land in its order or not at all.
     Ordered {
         /// Number of the account's transactions before it.
         sequence: u64,
@@ -61,18 +61,18 @@ pub enum Ordering {
 /// The account that signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
-    /// Its key.
+    /// Its key; the public half stands in each transaction.
     pub key: &'a PrivateKey,
     /// Its number on the chain.
     pub number: u64,
-    /// The chain.
+    /// Id of the chain, which is signed too.
     pub chain_id: &'a str,
 }
 
 /// What a transaction costs, and who pays.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Price {
-    /// The fee.
+    /// The fee for the whole gas limit, used or not.
     pub fee: Coin,
     /// The gas it may use.
     pub gas_limit: u64,
@@ -80,12 +80,12 @@ pub struct Price {
     pub granter: Option<Address>,
 }
 
-/// A signed transaction.
+/// A signed transaction, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTx {
     /// As it is sent.
     pub bytes: Vec<u8>,
-    /// Its hash.
+    /// Hash of its bytes, known before it is sent.
     pub hash: TxHash,
 }
 
@@ -145,6 +145,7 @@ fn body(messages: Vec<Any>, ordering: Ordering) -> TxBody {
 
 fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthInfo {
     let sequence = match ordering {
+        // The chain wants none here: the timeout is the nonce.
         Ordering::Unordered { .. } => 0,
         Ordering::Ordered { sequence, .. } => sequence,
     };

@@ -35,6 +35,7 @@ impl Trust {
     /// # Errors
     /// When there are none, or the file cannot be used; the text says what is wrong.
     pub(crate) fn read(roots: &Roots) -> Result<Self, String> {
+        // Some of the system's roots may be unreadable; that counts only when none is left.
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
         let (mut added, _) = store.add_parsable_certificates(found.certs);

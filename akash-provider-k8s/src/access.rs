@@ -55,6 +55,7 @@ impl Access {
 
     /// Fails unless the lease and every service named are known.
     fn check(&self, operation: &'static str, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
+        // While nothing is watched a lease that is not known may be there all the same.
         if !self.state.known() {
             let message = "the cluster is not being watched at the moment";
             return Err(Error::new(ErrorKind::Unavailable, operation, message));
@@ -81,8 +82,10 @@ impl Access {
             .map(|n| n.metadata.deletion_timestamp.is_some());
         let over = match going {
             None => true,
+            // Pods may write until the last one is gone.
             Some(going) => going && view.pods.is_empty(),
         };
+        // In caches that are not up to date an absence means nothing.
         over && self.state.known()
     }
 }
@@ -92,7 +95,9 @@ async fn touch(touched: &mut broadcast::Receiver<Arc<str>>, namespace: &str) {
     loop {
         match touched.recv().await {
             Ok(home) if *home != *namespace && *home != *EVERYWHERE => {}
+            // The state is gone; other branches of the caller end the wait.
             Err(RecvError::Closed) => std::future::pending().await,
+            // What was missed may have been about this lease.
             Ok(_) | Err(RecvError::Lagged(_)) => return,
         }
     }

@@ -28,14 +28,14 @@ pub enum Finding {
     Unreadable {
         /// Name of the Manifest object.
         manifest: String,
-        /// Field and problem.
+        /// The field, and what is wrong with it.
         problem: String,
     },
     /// A record that somebody else wrote to; its fields count.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// What was ignored.
+        /// What of it was ignored, and why.
         remark: String,
     },
     /// An object that is not as it was applied; the next deploy of the lease puts it right.
@@ -44,9 +44,9 @@ pub enum Finding {
         lease: LeaseId,
         /// Namespace of the lease.
         namespace: String,
-        /// Kind and name.
+        /// Kind and name, as `Kind/name`.
         object: String,
-        /// What differs.
+        /// Why it would be written again.
         reason: String,
     },
     /// An object of a kind that no watch holds is not there any more; the next deploy of the lease makes it again.
@@ -55,7 +55,7 @@ pub enum Finding {
         lease: LeaseId,
         /// Its namespace, or that of the records.
         namespace: String,
-        /// Kind and name.
+        /// Kind and name, as `Kind/name`.
         object: String,
     },
     /// A record or namespace of another chain; it is never touched.
@@ -111,6 +111,7 @@ impl Inner {
         if self.is_of_other_chain(&manifest.metadata) {
             return vec![Finding::OtherChain { manifest: name }];
         }
+        // Its own provider reports it.
         if manifest.spec.lease_id.provider != self.settings.provider.to_string() {
             return Vec::new();
         }
@@ -151,7 +152,7 @@ impl Inner {
 /// A lease's object that a chain did not make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
-    /// Kind.
+    /// Kind of the object, as Kubernetes names it.
     pub kind: &'static str,
     /// Namespace, where it has one, and name.
     pub name: String,

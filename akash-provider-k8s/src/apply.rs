@@ -52,9 +52,9 @@ pub(crate) struct Written {
 /// A namespace on its way to what was rendered.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    /// Its name.
+    /// Its name, which the lease's record has too.
     pub(crate) name: &'a str,
-    /// It, as rendered.
+    /// The namespace object as rendered, without its mark.
     pub(crate) namespace: &'a Value,
     /// What is to be in it.
     pub(crate) items: &'a [Item],
@@ -120,6 +120,7 @@ fn text_of(ledger: &Ledger) -> Value {
 impl Job<'_> {
     /// Begins to carry the plan out: the namespace is there, without its mark.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
+        // Before anything is written: a write to an object that is going would go with it.
         if let Some(id) = plan.blocked.first() {
             let message = format!("{id} is just being deleted; it can be made again when it is gone");
             return Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient());
@@ -160,6 +161,7 @@ impl Job<'_> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
         deletes.extend(self.left_over(calls).await?);
+        // The search may find what the plan deletes already.
         deletes.sort_by(|a, b| a.id.cmp(&b.id));
         deletes.dedup_by(|a, b| a.id == b.id);
         for delete in deletes {
@@ -213,7 +215,7 @@ impl Job<'_> {
         Ok(Written { id, meta })
     }
 
-    /// Without its mark.
+    /// Writes the namespace without its mark: until the end the apply counts as unfinished.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without a ledger the search for what is left over is still to be done.

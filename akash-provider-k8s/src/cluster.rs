@@ -48,7 +48,7 @@ use tokio::sync::Semaphore;
 const LEASES_AT_ONCE: usize = 8;
 /// How long an operation waits for the watches to see what it wrote.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Between two looks at the caches.
 const SEEN_PAUSE: Duration = Duration::from_millis(2);
 
 /// A Kubernetes cluster that runs leases.
@@ -194,6 +194,7 @@ impl Inner {
     pub(crate) async fn current(&self, operation: &'static str) -> Result<(), Error> {
         let ready = async {
             self.state.ready().await;
+            // Listed once is not enough: a watch may be down since.
             while !self.state.known() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
@@ -255,6 +256,7 @@ impl Inner {
             object.meta().labels.as_ref().and_then(labels::lease_of).as_ref() == Some(lease)
         };
         let has_any = || store.state().iter().any(is_of_lease);
+        // Most leases declare nothing: that costs no call.
         if self.state.known() && !has_any() {
             return Ok(());
         }
@@ -286,6 +288,7 @@ impl Inner {
     /// True when an object says that it belongs to another chain.
     pub(crate) fn is_of_other_chain(&self, meta: &ObjectMeta) -> bool {
         let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
+        // Objects of other providers name no chain and are not refused for it.
         chain.is_some_and(|chain| !chain.is_empty() && *chain != self.settings.chain_id)
     }
 
@@ -307,6 +310,7 @@ pub(crate) fn is_as_new(meta: &ObjectMeta, version: Option<&str>) -> bool {
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<u64>().ok());
     match (number(meta.resource_version.as_deref()), number(version)) {
         (Some(there), Some(wanted)) => there >= wanted,
+        // What is no number can only be compared for being the same.
         _ => meta.resource_version.as_deref() == version,
     }
 }

@@ -43,6 +43,7 @@ pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
 #[must_use]
 pub fn from_status(operation: &'static str, status: &Status) -> Error {
     let error = Error::new(kind_of(status), operation, text_of(status));
+    // It can be made again once the namespace is gone.
     if is_terminating(status) {
         return error.transient();
     }
@@ -82,6 +83,7 @@ pub async fn within<T>(
 }
 
 fn kind_of(status: &Status) -> ErrorKind {
+    // It comes as a 403, as a missing right does.
     if is_terminating(status) {
         return ErrorKind::Conflict;
     }

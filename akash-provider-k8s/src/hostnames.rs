@@ -45,6 +45,7 @@ impl Hostnames for Inner {
         let seen = self.look(self.hosts(), hostname, PURGE).await?;
         let judge = |there: Option<&ProviderHost>| {
             let holder = there.and_then(|host| lease_of_host(&host.spec));
+            // A name that leads elsewhere by now is not purged, and that is no error.
             let is_ours =
                 holder.as_ref() == Some(lease) && !there.is_some_and(|h| self.is_of_other_chain(&h.metadata));
             Ok(if is_ours { Verdict::Delete } else { Verdict::Keep })

@@ -26,7 +26,7 @@ const API_SERVERS: &str = "kubernetes.io/service-name=kubernetes";
 /// Where the cluster itself listens, as it was when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Infrastructure {
-    /// Addresses of nodes.
+    /// Addresses of nodes, inside and outside ones.
     pub nodes: BTreeSet<IpAddr>,
     /// Backends of the API server.
     pub api_servers: BTreeSet<SocketAddr>,

@@ -14,15 +14,15 @@ pub const NAMESPACE: &str = "akash.network/namespace";
 pub const MANIFEST_VERSION: &str = "akash.network/manifest.resource.version";
 /// Service of the lease an object belongs to.
 pub const SERVICE: &str = "akash.network/manifest-service";
-/// Tenant.
+/// Tenant: address of the account that owns the deployment.
 pub const LEASE_OWNER: &str = "akash.network/lease.id.owner";
-/// Deployment sequence number.
+/// Sequence number of the deployment, in decimal.
 pub const LEASE_DSEQ: &str = "akash.network/lease.id.dseq";
-/// Group sequence number.
+/// Sequence number of the group within its deployment.
 pub const LEASE_GSEQ: &str = "akash.network/lease.id.gseq";
-/// Order sequence number.
+/// Sequence number of the order within its group.
 pub const LEASE_OSEQ: &str = "akash.network/lease.id.oseq";
-/// Provider.
+/// Provider: address of its account.
 pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
 /// `metal-lb` on services of leased IPs.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";

@@ -37,6 +37,7 @@ impl LeasedIps for Inner {
             Ok(Verdict::Write(self.leased_ip(lease, ip, &spec)))
         };
         let outcome = self.records(DECLARE).settle(&name, seen, judge).await?;
+        // After the new object: cut off in between, the address is held twice and not by nobody.
         for other in others {
             self.release(&other, ip).await?;
         }
@@ -89,6 +90,7 @@ impl LeasedIps for Inner {
         let leases: BTreeSet<&LeaseId> = ips.iter().map(|(lease, _)| lease).collect();
         Ok(LeasedIpUsage {
             total: self.settings.leased_ip_pool,
+            // Addresses and not ports: exposes of one key share one.
             in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
             confirmed: leases.into_iter().cloned().collect(),
         })
@@ -132,6 +134,7 @@ impl Inner {
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let is_full = keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX);
+        // Exposes of one key share an address: another port takes none.
         if !is_full || keys.contains(ip.sharing_key.as_str()) {
             return Ok(());
         }

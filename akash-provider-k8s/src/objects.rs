@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything of a lease, in the order in which it is applied.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaseObjects {
-    /// The namespace.
+    /// The namespace, named after the lease.
     pub namespace: Namespace,
     /// Network policies; a pod must not run before they are there.
     pub policies: Vec<NetworkPolicy>,
@@ -56,13 +56,13 @@ pub struct LeaseObjects {
     pub roles: Vec<Role>,
     /// Which account may do it.
     pub role_bindings: Vec<RoleBinding>,
-    /// Registry logins.
+    /// Registry logins, one for each service that has one.
     pub secrets: Vec<Secret>,
     /// Services without persistent volumes.
     pub deployments: Vec<AppsDeployment>,
     /// Services with persistent volumes.
     pub stateful_sets: Vec<StatefulSet>,
-    /// Ports.
+    /// Ports of services: inside the lease, and on the nodes.
     pub services: Vec<Service>,
 }
 
@@ -90,7 +90,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal.
+    /// A refusal; `service` is empty for the group.
     #[must_use]
     pub fn new(service: &str, field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
@@ -118,6 +118,7 @@ pub fn render(
     prior: &Prior,
 ) -> Result<LeaseObjects, Refusal> {
     let cx = Context::new(deployment, settings, prior);
+    // What is cheap first: a group that is too large is not rendered.
     ports::check_total(&deployment.group)?;
     names_differ(&deployment.group)?;
     let mut objects = LeaseObjects {
@@ -148,6 +149,7 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
                 "two services have it; names are unique",
             ));
         }
+        // Node ports of a service `web` are in `web-np`, which may be the name of another service.
         let own = ports::names(service).into_iter().chain(policies::names(service));
         for name in own {
             if let Some(other) = taken.insert(name.clone(), &service.name) {
@@ -167,6 +169,7 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
 /// [`Refusal`] for the first thing that could not be recorded or that Kubernetes would not take.
 pub fn check(deployment: &WorkloadSpec, settings: &Settings) -> Result<(), Refusal> {
     let prior = Prior {
+        // Any version will do: nothing of this is written.
         manifest_version: "0".to_owned(),
         isolation: settings.isolation,
         unchanged: BTreeMap::new(),

@@ -13,12 +13,12 @@ use kube::api::{ApiResource, PostParams};
 use kube::{Api, Client, Resource};
 use std::time::Duration;
 
-/// What was tried.
+/// What was tried: verbs at a kind, in a namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt<'a> {
     /// The rights it takes, all of them.
     pub(crate) verbs: &'static [&'static str],
-    /// The kind.
+    /// The kind it was tried at.
     pub(crate) resource: ApiResource,
     /// `None` for a kind of the whole cluster.
     pub(crate) namespace: Option<&'a str>,
@@ -43,6 +43,7 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     if error.kind() != ErrorKind::Denied {
         return error;
     }
+    // All of them: an apply creates or patches, and either right may be the one that is missing.
     for verb in attempt.verbs {
         // Where nobody answers, it stays what it was.
         let allowed = may(client, limit, verb, attempt, error.operation()).await;

@@ -82,9 +82,9 @@ pub enum IngressMode {
     Ingress,
     /// HTTPRoutes of the Gateway API.
     GatewayApi {
-        /// Gateway (`--gateway-name`).
+        /// Name of the Gateway (`--gateway-name`).
         name: String,
-        /// Its namespace (`--gateway-namespace`).
+        /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
         /// Size of the proxy's buffer, for example `16k` (`--proxy-buffer-size`).
         buffer_size: String,

@@ -60,7 +60,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Caches of everything with our label, and what follows from them. Dropping it ends the watches.
 #[derive(Debug)]
 pub struct State {
-    /// Namespaces of leases.
+    /// Namespaces that have the network's label.
     pub namespaces: Store<Namespace>,
     /// Workloads without persistent volumes.
     pub deployments: Store<Deployment>,
@@ -68,9 +68,9 @@ pub struct State {
     pub stateful_sets: Store<StatefulSet>,
     /// Pods of leases: names, nodes and status only.
     pub pods: Store<Pod>,
-    /// Services of leases.
+    /// Services that have the network's label, those of operators too.
     pub services: Store<Service>,
-    /// Policies of leases.
+    /// Network policies that have the network's label.
     pub policies: Store<NetworkPolicy>,
     /// Manifests, in the manifest namespace.
     pub manifests: Store<Manifest>,
@@ -95,6 +95,7 @@ impl State {
     #[must_use]
     pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
         let shared = Arc::new(Shared::new(settings, watch_config));
+        // Weak: whoever keeps the history does not keep the caches.
         let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,
@@ -215,6 +216,7 @@ impl State {
     /// As [`State::lease_status`]; also for a service that is unknown.
     pub fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let view = self.current(lease)?;
+        // Says which of the two is missing: the lease, or only the service.
         if status::lease_status(&view, "").is_none() {
             return Err(no_lease(lease));
         }
@@ -308,6 +310,7 @@ impl State {
 
     /// Waits until the watches saw everything we wrote of a lease. It may take for ever while they are down.
     pub async fn settled(&self, lease: &LeaseId) {
+        // Before the first look, so that no change falls between the two.
         let mut touched = self.touched();
         while !self.is_settled(lease) {
             if let Err(RecvError::Closed) = touched.recv().await {

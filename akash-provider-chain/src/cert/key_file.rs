@@ -87,6 +87,7 @@ impl<'a> KeyFiles<'a> {
         let key = self.decrypt(block, &path)?;
         let own =
             OwnCertificate::new(certificate.contents().to_vec(), key).map_err(|e| damaged(e.to_string()))?;
+        // Whoever opens the file has the account's key; the certificate in it may still name another account.
         if own.facts.owner != *self.account.address() {
             return Err(CertError::Owner {
                 expected: self.account.address().clone(),
@@ -117,6 +118,7 @@ impl<'a> KeyFiles<'a> {
         }
         // Perhaps on another file system, where nothing can be renamed to.
         replace(&to, &Zeroizing::new(read_file(&from)?))?;
+        // Only then is the next one removed: cut off in between, `swap` finds both files equal and ends it.
         self.discard_next()
     }
 
@@ -135,9 +137,12 @@ impl<'a> KeyFiles<'a> {
                 Zeroizing::new(read_file(&current)?),
                 Zeroizing::new(read_file(&next)?),
             );
+            // An earlier call was cut off after the copy: what is in use must not become the old one too.
             if before == after {
                 return self.discard_next();
             }
+            // Before the current file is replaced, so that no crash loses what is to be revoked. Written and not
+            // renamed: the time of this file is the time of the swap.
             replace(&self.path(KeyFile::Old), &before)?;
         }
         self.promote()
@@ -155,6 +160,7 @@ impl<'a> KeyFiles<'a> {
             path,
             source,
         })?;
+        // A time before 1970 reads as long ago: the grace is over.
         Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
@@ -190,6 +196,7 @@ impl<'a> KeyFiles<'a> {
         let mut salt = [0; SALT_BYTES];
         let mut iv = [0; IV_BYTES];
         let random = |e: getrandom::Error| CertError::Randomness(e.to_string());
+        // The password is the same for each file of an account, so salt and vector must not be.
         getrandom::fill(&mut salt).map_err(random)?;
         getrandom::fill(&mut iv).map_err(random)?;
         let malformed = |e: &dyn ToString| CertError::Malformed(e.to_string());
@@ -224,6 +231,8 @@ impl<'a> KeyFiles<'a> {
         }
         let sealed = EncryptedPrivateKeyInfoRef::try_from(block.contents())
             .map_err(|_| damaged("its key is not an encrypted PKCS#8 key"))?;
+        // Before the key is derived: the number of rounds is in the file, and whoever wrote it would choose how long we
+        // work.
         let rounds = sealed
             .encryption_algorithm
             .pbes2()
@@ -235,6 +244,7 @@ impl<'a> KeyFiles<'a> {
             ));
         }
         let password = Zeroizing::new(password(self.account));
+        // A wrong password shows as bad padding or as bytes that are no key: both are the same failure.
         let der = sealed.decrypt(password.as_slice()).map_err(|_| wrong())?;
         SigningKey::from_pkcs8_der(der.as_bytes()).map_err(|_| wrong())
     }
@@ -271,6 +281,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
         .ok()?
         .try_into()
         .ok()?;
+    // OpenSSL's older form takes the first half of the vector as the salt.
     let key = legacy_key(password, iv.get(..8)?);
     let opened = cbc::Decryptor::<aes::Aes256>::new((&*key).into(), (&iv).into())
         .decrypt_padded_vec::<Pkcs7>(block.contents())
@@ -278,6 +289,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let Ok(der) = opened else {
         return Some(None);
     };
+    // A wrong password passes the padding once in about 256 times: only a key that can be read is proof.
     let pkcs8 = SigningKey::from_pkcs8_der(&der).ok();
     Some(pkcs8.or_else(|| {
         p256::SecretKey::from_sec1_der(&der)
@@ -322,6 +334,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
     };
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder).map_err(io("create the folder of"))?;
+    // Two processes must not write to the same temporary file.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     private_file::replace(path, &temporary, bytes).map_err(io("write"))
 }
@@ -340,6 +353,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(io)?;
     let limit = PEM_BYTES_MAX as u64;
+    // One byte more than allowed tells a file that is too large from one that just fits.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() > PEM_BYTES_MAX {
         let why = format!("it is larger than {PEM_BYTES_MAX} bytes");

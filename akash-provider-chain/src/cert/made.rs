@@ -30,7 +30,7 @@ const VERSION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.23.133.2.6");
 const VERSION_TEXT: &str = "v0.0.1";
 pub(super) const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
 pub(super) const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
-/// Longest domain name.
+/// Longest domain name in bytes, without a final dot: the limit of DNS.
 const DOMAIN_BYTES_MAX: usize = 253;
 
 struct Profile {
@@ -75,6 +75,7 @@ fn build(
         extensions: extensions(domains)?,
     };
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    // The serial has nanoseconds; dates of a certificate have whole seconds only.
     let start = Duration::from_secs(now.as_secs());
     let validity = Validity::new(time(start)?, time(start.saturating_add(VALIDITY))?);
     let spki = key.verifying_key().to_public_key_der()?;
@@ -131,6 +132,7 @@ fn extensions(domains: &[String]) -> Result<Vec<Extension>, x509_cert::der::Erro
             minimum: 0,
             maximum: None,
         };
+        // Meant for authorities, which this certificate is not; today's tool writes it all the same.
         let constraints = NameConstraints {
             permitted_subtrees: Some(names.iter().map(subtree).collect()),
             excluded_subtrees: None,
@@ -176,6 +178,7 @@ fn is_domain(text: &str) -> bool {
         (fits && !label.starts_with('-') && !label.ends_with('-')) || (at == 0 && label == "*")
     };
     text.len() <= DOMAIN_BYTES_MAX
+        // The labels of `10.0.0.1` are digits only and would pass as a name.
         && text.parse::<std::net::IpAddr>().is_err()
         && text.split('.').enumerate().all(label)
 }

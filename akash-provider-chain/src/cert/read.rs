@@ -23,7 +23,7 @@ pub struct Facts {
     pub serial: String,
     /// Start of its validity, since the Unix epoch.
     pub not_before: Duration,
-    /// Its end.
+    /// End of its validity, since the Unix epoch; that moment still counts.
     pub not_after: Duration,
     /// Public key in SPKI form.
     pub public_key: Vec<u8>,
@@ -72,6 +72,7 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
             .map_err(|e| malformed(format!("its subject is not an account: {e}")))
     };
     let subject = owner(tbs.subject())?;
+    // This is the form alone. Whether the signature is its own is looked at in `check_published`.
     if owner(tbs.issuer())? != subject {
         return Err(malformed("its issuer is not its subject"));
     }
@@ -81,6 +82,7 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
     let names = names.map(|(_, n)| n.0).unwrap_or_default();
     let domain = |name: GeneralName| match name {
         GeneralName::DnsName(name) => Some(name.to_string()),
+        // The network's format knows domain names only.
         _ => None,
     };
     Ok(Facts {

@@ -40,7 +40,7 @@ pub struct RotationSettings {
 }
 
 impl RotationSettings {
-    /// The usual times.
+    /// The usual times: an hour of grace, a look at the chain every six hours, waits of 5 seconds to 10 minutes.
     #[must_use]
     pub const fn new(usage: Usage) -> Self {
         Self {
@@ -83,17 +83,17 @@ pub enum RotationError {
     /// The chain refuses the transaction.
     #[error("the chain refuses to {what} ({code}): {log}")]
     Refused {
-        /// What was tried.
+        /// What the transaction was for, as a verb phrase.
         what: &'static str,
-        /// Codespace and code.
+        /// Codespace and code, as the outcome of the transaction has them.
         code: String,
-        /// The chain's text.
+        /// What the chain wrote about it: foreign text, for people only.
         log: String,
     },
     /// It is not known whether a transaction landed.
     #[error("whether the chain took the transaction to {what} is not known yet")]
     Unknown {
-        /// What was tried.
+        /// What the transaction was for, as a verb phrase.
         what: &'static str,
     },
     /// A task of this process ended in the middle.
@@ -196,6 +196,7 @@ impl Rotation {
                     }
                 },
             };
+            // Read after a failed step too: a swap that failed may have changed the file all the same.
             if let Ok(Some(own)) = self
                 .with_files(|files| Held::read(files).map(|held| held.current))
                 .await
@@ -219,6 +220,7 @@ impl Rotation {
     /// # Errors
     /// When it could not be done. It is found again by the next call.
     pub async fn step(&self, now: Duration) -> Result<Done, RotationError> {
+        // The chain is asked first: when that fails, no file was opened for nothing, which is slow.
         let published = self.chain.certificates(self.account.address(), None).await?;
         let held = self.with_files(Held::read).await?;
         let pem = |own: &Option<OwnCertificate>| own.as_ref().map(OwnCertificate::cert_pem);
@@ -261,6 +263,7 @@ impl Rotation {
         let (owner, usage) = (self.account.address().clone(), self.settings.usage.clone());
         let made = move |files: &KeyFiles<'_>| {
             let own = OwnCertificate::make(&owner, &usage, now)?;
+            // Written before it is published: on the chain a certificate without its key is of no use.
             files.write(KeyFile::Next, &own)?;
             Ok(own.facts().serial.clone())
         };
@@ -302,6 +305,7 @@ impl Rotation {
 
     async fn until(&self, time: BlockTime) {
         loop {
+            // A failed question says nothing; the caller limits how long it is repeated.
             if matches!(self.chain.sync_info().await, Ok(info) if info.time > time) {
                 return;
             }
@@ -322,7 +326,7 @@ impl Rotation {
         Ok(done?)
     }
 
-    /// The account.
+    /// The account whose certificate is kept valid.
     #[must_use]
     pub fn owner(&self) -> &Address {
         self.account.address()
@@ -337,11 +341,13 @@ fn view<'a>(own: &'a Option<OwnCertificate>, pem: Option<&'a String>) -> Option<
 fn old_step(held: &Held, published: &[Certificate], now: Duration, grace: Duration) -> Option<Old> {
     let (old, swapped) = held.old.as_ref()?;
     let stands = |own: &OwnCertificate| on_chain(own.facts(), own.cert_pem().as_bytes(), published);
+    // Nothing is left to revoke: it has expired, was revoked, or its serial is another certificate's.
     if !old.facts().is_valid_at(now) || stands(old) == OnChain::Useless {
         return Some(Old::Discard);
     }
     let left = swapped.saturating_add(grace).saturating_sub(now);
     let others = held.current.iter().chain(&held.next);
+    // The old one does not replace itself: after a swap that was cut off both files may hold it.
     let mut others = others.filter(|own| own.facts().serial != old.facts().serial);
     let replaced = others.any(|own| stands(own) == OnChain::Valid);
     if replaced && stands(old) == OnChain::Valid && left.is_zero() {

@@ -29,7 +29,7 @@ pub enum Step {
     /// The next file becomes the current one; then, after a grace, revoke the old one, if it is still valid on the
     /// chain.
     Promote {
-        /// Its serial.
+        /// Serial of the old one; `None` when the chain shows none that is valid, or it is the same certificate.
         revoke: Option<String>,
     },
     /// The next file is of no use.
@@ -48,6 +48,7 @@ pub fn next_step(
     let fresh = |facts: &Facts| facts.is_valid_at(now) && facts.not_after.saturating_sub(now) > RENEW_BEFORE;
     if let Some((facts, pem)) = next {
         return match on_chain(facts, pem, published) {
+            // Before the chain's view: one that is valid there but about to end would have to be replaced at once.
             _ if !fresh(facts) => Step::DiscardNext,
             OnChain::Valid => {
                 let old = current.filter(|(c, pem)| on_chain(c, pem, published) == OnChain::Valid);
@@ -78,7 +79,7 @@ pub fn next_step(
 pub(super) enum OnChain {
     /// Published and not revoked.
     Valid,
-    /// Not there.
+    /// The answer has no certificate of this serial.
     Absent,
     /// Revoked, or its serial belongs to another certificate.
     Useless,
@@ -88,6 +89,7 @@ pub(super) enum OnChain {
 pub(super) fn on_chain(facts: &Facts, pem: &[u8], published: &[Certificate]) -> OnChain {
     match published.iter().find(|c| c.serial == facts.serial) {
         None => OnChain::Absent,
+        // White space at the ends is no difference: tools do not agree on the last newline.
         Some(found) if found.valid && found.cert.trim_ascii() == pem.trim_ascii() => OnChain::Valid,
         Some(_) => OnChain::Useless,
     }

@@ -22,7 +22,7 @@ fn height(height: u64) -> i64 {
     i64::try_from(height).unwrap_or(i64::MAX)
 }
 
-/// An order.
+/// An order, with the group it was made from.
 #[must_use]
 pub fn order(order: &Order) -> mkt::v1beta5::Order {
     use mkt::v1beta5::order::State;
@@ -73,7 +73,7 @@ pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     }
 }
 
-/// A lease.
+/// A lease without its payment.
 #[must_use]
 pub fn lease(lease: &Lease) -> mkt::v1::Lease {
     use mkt::v1::lease::State;
@@ -92,6 +92,7 @@ pub fn lease(lease: &Lease) -> mkt::v1::Lease {
         reason: reason_code(lease.reason),
         reclamation: lease.reclamation.as_ref().map(|terms| mkt::v1::Reclamation {
             window: Some(wire_duration(terms.window)),
+            // 0 on the wire is no deadline.
             deadline: terms.deadline.map_or(0, |time| time.0 / 1000),
             reason: reason_code(terms.reason),
             ..mkt::v1::Reclamation::default()
@@ -240,11 +241,12 @@ pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     let paid = record.payment.as_ref().map(|p| payment(record, p));
     mkt::v1beta5::QueryLeaseResponse {
         lease: Some(lease(&record.lease)),
+        // A node writes an empty payment where there is none.
         escrow_payment: Some(paid.unwrap_or_default()),
     }
 }
 
-/// A group.
+/// A group; the height of its creation is left at 0.
 #[must_use]
 pub fn group(group: &Group) -> dep::v1beta4::Group {
     use dep::v1beta4::group::State;
@@ -323,7 +325,7 @@ pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentRes
     }
 }
 
-/// A provider.
+/// A provider with its attributes; its contact is written even where it is empty.
 #[must_use]
 pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     prov::v1beta4::Provider {
@@ -346,7 +348,7 @@ pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     }
 }
 
-/// A certificate.
+/// A certificate with its state and, beside it, its serial.
 #[must_use]
 pub fn certificate(certificate: &Certificate) -> cert::v1::CertificateResponse {
     let state = if certificate.valid {

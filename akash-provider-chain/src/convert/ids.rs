@@ -65,6 +65,7 @@ pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
 /// When it is missing or a part of it is none.
 pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     let id = required("id", id)?;
+    // Bids with a number are other providers': our ids have no place for it.
     if id.bseq != 0 {
         return Err(Malformed::new("id.bseq", format!("{} is not 0", id.bseq)));
     }

@@ -47,6 +47,7 @@ pub fn to_any(msg: &Msg) -> Any {
             price: Some(wire_dec_coin(price)),
             deposit: Some(Deposit {
                 amount: Some(wire_coin(deposit)),
+                // From the own balance: no grant of somebody else is drawn on.
                 sources: vec![Source::Balance.into()],
             }),
             resources_offer: resources_offer.iter().map(wire_offer).collect(),

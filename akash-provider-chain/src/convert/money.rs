@@ -57,6 +57,7 @@ pub(super) fn duration(
 }
 
 pub(super) fn unix_seconds(seconds: i64) -> BlockTime {
+    // A time that overflows is one that never comes, and so is the largest one.
     BlockTime(seconds.saturating_mul(1000))
 }
 

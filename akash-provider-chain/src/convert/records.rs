@@ -97,6 +97,7 @@ pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
         CloseReason::InsufficientFunds,
     ];
     let named = known.into_iter().find(|reason| reason.code() == code);
+    // A reason that a newer chain invents is kept as its number: the lease is closed whatever the reason.
     Some(named.unwrap_or(CloseReason::Other(code)))
 }
 
@@ -117,6 +118,7 @@ pub fn lease(lease: mkt::v1::Lease) -> Result<Lease, Malformed> {
         let window = duration("reclamation.window", r.window)?;
         Ok(Reclamation {
             window: window.unwrap_or_default(),
+            // 0 on the wire is no deadline.
             deadline: (r.deadline != 0).then(|| unix_seconds(r.deadline)),
             reason: close_reason(r.reason),
         })
@@ -184,6 +186,7 @@ fn escrow_account(account: escrow::types::v1::Account) -> Result<EscrowAccount, 
     let mut funds = BTreeMap::new();
     for balance in state.funds {
         let amount = scaled("funds.amount", &balance.amount)?;
+        // Nothing forbids that the list names a denomination twice.
         let sum: &mut Dec = funds.entry(balance.denom.into()).or_default();
         let added = sum.checked_add(amount);
         *sum = added.ok_or_else(|| Malformed::new("funds.amount", "the sum is too large"))?;
@@ -277,6 +280,7 @@ pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, A
 /// When an amount is none.
 pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malformed> {
     let mut deposits = params.bid_min_deposits;
+    // An older form of the parameters has one deposit and no list.
     if deposits.is_empty() {
         deposits.extend(params.bid_min_deposit);
     }
@@ -291,7 +295,7 @@ pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malfo
     })
 }
 
-/// A certificate.
+/// A certificate. An absent one is read as empty and not valid.
 #[must_use]
 pub fn certificate(answer: cert::v1::CertificateResponse) -> Certificate {
     let certificate = answer.certificate.unwrap_or_default();
@@ -318,6 +322,7 @@ pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> 
             let module = auth::ModuleAccount::decode(&*any.value).map_err(undecodable)?;
             module.base_account
         }
+        // All kinds of vesting accounts have the same base account in the same place.
         url if url.starts_with("/cosmos.vesting.") => {
             let vesting = vesting::VestingAccount::decode(&*any.value).map_err(undecodable)?;
             vesting.base_vesting_account.and_then(|b| b.base_account)
@@ -345,6 +350,7 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
     let key = key
         .map_err(|e| Malformed::new("account.pub_key", e.to_string()))?
         .key;
+    // The compressed form; accounts have no other.
     if key.len() != 33 {
         return Err(Malformed::new(
             "account.pub_key",
@@ -359,6 +365,7 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
 /// # Errors
 /// When the amount is none, or of another denomination.
 pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malformed> {
+    // Nodes leave a zero balance out, or write an empty one.
     let Some(balance) = balance.filter(|b| !b.denom.is_empty() || !b.amount.is_empty()) else {
         return Ok(Coin {
             denom: denom.into(),

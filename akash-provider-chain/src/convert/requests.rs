@@ -104,35 +104,35 @@ pub fn all_leases_of(deployment: &DeploymentId, state: LeaseState) -> LeaseFilte
     }
 }
 
-/// One order.
+/// The question for one order by its id.
 #[must_use]
 pub fn order_request(id: &OrderId) -> mkt::v1beta5::QueryOrderRequest {
     let id = Some(wire_order(id));
     mkt::v1beta5::QueryOrderRequest { id }
 }
 
-/// One bid.
+/// The question for one bid; the answer comes with the account of its deposit.
 #[must_use]
 pub fn bid_request(id: &BidId) -> mkt::v1beta5::QueryBidRequest {
     let id = Some(wire_bid(id));
     mkt::v1beta5::QueryBidRequest { id }
 }
 
-/// One lease.
+/// The question for one lease; the answer comes with its payment.
 #[must_use]
 pub fn lease_request(id: &LeaseId) -> mkt::v1beta5::QueryLeaseRequest {
     let id = Some(wire_lease(id));
     mkt::v1beta5::QueryLeaseRequest { id }
 }
 
-/// One group.
+/// The question for one group; its deployment is not in the answer.
 #[must_use]
 pub fn group_request(id: &GroupId) -> dep::v1beta4::QueryGroupRequest {
     let id = Some(wire_group(id));
     dep::v1beta4::QueryGroupRequest { id }
 }
 
-/// One deployment.
+/// The question for one deployment; the answer comes with its groups and its money.
 #[must_use]
 pub fn deployment_request(id: &DeploymentId) -> dep::v1beta4::QueryDeploymentRequest {
     let id = Some(wire_deployment(id));
@@ -159,6 +159,7 @@ pub fn certificates_request(
         filter: Some(cert::v1::CertificateFilter {
             owner: owner.to_string(),
             serial: serial.unwrap_or_default().to_owned(),
+            // Of any state: revoked ones must be known too.
             state: String::new(),
         }),
         pagination: wire_page(page),

@@ -25,6 +25,7 @@ pub(super) fn wire_attributes(list: &[Attribute]) -> Vec<attributes::Attribute> 
 /// A number as the network keeps it: its decimal digits.
 fn value(part: &str, value: Option<wire::ResourceValue>) -> Result<u64, Malformed> {
     let digits = value.map(|v| v.val).unwrap_or_default();
+    // A value of zero may be left out on the wire.
     if digits.is_empty() {
         return Ok(0);
     }

@@ -173,6 +173,7 @@ fn deposit(msg: escrow::MsgAccountDeposit) -> Result<TenantMsg, Malformed> {
         let why = format!("`{}` is no account of a deployment", shown(&id.xid));
         Malformed::new("id.xid", why)
     })?;
+    // Our message has no place for a payer who is not the owner.
     if deployment.owner.as_str() != msg.signer {
         return Err(Malformed::new("signer", "is not the owner of the deployment"));
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// First wait after a failure; it doubles with each further one.
 const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
-/// Longest wait.
+/// Longest wait, before a spread of up to two fifths is added.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 /// What is known about an endpoint.
@@ -22,7 +22,7 @@ pub(crate) struct Health {
     pub(crate) latency: Option<Duration>,
     /// Failures since the last answer.
     pub(crate) failures: u32,
-    /// Not asked before.
+    /// Not asked before this moment; `None` while it is well.
     pub(crate) retry_at: Option<Instant>,
     /// It answered badly; to be asked about itself before long.
     pub(crate) is_doubted: bool,
@@ -33,13 +33,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// It answered.
+    /// It answered. The height only rises here; the latency takes one eighth of the new value.
     pub(crate) fn answered(&mut self, took: Duration, height: Height) {
         self.height = self.height.max(height);
+        // Smoothed, so that one slow answer does not make another node the faster one.
         self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
     }
 
-    /// It is well.
+    /// It was asked about itself and is well: failures, doubts and the wait are forgotten.
     pub(crate) fn is_well(&mut self, now: Instant) {
         self.checked = Some(now);
         self.is_doubted = false;
@@ -52,16 +53,18 @@ impl Health {
     /// come back at the same moment.
     pub(crate) fn failed(&mut self, now: Instant, fault: Fault, spread: u32) {
         self.is_doubted = false;
+        // Six doublings are past the longest wait; more would overflow the shift.
         let doubled = COOL_DOWN_MIN.saturating_mul(1 << self.failures.min(6));
         let wait = doubled.min(COOL_DOWN_MAX);
         self.failures = self.failures.saturating_add(1);
         self.checked = Some(now);
         self.retry_at = Some(now + wait + wait / 10 * (spread % 5));
         self.fault = Some(fault);
+        // It may come back upgraded.
         self.versions = None;
     }
 
-    /// May be asked.
+    /// May be asked: it was looked at, and nothing is held against it.
     pub(crate) const fn is_good(&self) -> bool {
         self.fault.is_none() && self.checked.is_some()
     }

@@ -68,6 +68,7 @@ impl Endpoint {
                 offered: Vec::new(),
                 chosen: None,
             }),
+            // The node understood and refused a question that every node of our version answers.
             Err(error) if error.fault.blame() == Blame::Question => {
                 let offered = Vec::new();
                 Err(self.error(QueryParamsRequest::PATH, Fault::Version { offered }))
@@ -89,6 +90,7 @@ fn has_no_discovery(error: &NodeError) -> bool {
 
 fn offers_of_json(answer: Discovery) -> Vec<Offer> {
     let versions = answer.supported_versions.unwrap_or_default();
+    // An older form names one version without modules. It fits nothing, but the fault can name it.
     if versions.is_empty() {
         let old = answer.client_info.map(|c| (c.api_version, Vec::new()));
         return old.into_iter().collect();
@@ -122,6 +124,7 @@ fn choose(offers: Vec<Offer>) -> Result<Versions, Fault> {
             |(module, version): &(&str, &str)| modules.iter().any(|(m, v)| m == module && v == version);
         SPOKEN.iter().all(is_served)
     };
+    // The name is only told further: nothing depends on which of those that fit is taken.
     let chosen = offers.iter().filter(fits).map(|(name, _)| name.clone()).max();
     let offered = offers.iter().map(described).collect();
     match chosen {

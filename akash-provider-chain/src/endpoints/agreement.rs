@@ -49,6 +49,7 @@ impl Endpoints {
                 Some(witness) => {
                     let reading = (value.as_ref(), height);
                     let compared = self.compare(at, witness, request, &convert, reading).await;
+                    // A second node that fails leaves the reading unconfirmed, not wrong.
                     compared.unwrap_or_else(|_| alone(Agreement::Unreachable))
                 }
                 None => alone(Agreement::Unreachable),
@@ -115,6 +116,7 @@ impl Endpoints {
         };
         let second = self.endpoint(witness)?;
         let (seen, seen_at) = self.read(witness, &second, request, None, convert).await?;
+        // Two absences at different heights are not enough: such an answer often does not say its height.
         if seen_at == height || (value == seen.as_ref() && value.is_some()) {
             return Ok((None, height.min(seen_at), verdict(value == seen.as_ref())));
         }
@@ -198,6 +200,7 @@ impl Endpoints {
         if let Some(at) = healthy() {
             return Some(at);
         }
+        // Questions go to one node, so the others may never have been looked at.
         self.refresh_if_due(Need::Queries).await;
         healthy()
     }

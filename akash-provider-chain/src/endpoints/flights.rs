@@ -39,8 +39,10 @@ impl Flights {
             match flying.get(&key).and_then(WeakShared::upgrade) {
                 Some(flight) => flight,
                 None => {
+                    // Questions whose askers all went away end without coming to the removal below.
                     flying.retain(|_, flight| flight.upgrade().is_some());
                     let flight: Shared<Flight> = ask().boxed().shared();
+                    // A strong one would keep a question alive that nobody waits for any more.
                     if let Some(weak) = flight.downgrade() {
                         flying.insert(key.clone(), weak);
                     }

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 /// What is known about an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Its address.
+    /// Its address without what is secret in it.
     pub address: Arc<str>,
-    /// It answers queries.
+    /// It is the one in use for queries.
     pub answers_queries: bool,
     /// It tells blocks and takes transactions.
     pub tells_blocks: bool,
@@ -29,7 +29,7 @@ pub struct EndpointStatus {
     pub failures: u32,
     /// Why it is not asked.
     pub fault: Option<Fault>,
-    /// What it serves.
+    /// What it serves; `None` until it was asked, and again from an outage until it answers.
     pub versions: Option<Versions>,
 }
 
@@ -80,11 +80,13 @@ impl Endpoints {
         }
         if urgent {
             let _one_at_a_time = self.shared.refreshing.lock().await;
+            // Looked up behind the lock: whoever held it before may just have asked them all.
             let due = self.due(true);
             self.probe_all(due).await;
             return;
         }
         let this = self.clone();
+        // A cheap look before a task is made; the task takes the lock itself.
         if self.shared.refreshing.try_lock().is_ok() {
             tokio::spawn(async move {
                 let Ok(_one_at_a_time) = this.shared.refreshing.try_lock() else {
@@ -101,6 +103,7 @@ impl Endpoints {
         let age = self.shared.limits.health_age;
         let is_due = |m: &Member| {
             let health = lock(&m.health);
+            // Shorter than an endpoint's own wait: without any node nothing can be done at all.
             let pause = URGENT_MIN.saturating_mul(1 << health.failures.saturating_sub(1).min(8));
             let pause = pause.min(URGENT_MAX);
             let waited = health.checked.is_none_or(|at| now.duration_since(at) >= pause);
@@ -112,6 +115,7 @@ impl Endpoints {
 
     async fn probe_all(&self, due: Vec<usize>) {
         join_all(due.into_iter().map(|at| self.probe(at))).await;
+        // Who is behind is known by comparison only, so all must have been asked.
         self.drop_laggards();
     }
 
@@ -141,6 +145,7 @@ impl Endpoints {
                 health.is_well(Instant::now());
             }
             Err(error) => {
+                // Said once per fault, not with each try.
                 if health.fault.as_ref() != Some(&error.fault) {
                     tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "a node cannot be used");
                 }
@@ -152,6 +157,7 @@ impl Endpoints {
     async fn look(&self, member: &Member) -> Result<(Height, Versions), NodeError> {
         let endpoint = &member.endpoint;
         let info = endpoint.sync_info().await?;
+        // First: heights and versions of another chain mean nothing.
         if info.chain_id != self.shared.chain_id {
             let fault = Fault::OtherChain {
                 expected: self.shared.chain_id.clone(),
@@ -162,6 +168,7 @@ impl Endpoints {
         if info.catching_up {
             return Err(endpoint.error("status", Fault::CatchingUp { height: info.height }));
         }
+        // Asked once per outage: what a node serves changes when it is upgraded, and it is down for that.
         let known = lock(&member.health).versions.clone();
         let versions = match known {
             Some(versions) => versions,
@@ -180,6 +187,7 @@ impl Endpoints {
             let mut health = lock(&member.health);
             let height = health.height;
             if health.is_good() && height.saturating_add(LAG_MAX) < floor {
+                // It is only late; what it serves is as it was.
                 let versions = health.versions.clone();
                 health.failed(Instant::now(), Fault::Behind { height, floor }, spread(at));
                 health.versions = versions;
@@ -204,6 +212,7 @@ impl Endpoints {
             self.take(&mut choice, need, fastest, current, reason);
             return Some(fastest);
         };
+        // Twice as fast and some, so that two equal nodes do not take turns.
         let is_faster = latency(fastest) * 2 + LATENCY_NOISE < latency(current);
         if !is_faster {
             choice.faster = None;
@@ -230,6 +239,7 @@ impl Endpoints {
         }
         let name = self.shared.members.get(at).map(|m| Arc::clone(&m.endpoint.name));
         let name = name.unwrap_or_else(|| "".into());
+        // The first choice is no switch.
         if before.is_some() {
             choice.switches += 1;
             choice.reason = Some(format!("{name}: {reason}"));

@@ -16,7 +16,7 @@ const SEARCH_PAGE: u64 = 100;
 /// Pages of one search: no block has that many transactions.
 const SEARCH_PAGES: u64 = 200;
 
-/// A block.
+/// A block as the provider needs it: when it was, and what happened in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -38,6 +38,7 @@ pub(crate) struct SeenTx {
 
 /// Transactions with what became of them; `None` unless each has a result and is readable.
 fn seen(txs: &[String], results: &[TxResult]) -> Option<Vec<SeenTx>> {
+    // They are paired by position: with different lengths no pair is certain.
     if txs.len() != results.len() {
         return None;
     }
@@ -80,6 +81,7 @@ impl Block {
         if height == 0 {
             return Err(Fault::Malformed("a block of height 0".to_owned()));
         }
+        // Nodes write `null` for an empty list.
         let txs = results.tx_results.unwrap_or_default();
         Ok(Self {
             height,
@@ -106,6 +108,7 @@ impl Endpoints {
             Ok((_, block)) => return Ok(block),
             Err(error) => error,
         };
+        // Where results are dropped the index may still have the transactions. Any other failure ends the try.
         if !matches!(error.fault, Fault::Pruned(_)) {
             return Err(error);
         }
@@ -147,6 +150,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         height: height.to_string(),
     };
     let results = endpoint.call::<BlockResults>("block_results", params);
+    // Results carry no time, so the header is asked beside them.
     let (results, header) = tokio::try_join!(results, endpoint.header(height))?;
     let answered = results.height.0;
     if answered != height {
@@ -157,6 +161,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         return Err(endpoint.error("block_results", fault));
     }
     let time = our_time(endpoint, header, chain_id)?;
+    // The first two are written by nodes before CometBFT 0.38, the last one since.
     let lists = [
         results.begin_block_events,
         results.end_block_events,
@@ -168,6 +173,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         height,
         time,
         facts: facts(height, &txs, &block),
+        // Results do not come with the transactions, so there is nothing to hash.
         txs: None,
     })
 }
@@ -221,6 +227,7 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
         let answer: TxSearch = endpoint.call("tx_search", params).await?;
         let txs = answer.txs.unwrap_or_default();
         let total = usize::try_from(answer.total_count.0).unwrap_or(usize::MAX);
+        // The index is late or cut: further pages would not make it whole.
         if txs.is_empty() || total != count {
             break;
         }
@@ -233,11 +240,13 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
         );
         return Err(endpoint.error("tx_search", Fault::Malformed(why)));
     }
+    // Facts are told in the order of the block.
     found.sort_by_key(|tx| tx.index);
     let txs: Vec<TxResult> = found.into_iter().map(|tx| tx.tx_result).collect();
     Ok(Block {
         height,
         time,
+        // A search finds transactions only; events of the block itself are not to be had here.
         facts: facts(height, &txs, &[]),
         txs: None,
     })

@@ -23,13 +23,13 @@ const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", 
 /// An event that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MalformedEvent {
-    /// The block.
+    /// Height of the block it is in.
     pub height: Height,
     /// The transaction in the block; `None` for events of the block itself.
     pub tx: Option<usize>,
     /// The event in the transaction or the block.
     pub index: usize,
-    /// Its type.
+    /// Its type as the chain writes it: foreign text.
     pub kind: String,
     /// What is wrong with it.
     pub why: String,
@@ -176,6 +176,7 @@ impl<'a> Values<'a> {
             let Some(slot) = slot.and_then(|at| values.get_mut(at)) else {
                 continue;
             };
+            // Which of the two is true cannot be known.
             if slot.is_some() {
                 return Err(Malformed::new(key, "comes twice"));
             }

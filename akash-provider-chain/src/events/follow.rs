@@ -100,9 +100,11 @@ impl Follower {
         self.load_floor();
         let mut reason = "the start".to_owned();
         loop {
+            // A clone, because the session borrows the whole follower.
             let out = self.out.clone();
             let ended = tokio::select! {
                 biased;
+                // A session may have nothing to tell for long: only this hears that the listener is gone.
                 () = out.closed() => End::Unheard,
                 end = self.session(&reason) => end,
             };
@@ -129,6 +131,7 @@ impl Follower {
         match self.reader.heights.load() {
             Ok(Some(height)) => self.reader.endpoints.raise_floor(height),
             Ok(None) => {}
+            // Without it the guard against nodes that are behind is missing, and nothing else.
             Err(error) => self.fail(&format!("the last height cannot be read: {error}")),
         }
     }
@@ -220,8 +223,10 @@ impl Follower {
         };
         let snapshot = Arc::new(listing.snapshot);
         let (height, time) = (snapshot.height, snapshot.time);
+        // Told before it counts as told: for a listener that went away the floor must not rise.
         self.tell(ChainEvent::Resync(snapshot)).await?;
         self.next = height + 1;
+        // The snapshot is later than whatever was lost.
         if self.lost.take().is_some() {
             self.mended = Some(Instant::now());
         }
@@ -249,6 +254,7 @@ impl Follower {
             s.time = time;
             s.silent_since = None;
         });
+        // Reported and passed over: the height matters after a restart only.
         if let Err(error) = self.reader.heights.store(height) {
             self.fail(&format!("the last height cannot be kept: {error}"));
         }
@@ -261,6 +267,7 @@ impl Follower {
         let mut tried = Vec::new();
         loop {
             let at = endpoints.choose(Need::Blocks, &tried).await?;
+            // `choose` comes back to what is to be avoided when there is nothing else.
             if tried.contains(&at) {
                 break;
             }
@@ -273,6 +280,7 @@ impl Follower {
                     return Ok(Feed::Socket(Box::new(socket)));
                 }
                 Err(error) => {
+                    // Its queries may be fine: it is looked at again, not left alone.
                     endpoints.doubt(at);
                     self.fail(&error.to_string());
                 }
@@ -293,9 +301,11 @@ impl Follower {
             return self.trouble(&error);
         }
         loop {
+            // From the last answer too: a chain that stands still is asked about once per limit, not all the time.
             let silent_at = self.advanced.max(self.heard) + self.settings.silence;
             let head = tokio::select! {
                 biased;
+                // First: a block that is there already ends the silence.
                 head = next(feed, &self.reader) => head,
                 () = tokio::time::sleep_until(silent_at) => {
                     match self.break_silence().await? {
@@ -315,6 +325,7 @@ impl Follower {
             if let Err(error) = told {
                 return self.trouble(&error);
             }
+            // The caller opens anew and tries a websocket first.
             if matches!(feed, Feed::Poll(_, until) if Instant::now() >= *until) {
                 return Ok(());
             }
@@ -334,6 +345,7 @@ impl Follower {
             }
             Ok(info) => {
                 self.heard = Instant::now();
+                // Since the last block, not since somebody noticed.
                 let since = SystemTime::now() - self.advanced.elapsed();
                 let is_new = self.reader.note(|s| {
                     let is_new = s.silent_since.is_none();
@@ -369,6 +381,7 @@ impl Follower {
     /// to have holds nothing up: the rest is asked for.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
         self.heard = Instant::now();
+        // One below was fetched before it was pushed.
         if block.height >= self.next {
             if let Err(error) = self.fill(block.height - 1).await? {
                 return Ok(Err(error));
@@ -390,6 +403,7 @@ impl Follower {
             return Ok(Ok(()));
         }
         let missing = to - self.next + 1;
+        // Telling the whole present is faster than so many single blocks.
         if missing > self.settings.gap_max {
             return Err(End::Gap(format!("{missing} blocks were missed")));
         }
@@ -400,6 +414,7 @@ impl Follower {
         };
         let mut blocks = stream::iter(self.next..=to)
             .map(fetch)
+            // Keeps the order, however many are fetched at once.
             .buffered(self.settings.parallel);
         while let Some(block) = blocks.next().await {
             match block {
@@ -408,6 +423,7 @@ impl Follower {
                     let is_newest = block.height == to;
                     self.tell_block(block, is_newest).await?;
                 }
+                // Waiting brings no dropped block back.
                 Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
                     return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
                 }
@@ -424,6 +440,7 @@ impl Follower {
             facts,
             txs,
         } = block;
+        // Before the facts, which may wait for the listener: outcomes must not reach the writer late.
         if let Some(witness) = &self.reader.witness {
             witness.saw(height, time, is_newest, txs);
         }
@@ -458,9 +475,11 @@ impl Follower {
                 self.tell(fact).await?;
             }
         }
+        // Last: it says that everything up to this height was told.
         self.tell(ChainEvent::Block { height, time }).await?;
         self.next = height + 1;
         self.told(height, time);
+        // After the block is complete: a `Resync` comes between two blocks only.
         match &self.lost {
             Some((due, why)) if *due <= Instant::now() => Err(End::Gap(why.clone())),
             _ => Ok(()),

@@ -26,7 +26,7 @@ const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"query":"tm.event='NewBlock'"}}"#;
 const NEW_BLOCK: &str = "tendermint/event/NewBlock";
 
-/// A subscription.
+/// A subscription at one node; dropping it closes the connection.
 pub(super) struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     endpoint: Arc<Endpoint>,
@@ -37,7 +37,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects and subscribes.
+    /// Connects and subscribes; whether the node agrees is heard with the blocks.
     pub(super) async fn open(
         endpoint: Arc<Endpoint>,
         chain_id: &str,
@@ -55,6 +55,7 @@ impl Socket {
             .max_message_size(Some(limits.answer_bytes))
             .max_frame_size(Some(limits.answer_bytes));
         let connecting = connect_async_tls_with_config(request, Some(config), true, Some(connector));
+        // A node that takes connections and answers none must not hold up the others.
         let patience = settings.read_deadline.min(limits.connect_time);
         let connected = tokio::time::timeout(patience, connecting).await;
         let connected = connected.map_err(|_| error(Fault::Timeout(patience)))?;
@@ -79,6 +80,7 @@ impl Socket {
             let deadline = self.heard + self.settings.read_deadline;
             tokio::select! {
                 biased;
+                // Before the deadline: what has come counts, however late this task was woken.
                 message = self.stream.next() => {
                     self.heard = Instant::now();
                     if let Some(block) = self.message(message)? {
@@ -96,7 +98,7 @@ impl Socket {
         }
     }
 
-    /// Whose it is.
+    /// Name of the endpoint that pushes the blocks.
     pub(super) fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.name)
     }
@@ -129,6 +131,7 @@ impl Socket {
 pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault> {
     let malformed = |e: serde_json::Error| Fault::Malformed(format!("a websocket message: {e}"));
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
+    // Here a node also says that it has too many subscribers.
     if let Some(error) = envelope.error {
         return Err(error.into_fault());
     }

@@ -32,15 +32,15 @@ const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 /// What a ceiling is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// A bid.
+    /// The creation of a bid.
     Bid,
     /// The close of a bid or a lease.
     Close,
     /// The start of a reclamation.
     Reclaim,
-    /// A withdrawal.
+    /// A withdrawal of what a lease has earned.
     Withdraw,
-    /// The provider's record.
+    /// The provider's record, created or updated.
     Provider,
     /// A certificate, published or revoked.
     Certificate,
@@ -51,7 +51,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them.
+    /// All of them; an error about an unknown name lists them in this order.
     pub const ALL: [Self; 8] = [
         Self::Bid,
         Self::Close,
@@ -124,13 +124,13 @@ impl FromStr for Scope {
 /// The most of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Most {
-    /// Gas.
+    /// Units of gas; of what was paid the limits of the transactions, used or not.
     pub gas: u64,
     /// Fee, in the token that fees are paid in.
     pub fee: u128,
 }
 
-/// All ceilings.
+/// All ceilings, one for each scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ceilings {
     most: BTreeMap<Scope, Most>,
@@ -152,6 +152,7 @@ pub struct TooMuch {
 /// What `gas` costs at a price, up to the whole amount.
 pub(super) fn cost(gas: u64, price: Dec) -> u128 {
     let scaled = price.checked_mul_int(i128::from(gas)).map(Dec::scaled);
+    // What overflows is above every ceiling.
     scaled.map_or(u128::MAX, |scaled| {
         let whole = scaled / ONE + i128::from(scaled % ONE != 0);
         u128::try_from(whole).unwrap_or(0)
@@ -181,14 +182,14 @@ impl Ceilings {
         }
     }
 
-    /// Changes one.
+    /// Changes the ceiling of one scope.
     pub fn change(&mut self, scope: Scope, change: impl FnOnce(&mut Most)) {
         if let Some(most) = self.most.get_mut(&scope) {
             change(most);
         }
     }
 
-    /// One of them.
+    /// The ceiling of one scope.
     #[must_use]
     pub fn of(&self, scope: Scope) -> Most {
         self.most.get(&scope).copied().unwrap_or(Most { gas: 0, fee: 0 })
@@ -198,6 +199,7 @@ impl Ceilings {
     #[must_use]
     pub fn of_messages(&self, msgs: &[Msg]) -> Most {
         let whole = self.of(Scope::Transaction);
+        // Saturating: what overflows is cut to the ceiling of a transaction.
         let each = || msgs.iter().map(|msg| self.of(Scope::of(msg)));
         Most {
             gas: whole.gas.min(each().fold(0, |sum, m| sum.saturating_add(m.gas))),

@@ -99,7 +99,7 @@ impl Spent {
         MINUTES + now.0 / 60_000
     }
 
-    /// Adds a transaction.
+    /// Adds a transaction by its gas limit and fee, when it is sent.
     pub fn add(&mut self, now: Mono, price: &Price) {
         let paid = Most {
             gas: price.gas_limit,

@@ -35,7 +35,7 @@ fn bad(why: impl Into<String>) -> KeyringError {
     KeyringError::Armor(why.into())
 }
 
-/// Writes a key.
+/// Writes a key with Argon2 and a fresh salt. No line end follows the last line.
 pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String, KeyringError> {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).map_err(|e| KeyringError::Randomness(e.to_string()))?;
@@ -62,10 +62,11 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     Ok(text)
 }
 
-/// Reads a key.
+/// Reads a key of either form. Content that was changed and has no checksum looks like a wrong passphrase.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     let (headers, sealed) = dearmored(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);
+    // Older tools leave the type out.
     if let Some(kind) = header("type").filter(|t| !t.is_empty() && *t != "secp256k1") {
         return Err(bad(format!(
             "its type is `{}`, the network signs with secp256k1",
@@ -111,6 +112,7 @@ fn open_secretbox(
     passphrase: &SecretString,
     salt: [u8; SALT_BYTES],
 ) -> Result<Option<Vec<u8>>, KeyringError> {
+    // The key comes from the hash as text, version and cost included: that is what older tools did.
     let hash = bcrypt::hash_with_salt(passphrase.expose_secret().as_bytes(), BCRYPT_COST, salt)
         .map_err(|e| bad(e.to_string()))?
         .format_for_version(bcrypt::Version::TwoA);
@@ -162,6 +164,7 @@ fn dearmored(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
     let content = BASE64
         .decode(body.as_bytes())
         .map_err(|_| bad("its content is not base64"))?;
+    // RFC 4880 lets the checksum be left out.
     if let Some(sum) = sum {
         let ours = crc24(&content).to_be_bytes();
         if BASE64.decode(sum.as_bytes()).ok().as_deref() != ours.get(1..) {

@@ -13,7 +13,7 @@ pub enum KeyringError {
          --keyring-backend file` here"
     )]
     UnsupportedBackend {
-        /// Its name.
+        /// Its name: `os`, `pass` or `kwallet`.
         backend: &'static str,
     },
     /// Not the name of a backend.
@@ -22,15 +22,15 @@ pub enum KeyringError {
     /// The `file` backend without a passphrase.
     #[error("keyring {} needs its passphrase", dir.display())]
     PassphraseMissing {
-        /// The keyring.
+        /// Folder of the keyring that was to be opened.
         dir: PathBuf,
     },
     /// A new passphrase that cannot be used.
     #[error("the passphrase must have {min} to {max} bytes")]
     PassphraseLength {
-        /// Shortest.
+        /// Fewest bytes it may have.
         min: usize,
-        /// Longest.
+        /// Most bytes it may have.
         max: usize,
     },
     /// The passphrase does not open it.
@@ -42,7 +42,7 @@ pub enum KeyringError {
     /// A name that cannot be a file name.
     #[error("`{name}` cannot be the name of a key: {why}")]
     BadName {
-        /// The name, shortened.
+        /// The name as given, cut to 80 characters.
         name: String,
         /// The rule that it breaks.
         why: &'static str,
@@ -52,41 +52,41 @@ pub enum KeyringError {
         "the key of {address} cannot be named `{name}`, the address of another key: name it by a word or by its own address"
     )]
     NamedAsAnother {
-        /// The name, shortened.
+        /// The name as given, cut to 80 characters.
         name: String,
         /// Address of the key.
         address: String,
     },
-    /// No such key.
+    /// No key of that name or address.
     #[error("there is no key `{name}` in {place}; `keys list` shows those there are")]
     NotFound {
-        /// Name or address.
+        /// Name or address as given, cut to 80 characters.
         name: String,
-        /// The keyring.
+        /// Folder of the keyring that was searched.
         place: String,
     },
     /// A key of that name or with that address is there.
     #[error("{place} has a key `{name}` already; delete it first, or take another name")]
     Exists {
-        /// Its name.
+        /// Name of the key that is there.
         name: String,
-        /// The keyring.
+        /// Folder of the keyring that has it.
         place: String,
     },
     /// A key without its private half.
     #[error("key `{name}` is a {kind} key: its private half is not in the keyring, so it cannot sign")]
     NoPrivateHalf {
-        /// Its name.
+        /// Its name in the keyring.
         name: String,
-        /// What it is.
+        /// Its kind, as the Go tool names it.
         kind: &'static str,
     },
     /// A file that is not what it should be.
     #[error("{} is damaged: {why}; restore it from a backup or import the key again", path.display())]
     Damaged {
-        /// The file.
+        /// The file; it is left as it is.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it; never a secret.
         why: String,
     },
     /// A mnemonic that is none.
@@ -95,7 +95,7 @@ pub enum KeyringError {
     /// A derivation path that is none.
     #[error("`{path}` is not a derivation path such as m/44'/118'/0'/0/0")]
     Path {
-        /// The text, shortened.
+        /// The text as given, cut to 80 characters.
         path: String,
     },
     /// An armored key that is none.
@@ -106,7 +106,7 @@ pub enum KeyringError {
     Secret {
         /// The variable or file.
         place: String,
-        /// What is wrong.
+        /// What is wrong, without the secret itself.
         why: String,
     },
     /// The machine gives no randomness.
@@ -115,11 +115,11 @@ pub enum KeyringError {
     /// The file system refuses.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb phrase that stands before the path.
         operation: &'static str,
-        /// On what.
+        /// File or folder it was tried on.
         path: PathBuf,
-        /// Why not.
+        /// The system's own error, with its kind.
         source: std::io::Error,
     },
 }

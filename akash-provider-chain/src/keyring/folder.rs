@@ -74,6 +74,7 @@ impl Folder {
         };
         let hash = std::str::from_utf8(&hash).map_err(|_| damaged("it is not text".to_owned()))?;
         let passphrase = self.passphrase.expose_secret().as_bytes();
+        // bcrypt ignores what comes after: a longer passphrase would match by its beginning.
         let matches = passphrase.len() <= PASSPHRASE_BYTES_MAX + 1
             && bcrypt::verify(passphrase, hash.trim_end())
                 .map_err(|e| damaged(format!("it is no bcrypt hash ({e})")))?;
@@ -93,6 +94,7 @@ impl Folder {
         }
         let hash = bcrypt::hash_with_result(self.passphrase.expose_secret().as_bytes(), HASH_COST)
             .map_err(|e| KeyringError::Randomness(e.to_string()))?;
+        // The version that the Go library writes.
         self.write_file(path, hash.format_for_version(bcrypt::Version::TwoA).as_bytes())
     }
 
@@ -116,6 +118,7 @@ impl Folder {
         for entry in entries {
             let file = entry.map_err(io)?.file_name();
             let name = file.to_str().and_then(|f| f.strip_suffix(INFO));
+            // No key has such a name; see `checked_name`.
             names.extend(
                 name.filter(|n| !n.is_empty() && !n.starts_with('.'))
                     .map(str::to_owned),
@@ -144,6 +147,7 @@ impl Folder {
             why,
         };
         let stored = record::decode(&data).map_err(damaged)?;
+        // A file that was renamed, or put in the place of another.
         if stored.name != name {
             let why = format!(
                 "it holds a key of another name, `{}`",
@@ -211,6 +215,7 @@ impl Folder {
         })?;
         let item: Item = serde_json::from_slice(&plain)
             .map_err(|e| damaged(format!("its content is not understood ({e})")))?;
+        // The name is encrypted with the content: without the passphrase no file can stand in for another.
         if Some(item.key.as_str()) != path.file_name().and_then(|f| f.to_str()) {
             return Err(damaged(
                 "its content belongs to a file of another name".to_owned(),

@@ -56,7 +56,7 @@ fn decoded(what: &str, part: &str) -> Result<Vec<u8>, OpenError> {
         .map_err(|_| damaged(format!("its {what} is not base64url")))
 }
 
-/// Opens a token.
+/// Opens a token; its header is authenticated together with its content.
 pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let parts: Vec<&str> = token.trim_end().split('.').collect();
     let [protected, wrapped, nonce, ciphertext, tag] = parts[..] else {
@@ -83,10 +83,12 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
     let nonce: [u8; NONCE_BYTES] = nonce
         .try_into()
         .map_err(|_| damaged("its nonce has a wrong length"))?;
+    // The cipher wants the tag behind the text, the token has it apart.
     sealed.extend(tag);
 
     let wrapping = wrapping_key(passphrase, &decoded("salt", &header.p2s)?, header.p2c);
     let mut content_key = Zeroizing::new([0; CONTENT_KEY_BYTES]);
+    // The wrapping has a check of its own, so a wrong passphrase is known here and told from damage.
     KwAes128::new((&*wrapping).into())
         .unwrap_key(&wrapped, content_key.as_mut_slice())
         .map_err(|_| OpenError::WrongPassphrase)?;
@@ -138,6 +140,7 @@ pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result
 }
 
 fn wrapping_key(passphrase: &[u8], salt: &[u8], rounds: u32) -> Zeroizing<[u8; WRAPPING_KEY_BYTES]> {
+    // RFC 7518, 4.8.1.1: the name of the algorithm and a zero byte come before the salt.
     let mut full = ALGORITHM.as_bytes().to_vec();
     full.push(0);
     full.extend_from_slice(salt);

@@ -39,6 +39,7 @@ pub fn key_of_mnemonic(
     if words.len() > MNEMONIC_BYTES_MAX {
         return Err(KeyringError::Mnemonic("it is too long".to_owned()));
     }
+    // As people type it: in capitals, on several lines.
     let words: Vec<&str> = words.split_whitespace().collect();
     let words = Zeroizing::new(words.join(" ").to_lowercase());
     // The library's own text would repeat a wrong word: perhaps a right one, misspelled.

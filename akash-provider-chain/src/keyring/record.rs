@@ -12,7 +12,7 @@ use zeroize::{Zeroize, Zeroizing};
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
 /// Likewise of `tendermint/PubKeySecp256k1`, and the length that follows it.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// Likewise of `tendermint/PrivKeySecp256k1`.
+/// Likewise of `tendermint/PrivKeySecp256k1`; armor has keys in this form too.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]
@@ -35,7 +35,7 @@ pub enum KeyKind {
     Local,
     /// The private half is in a hardware wallet.
     Ledger,
-    /// Several keys together.
+    /// Several keys that sign together; no private half is here.
     Multi,
     /// Only the public half is known.
     Offline,
@@ -54,7 +54,7 @@ impl KeyKind {
     }
 }
 
-/// A stored key.
+/// A stored key, with its private half where the keyring has it.
 pub(super) struct Stored {
     pub(super) name: String,
     pub(super) kind: KeyKind,
@@ -63,7 +63,7 @@ pub(super) struct Stored {
     pub(super) private: Option<PrivateKey>,
 }
 
-/// Reads either form.
+/// Reads either form; the error says what is wrong and holds no secret.
 pub(super) fn decode(bytes: &[u8]) -> Result<Stored, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
@@ -79,6 +79,7 @@ pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
     let local = Local {
         priv_key: Some(any(&private)),
     };
+    // Copied into the message, which is wiped below.
     private.key.zeroize();
     let mut record = Record {
         name: name.to_owned(),
@@ -178,6 +179,7 @@ fn amino(bytes: &[u8]) -> Option<Result<Stored, String>> {
 
 fn amino_local(body: &[u8]) -> Result<Stored, String> {
     let mut info = AminoLocal::decode(body).map_err(|e| format!("its amino form is not understood ({e})"))?;
+    // Not unwrapped yet: the bytes are wiped first, whatever comes of it.
     let private = amino_private(&info.private);
     info.private.zeroize();
     let public = info

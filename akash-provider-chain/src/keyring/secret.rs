@@ -15,7 +15,7 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 pub enum SecretSource {
     /// In an environment variable.
     Variable(String),
-    /// In a file.
+    /// In a file, such as a mounted secret.
     File(PathBuf),
 }
 

@@ -133,7 +133,7 @@ fn first(record: &[u8]) -> Bytes {
     message.first
 }
 
-/// Reads one record.
+/// Reads one record by itself, so that it spoils no other.
 pub(super) fn read<W: Message + Default, T>(
     record: &Bytes,
     convert: impl Fn(W) -> Result<T, Malformed>,
@@ -166,6 +166,7 @@ impl DeploymentParts {
     /// The deployment with those of its groups that can be read.
     pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
+        // Converted only to see whether it can be; it is handed on as it came.
         let group = |g: dep::v1beta4::Group| convert::group(g.clone()).map(|_| g);
         Ok(dep::v1beta4::QueryDeploymentResponse {
             deployment: Some(Message::decode(self.deployment).map_err(|e| part("deployment", e))?),
@@ -187,6 +188,7 @@ pub(crate) struct Told {
 impl Told {
     /// True the first time; false, too, for all that come when many have come before.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
+        // By its id where there is one: a record may change and still be unreadable.
         let key = match kind.id(record) {
             Some(id) => self.hasher.hash_one((kind, id.encode_to_vec())),
             None => self.hasher.hash_one((kind, record)),

@@ -25,7 +25,7 @@ const PARALLEL: usize = 16;
 pub struct Listing {
     /// Everything up to its height is in it.
     pub snapshot: Snapshot,
-    /// Nothing later is.
+    /// Nothing later is: all of it was read at that height.
     pub is_pinned: bool,
 }
 
@@ -59,6 +59,7 @@ impl Reader {
         now: &SyncInfo,
         pin: Option<Height>,
     ) -> Result<Snapshot, NodeError> {
+        // These do not depend on each other. Ended bids need the orders, deployments need the leases.
         let (record, params, orders, live, leases) = tokio::try_join!(
             self.provider_at(provider, pin),
             self.params_at(pin),
@@ -70,6 +71,7 @@ impl Reader {
         let deployments = self.deployments_of(provider, &leases, pin).await?;
         let mut snapshot = Snapshot {
             chain_id: now.chain_id.clone(),
+            // The height it began at, also where nothing was pinned: events after it are told again.
             height: now.height,
             time: now.time,
             provider: record,
@@ -129,6 +131,7 @@ impl Reader {
             let Page { items, next } = page(request.clone()).await?;
             seen = seen.saturating_add(items.len().max(1));
             all.extend(items);
+            // A node that hands out the key it was asked with would be read for ever.
             let turns = next.is_some() && next == request.key;
             if seen > limits.listing || turns {
                 let why = if turns {
@@ -158,6 +161,7 @@ impl Reader {
         let mut orders = self
             .all("orders", |page| self.orders_at(filter, page, pin))
             .await?;
+        // Without a pinned height pages shift, and a record may come on two of them.
         orders.sort_by(|a, b| a.id.cmp(&b.id));
         orders.dedup_by(|a, b| a.id == b.id);
         Ok(orders)
@@ -279,6 +283,7 @@ impl Reader {
             .buffer_unordered(PARALLEL)
             .try_collect()
             .await?;
+        // A block that no node has any more has no time here; whoever wants it does without.
         Ok(times
             .into_iter()
             .filter_map(|(h, time)| Some((h, time?)))

@@ -31,6 +31,7 @@ impl RpcError {
     /// As a fault. Nodes tell a height they do not have only by text.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
+        // The message is often no more than `Internal error`; the data says which.
         let text = if data.is_empty() { self.message } else { data };
         if let Some(fault) = height_fault(&text) {
             return fault;
@@ -48,6 +49,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
         "height in the future",
+        // The misspelling is the node's.
         "block height is bigger then the chain length",
     ];
     const GONE: [&str; 6] = [
@@ -78,6 +80,7 @@ impl<'de> Deserialize<'de> for Number {
                 f.write_str("a whole number that is not negative")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
+                // `parse` would take a plus sign.
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let number = text.parse().ok().filter(|_| digits);
                 number
@@ -104,7 +107,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Answer of `status`.
+/// Answer of `status`: the node's chain, and how far the node is.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Status {
     pub(crate) node_info: NodeInfo,
@@ -123,7 +126,7 @@ pub(crate) struct SyncInfo {
     pub(crate) catching_up: bool,
 }
 
-/// Answer of `abci_query`.
+/// Answer of `abci_query`: the application's answer, with a code of its own.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AbciQuery {
     pub(crate) response: AbciResponse,
@@ -143,7 +146,7 @@ pub(crate) struct AbciResponse {
     pub(crate) height: Number,
 }
 
-/// Answer of `header`.
+/// Answer of `header`; without a header where the node lacks the height.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeaderAnswer {
     pub(crate) header: Option<Header>,
@@ -172,12 +175,12 @@ pub(crate) struct Block {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct BlockData {
-    /// Each in base64.
+    /// Transactions, each in base64; null where there are none.
     #[serde(default)]
     pub(crate) txs: Option<Vec<String>>,
 }
 
-/// Answer of `block_results`.
+/// Answer of `block_results`: what became of the transactions, not the transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResults {
     pub(crate) height: Number,
@@ -230,7 +233,7 @@ pub(crate) struct AbciAttribute {
     pub(crate) value: Option<String>,
 }
 
-/// Answer of `tx_search`.
+/// Answer of `tx_search`: one page, and how many there are in all.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TxSearch {
     #[serde(default)]
@@ -262,7 +265,7 @@ pub(crate) struct FrameData<'a> {
     pub(crate) value: Option<&'a RawValue>,
 }
 
-/// A `NewBlock` event.
+/// A `NewBlock` event: a block and what became of its transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewBlock {
     pub(crate) block: Option<Block>,
@@ -277,7 +280,7 @@ pub(crate) struct FinalizeBlock {
     pub(crate) tx_results: Option<Vec<TxResult>>,
 }
 
-/// Answer of `akash`.
+/// Answer of `akash`: which versions of the interface a node serves.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Discovery {
     #[serde(default)]

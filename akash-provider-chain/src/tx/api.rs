@@ -18,7 +18,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// A code.
+    /// A code of a codespace; success has none.
     pub fn new(space: impl Into<String>, number: u32) -> Self {
         Self {
             space: space.into(),
@@ -42,14 +42,14 @@ impl fmt::Display for Code {
 /// What came of trying a transaction without sending it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Simulation {
-    /// It would succeed.
+    /// It would succeed as the chain stands.
     Gas {
         /// The gas it would use.
         used: u64,
     },
     /// It would fail. Nodes give a text here and no code.
     Refused {
-        /// The text.
+        /// The node's text, shortened: all there is to tell the reason by.
         log: String,
     },
 }
@@ -73,11 +73,11 @@ pub enum Submission {
 /// A transaction that is in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
-    /// Of the block.
+    /// Height of the block it is in.
     pub height: Height,
     /// `None` when it succeeded.
     pub failure: Option<Code>,
-    /// The chain's text.
+    /// The chain's text, not shortened yet.
     pub log: String,
     /// The gas it used.
     pub gas_used: u64,

@@ -103,6 +103,7 @@ impl Reader {
                 let endpoint = endpoint?;
                 let answer = endpoint.query_of_no_height(BroadcastTxRequest::PATH, data).await;
                 let answer = noting(answer, heard)?;
+                // The node took it in and said nothing readable: it may have been sent.
                 let read = BroadcastTxResponse::decode(answer).ok();
                 let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
                     heard.store(true, Ordering::Relaxed);
@@ -140,6 +141,7 @@ fn simulated(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, 
             let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
             Ok(Simulation::Gas { used: gas.gas_used })
         }
+        // A message about an order or a lease that is gone fails as `not found`: a refusal as well.
         Err(NodeError {
             fault: Fault::Refused { text, .. } | Fault::NotFound { text, .. },
             ..
@@ -167,6 +169,7 @@ impl TxApi for Reader {
             .map(str::trim)
             .filter(|c| !c.is_empty());
         let coins = coins.map(|text| {
+            // In `0.025uakt` the token begins at the first letter.
             let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
             let (amount, denom) = text.split_at(at);
             dec_coin_from_text(denom, amount)
@@ -201,6 +204,7 @@ impl TxApi for Reader {
                 self.endpoints.doubt(at);
                 Ok(Simulation::Gas { used: second })
             }
+            // A second node that fails or wants more changes nothing.
             Some(_) | None => Ok(first),
         }
     }

@@ -50,7 +50,7 @@ pub(super) type FlightId = u64;
 pub struct PlannerConfig {
     /// The chain that is expected.
     pub chain_id: String,
-    /// What is paid.
+    /// What is paid for gas, and what is never paid.
     pub gas: GasConfig,
     /// Calls that may wait; a thousand orders in a block are not too many.
     pub queue_max: usize,
@@ -106,13 +106,13 @@ impl PlannerConfig {
 /// A transaction to be signed. The same draft gives the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
-    /// Its messages.
+    /// Its messages, in the order of its calls.
     pub msgs: Arc<[Msg]>,
-    /// Its nonce.
+    /// Its nonce: a timeout, or a sequence.
     pub ordering: Ordering,
     /// When it can no longer land.
     pub expiry: Expiry,
-    /// What it costs.
+    /// What it costs, and who pays.
     pub price: Price,
     /// Number of the signing account.
     pub account_number: u64,
@@ -125,7 +125,7 @@ pub(super) enum Input {
     Submit {
         /// Whose answer it is.
         ticket: Ticket,
-        /// The messages.
+        /// The messages as the caller gave them.
         msgs: Vec<Msg>,
     },
     /// Nobody waits for the answer any more: what was not sent need not be.
@@ -133,7 +133,7 @@ pub(super) enum Input {
         /// Ticket of the request.
         ticket: Ticket,
     },
-    /// The newest block.
+    /// The newest block, as a node answers.
     Block(Result<SyncInfo, Failure>),
     /// A block as the chain's follower tells it. What is in it has been told by `Found` before.
     Seen {
@@ -144,19 +144,19 @@ pub(super) enum Input {
         /// All its transactions were looked through.
         is_complete: bool,
     },
-    /// The signing account.
+    /// The signing account; `None` when the chain does not know it.
     Account(Result<Option<Account>, Failure>),
     /// What nodes ask for gas.
     Prices(Result<Vec<DecCoin>, Failure>),
-    /// A simulation.
+    /// What came of a simulation: gas, or a refusal.
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// A send.
+    /// What came of a send; after an error it may have been sent.
     Sent(FlightId, Result<Submission, Failure>),
     /// A search by hash.
     Found(FlightId, Result<Option<Included>, Failure>),
     /// A look at the object.
     Looked(FlightId, Result<Standing, Failure>),
-    /// Time has passed.
+    /// Time has passed: what is due is done.
     Tick,
     /// Nothing more is sent.
     Stop,
@@ -171,15 +171,15 @@ pub(super) enum Action {
     FetchAccount,
     /// Ask what gas costs.
     FetchPrices,
-    /// Try a transaction.
+    /// Try a transaction without sending it.
     Simulate(FlightId, Draft),
-    /// Send a transaction.
+    /// Send a transaction; for the same draft the same bytes.
     Send(FlightId, Draft),
     /// Search for a transaction that was sent.
     Find(FlightId, Draft),
     /// Look at the object of a message.
     Look(FlightId, Msg),
-    /// Answer a call.
+    /// Answer a call; no other answer follows.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
@@ -198,7 +198,7 @@ fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// The state machine.
+/// The state machine. Time comes with each input, answers come as inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,
@@ -256,6 +256,7 @@ impl Planner {
 
     /// Takes an input; what is to be done now.
     pub(super) fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
+        // Time never goes back in here, whatever the caller's clock does.
         self.now = self.now.max(now);
         let mut out = Vec::new();
         match input {
@@ -337,12 +338,14 @@ impl Planner {
     }
 
     fn enqueue(&mut self, request: Request) {
+        // The most urgent message decides for all.
         let priority = request.msgs.iter().map(Msg::priority).min().unwrap_or(u8::MAX);
         self.queue.insert((priority, request.ticket), request);
     }
 
     fn forget(&mut self, ticket: Ticket) {
         self.queue.retain(|_, r| r.ticket != ticket);
+        // What may have been sent goes on: its outcome still matters to what comes after it.
         for flight in self.flights.values_mut().filter(|f| !f.may_have_been_sent()) {
             flight.members.retain(|m| m.ticket != ticket);
         }

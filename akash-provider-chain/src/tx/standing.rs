@@ -8,7 +8,7 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// How it stands.
+/// How it stands, as far as the chain's records tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// What the message wants is so.
@@ -61,6 +61,7 @@ pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standi
         }
         Msg::RevokeCertificate { owner, serial } => {
             let found = chain.certificates(owner, Some(serial)).await?;
+            // Absent is not revoked: the node may not know it yet.
             Ok(done_if(!found.is_empty() && found.iter().all(|c| !c.valid)))
         }
     }
@@ -97,6 +98,7 @@ async fn of_close(chain: &dyn ChainQuery, id: &BidId) -> Result<Standing, Error>
         BidState::Open => Ok(Standing::NotDone),
         BidState::Active => {
             let lease = chain.lease(id).await?.value.map(|r| r.lease);
+            // After the lease: the time that its deadline is compared with must not be older.
             let now = chain.sync_info().await?.time;
             Ok(match lease.and_then(|l| l.reclamation) {
                 Some(terms) => of_reclamation(&terms, now),

@@ -99,7 +99,7 @@ impl TxWriter {
         drop(self.inbox.try_send(Note::Block(seen)));
     }
 
-    /// What it does.
+    /// What it does, as of the last thing that happened to it.
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
@@ -119,6 +119,7 @@ impl ChainTx for TxWriter {
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
+        // Made before anything waits: dropped at any await below, it tells the task.
         let mut waiting = Waiting {
             writer: self,
             ticket,
@@ -237,6 +238,7 @@ impl Task {
                     Some(Input::Found(*flight, Ok(Some(included))))
                 });
                 let mut inputs: Vec<Input> = found.collect();
+                // After what was found: this says that nothing else was in the block.
                 inputs.push(Input::Seen {
                     block: seen.block,
                     is_newest: seen.is_newest,
@@ -250,6 +252,7 @@ impl Task {
     fn step(&mut self, input: Input) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actions = self.planner.step(Mono(now), input);
+        // Before the send: what a crash leaves uncounted could be paid once more.
         if actions.iter().any(|action| matches!(action, Action::Send(..))) {
             self.keep_spent(Mono(now));
         }
@@ -293,6 +296,7 @@ impl Task {
             Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
             Action::Simulate(id, draft) => {
                 let tx = self.sign(&draft);
+                // Where a node claims more a second one is asked: a lie about gas is found before it is paid for.
                 let most = self.ceilings.of_messages(&draft.msgs).gas;
                 Box::pin(
                     async move { Input::Simulated(id, within(api.simulate_below(tx.bytes, most)).await) },
@@ -300,6 +304,7 @@ impl Task {
             }
             Action::Send(id, draft) => {
                 let tx = self.sign(&draft);
+                // Before the node answers: a block may tell of it first.
                 self.hashes.insert(tx.hash, id);
                 tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "transaction is sent");
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })

@@ -36,6 +36,7 @@ impl Access {
             services: options.services,
         };
         let (mut events, last) = reader.after(0);
+        // Recorded in the order they were heard of, which need not be that of their times.
         events.sort_by_key(|e| e.time);
         let history = stream::iter(events.into_iter().map(Ok));
         if !options.follow {
@@ -73,8 +74,10 @@ impl Reader {
 
     async fn run(self, mut last: u64, sender: mpsc::Sender<Result<LeaseEvent, Error>>) {
         let mut newest = self.history.newest();
+        // Before the first look, so that no change falls between the two.
         let mut touched = self.access.state.touched();
         loop {
+            // Before reading: a record that comes in between wakes the wait below.
             newest.mark_unchanged();
             let (events, seen) = self.after(last);
             last = seen;
@@ -83,6 +86,7 @@ impl Reader {
                     return;
                 }
             }
+            // After what was recorded went out: the end of a lease has events too.
             if self.access.is_over(&self.namespace) {
                 return;
             }

@@ -65,6 +65,7 @@ impl Access {
             container: replica.container.clone(),
             stdin: io.stdin.is_some(),
             stdout: true,
+            // A terminal has one output; the API server refuses both.
             stderr: !request.tty,
             tty: request.tty,
             max_stdin_buf_size: Some(BUFFER),
@@ -77,9 +78,11 @@ impl Access {
         let process = match timeout(self.command_start_timeout, begun).await {
             Ok(Ok(process)) => process,
             Ok(Err(error)) => {
+                // Nothing began, so there is nothing to end.
                 session.over();
                 return Err(not_begun(error));
             }
+            // It may have begun all the same: dropping the session ends it.
             Err(_) => return Err(too_slow(self.command_start_timeout)),
         };
         let status = converse(process, io, request.tty).await?;
@@ -142,6 +145,7 @@ async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result
     let mut input = Box::pin(input);
     let mut output = Box::pin(output);
     let mut fed = false;
+    // The output decides when it is over: the input may never end.
     loop {
         tokio::select! {
             done = &mut output => {
@@ -171,6 +175,7 @@ async fn deliver(
             return Ok(());
         };
         to.write_all(bytes).await?;
+        // A prompt has no line end and must be seen at once.
         to.flush().await?;
     }
 }
@@ -221,6 +226,7 @@ fn outcome(status: &Status) -> Result<i32, Error> {
         Some(code) if code != 0 => Ok(code),
         _ => {
             let text = format!("command execution failed: {message}");
+            // It may have run: trying again could do it twice.
             Err(refused(ErrorKind::Unavailable, text.trim_end_matches(": ")).permanent())
         }
     }

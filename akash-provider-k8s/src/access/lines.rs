@@ -91,6 +91,7 @@ impl Lines {
 
     fn extend(&mut self, bytes: &[u8], out: &mut Vec<String>) {
         self.buffer.extend_from_slice(bytes);
+        // Until it is read the time stamp is part of the buffer.
         if self.buffer.len() > self.limit + STAMP_MAX {
             self.give_pieces(out);
         }
@@ -160,12 +161,14 @@ impl Lines {
         self.give_pieces(out);
         let open = self.open.take().unwrap_or_default();
         let mut rest = std::mem::take(&mut self.buffer);
+        // A terminal ends its lines with both.
         if rest.last() == Some(&b'\r') {
             rest.pop();
         }
         if open.again {
             return;
         }
+        // An empty line is a line; the empty rest of one that went out in pieces is not.
         if !rest.is_empty() || open.given == 0 {
             out.push(text(&rest));
         }

@@ -78,6 +78,7 @@ struct Reader {
 
 impl Reader {
     async fn run(self, sender: Sender) {
+        // Before the first look, so that no change falls between the two.
         let mut touched = self.access.state.touched();
         let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut reading = JoinSet::new();
@@ -89,6 +90,7 @@ impl Reader {
                 .filter(|r| !begun.contains(&r.uid))
                 .collect::<Vec<_>>()
             {
+                // The others begin when one of these ends.
                 if reading.len() >= REPLICAS_MAX {
                     break;
                 }
@@ -98,6 +100,7 @@ impl Reader {
                 reading.spawn(ReplicaReader::new(self.clone(), replica, tail).run(sender.clone()));
             }
             let waiting = reading.len() >= REPLICAS_MAX;
+            // Those that only wait for their turn were there at first.
             first = first && waiting;
             let over = self.access.is_over(&self.namespace);
             if reading.is_empty() && (over || !self.options.follow) {
@@ -125,7 +128,7 @@ impl Reader {
 
 /// Why a stream of a replica ended.
 enum End {
-    /// In order.
+    /// In order, as far as the API server says.
     Eof,
     /// The reader is gone.
     Dropped,
@@ -182,6 +185,7 @@ impl ReplicaReader {
                         End::Cut => Some(Duration::ZERO),
                     }
                 }
+                // The pod is gone, and its log with it.
                 Err(kube::Error::Api(status)) if status.code == 404 => return,
                 // The container has not begun, or its log is gone.
                 Err(kube::Error::Api(status)) if status.code == 400 => {
@@ -214,6 +218,7 @@ impl ReplicaReader {
 
     async fn open(&self, pods: &Api<Pod>, limit: Duration) -> kube::Result<impl AsyncBufRead + Send + use<>> {
         let since = self.lines.since();
+        // After a cut all of the rest is wanted.
         let tail = self.tail.filter(|_| since.is_none());
         let params = LogParams {
             container: self.replica.container.clone(),
@@ -225,6 +230,7 @@ impl ReplicaReader {
         };
         match timeout(limit, pods.log_stream(&self.replica.name, &params)).await {
             Ok(answer) => answer,
+            // Counts as a broken connection: it is tried again.
             Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
         }
     }
@@ -248,6 +254,7 @@ impl ReplicaReader {
                 }
             };
             if !lines.is_empty() {
+                // A stream that opens and gives nothing must not shorten the waits.
                 self.back_off = back_off();
                 let name = &self.replica.name;
                 let line = |message| LogLine {
@@ -280,6 +287,7 @@ impl ReplicaReader {
     /// The container may begin again.
     fn may_run(&self) -> bool {
         let going = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+        // While the caches are not up to date nothing is taken for over.
         self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.known()
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn has_begun(pod: &Pod, container: Option<&str>) -> bool {
         return false;
     };
     let state = status.state.as_ref();
+    // It may wait for its next start: the log of the one before is there.
     status.restart_count > 0 || state.is_some_and(|s| s.running.is_some() || s.terminated.is_some())
 }
 

@@ -24,7 +24,7 @@ const APPLY: [&str; 2] = ["create", "patch"];
 /// What of the objects of a list is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Who they are.
+    /// Their metadata and nothing else.
     Metadata,
     /// That, and hashes of their data.
     Data,
@@ -68,6 +68,7 @@ impl Calls {
         let error = from_kube(self.operation, error);
         let message = format!("{what}: {error}");
         let named = Error::new(error.kind(), self.operation, message);
+        // Whether trying again may help is not in the kind alone.
         let named = if error.is_transient() {
             named.transient()
         } else {
@@ -94,6 +95,7 @@ impl Calls {
         name: &str,
         body: &Value,
     ) -> Result<ObjectMeta, Error> {
+        // Fields that others took are taken back: what is recorded decides.
         let params = PatchParams::apply(MANAGER).force();
         self.apply_as(&params, &kind.resource(), ns, name, body).await
     }
@@ -223,6 +225,7 @@ impl Calls {
             tries += 1;
             match answer {
                 Ok(Ok(_)) => return Ok(()),
+                // Others write to the object all the time: it is read again.
                 Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
                 Ok(Err(error)) => {
                     let error = self.failed(&what, error);

@@ -32,6 +32,7 @@ fn finish(hasher: Sha256) -> String {
 }
 
 fn feed_text(hasher: &mut Sha256, text: &str) {
+    // With its length before it: `ab`, `c` and `a`, `bc` must differ.
     hasher.update(text.len().to_le_bytes());
     hasher.update(text);
 }
@@ -59,6 +60,7 @@ fn feed(hasher: &mut Sha256, value: &Value) {
             hasher.update(b"]");
         }
         Value::String(text) => {
+            // The letter tells the text `1` from the number 1.
             hasher.update(b"s");
             feed_text(hasher, text);
         }

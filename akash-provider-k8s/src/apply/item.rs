@@ -16,11 +16,11 @@ use std::fmt;
 /// Kinds of the objects in a lease's namespace that are ours, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Network policy.
+    /// Which traffic pods may have.
     NetworkPolicy,
     /// Quota of the namespace.
     ResourceQuota,
-    /// Registry login.
+    /// Login for a registry of images.
     Secret,
     /// Account of a service.
     ServiceAccount,
@@ -30,14 +30,14 @@ pub enum Kind {
     Deployment,
     /// Workload with persistent volumes.
     StatefulSet,
-    /// Ports.
+    /// Ports of a service, inside the lease or to the outside.
     Service,
     /// Which account may do it.
     RoleBinding,
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them, in the order in which they are written.
     pub const ALL: [Self; 9] = [
         Self::NetworkPolicy,
         Self::ResourceQuota,
@@ -70,7 +70,7 @@ impl Kind {
         )
     }
 
-    /// It runs pods.
+    /// Objects of this kind make pods; a deleted one stays until its pods are gone.
     #[must_use]
     pub const fn is_workload(self) -> bool {
         matches!(self, Self::Deployment | Self::StatefulSet)
@@ -111,9 +111,9 @@ pub enum Turn {
     /// Must be there before an update makes more of them. The first ones may come before it, since it counts
     /// them too.
     BeforeMorePods,
-    /// Runs pods.
+    /// Makes pods; what those need is there by then.
     Pods,
-    /// Leads to them.
+    /// Leads to pods or gives them rights: may come after them.
     Rest,
 }
 
@@ -132,9 +132,9 @@ impl Turn {
 /// An object's kind and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// Kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Name.
+    /// Name within the namespace of the lease.
     pub name: String,
 }
 
@@ -149,6 +149,7 @@ impl Id {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
+        // Ledgers hold these names: a kind that is renamed would lose its objects.
         let kind = Kind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
         Some(Self {
             kind,
@@ -173,9 +174,9 @@ pub fn data_of(body: &Value) -> Data {
 /// An object as rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Kind and name.
+    /// Kind and name, by which it is found again.
     pub id: Id,
-    /// The object.
+    /// The object as rendered, without the annotations of an apply.
     pub body: Value,
     /// Hash of the object without the data of a Secret: it is written where metadata are read.
     pub hash: String,
@@ -244,6 +245,7 @@ impl Item {
 fn without_data(body: &Value) -> Value {
     let mut bare = body.clone();
     if let Some(fields) = bare.as_object_mut() {
+        // A short password could be guessed from a hash that it is part of.
         fields.remove("data");
     }
     bare

@@ -22,6 +22,7 @@ pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEnt
         .filter_map(manager)
         .collect();
     let is_theirs = |entry: &ManagedFieldsEntry| {
+        // The status has entries of its own, which belong to controllers.
         entry.subresource.as_deref().unwrap_or_default().is_empty()
             && entry.operation.as_deref() == Some(UPDATE)
             && manager(entry).is_some_and(|name| name == MANAGER || makers.contains(name))

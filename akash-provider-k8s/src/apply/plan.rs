@@ -20,7 +20,7 @@ pub type Ledger = BTreeMap<Id, String>;
 /// An object that no watch holds, as the API server had it when it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// It is going.
+    /// It has a deletion time and may stay for a while.
     pub is_deleting: bool,
     /// Hashes of its data, where it is a Secret.
     pub data: Data,
@@ -39,11 +39,11 @@ pub type There = BTreeMap<Id, Found>;
 /// An object as the watches hold it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
-    /// Its identity.
+    /// Its identity: another object of its name has another one.
     pub uid: String,
-    /// It is going.
+    /// It has a deletion time and may stay for a while.
     pub is_deleting: bool,
-    /// The whole object.
+    /// The whole object, the API server's defaults included.
     pub body: Value,
 }
 
@@ -68,7 +68,7 @@ impl Live {
 
 /// The watched objects of one namespace.
 pub trait Watched {
-    /// One of them.
+    /// One of them; `None` where the caches have none.
     fn find(&self, id: &Id) -> Option<Live>;
     /// The names and identities of those with our labels that are not going.
     fn ours(&self) -> Vec<(Id, String)>;
@@ -77,31 +77,31 @@ pub trait Watched {
 /// One object to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Kind and name.
+    /// Kind and name of the object.
     pub id: Id,
-    /// What is applied.
+    /// What is applied, annotations included.
     pub body: Value,
     /// Another field manager wrote it: its managed fields move to ours first.
     pub take_over: bool,
-    /// Why.
+    /// Why it is written, for logs and findings.
     pub reason: String,
 }
 
 /// One object to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
-    /// Kind and name.
+    /// Kind and name of the object.
     pub id: Id,
     /// Only this very object; `None` where only the name is known.
     pub uid: Option<String>,
 }
 
-/// Everything to do.
+/// Everything to do in one namespace.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
-    /// In order.
+    /// What is applied, in the order of the items.
     pub writes: Vec<Write>,
-    /// After all writes.
+    /// What is deleted, after all writes.
     pub deletes: Vec<Delete>,
     /// Objects that are to be and are just going: nothing can be done before they are gone.
     pub blocked: Vec<Id>,
@@ -110,7 +110,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// Nothing is to be done, and nothing stands in the way.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -123,7 +123,7 @@ impl Plan {
 /// What is to be, and what is remembered of it.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// The objects.
+    /// The objects that are to be there.
     pub items: &'a [Item],
     /// What the namespace remembers of unwatched objects.
     pub ledger: &'a Ledger,
@@ -137,7 +137,7 @@ pub struct Wanted<'a> {
     pub prune: bool,
 }
 
-/// Plans.
+/// Compares what is wanted with what is there. Asks nobody.
 #[must_use]
 pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
     let mut plan = Plan::default();
@@ -155,6 +155,7 @@ pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
         id: id.clone(),
         uid: None,
     }));
+    // A plan that writes looks for what is left over too, one that writes nothing only where it is asked to.
     if wanted.prune || !plan.is_empty() {
         let left = watched.ours().into_iter().filter(|(id, _)| !ids.contains(id));
         plan.deletes
@@ -179,6 +180,7 @@ fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &Wanted<'_>) {
     let found = wanted.there.get(&item.id);
     let reason = match found {
         Some(found) if found.is_deleting => return plan.blocked.push(item.id.clone()),
+        // Written anew it would lose the password that is there.
         Some(_) if wanted.without_password.contains(&item.id) => return,
         _ if wanted.ledger.get(&item.id) != Some(&item.hash) => "it is new or changed",
         None => "it is not there",
@@ -209,6 +211,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     }
     let is_theirs = live.is_theirs_again();
     let take_over = applied.is_none() || live.is_kept() || is_theirs;
+    // What another provider wrote has our hash still, beside a template of its own.
     let same_template = !is_theirs
         && item.template_hash.is_some()
         && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();

@@ -61,6 +61,7 @@ impl Comparison {
         live: &Map<String, Value>,
         path: &mut Vec<String>,
     ) -> bool {
+        // It says when a lease was written, not what.
         for (key, value) in wanted.iter().filter(|(k, _)| *k != labels::MANIFEST_VERSION) {
             path.push(key.clone());
             if self.differs(value, live.get(key), path) {
@@ -81,6 +82,7 @@ impl Comparison {
         for (index, element) in wanted.iter().enumerate() {
             path.push(index.to_string());
             let mut matches = |live: &Value| !self.differs(element, Some(live), &mut path.clone());
+            // Elements of others may stand between ours, but ours keep their order.
             let found = if open {
                 rest.any(matches)
             } else {

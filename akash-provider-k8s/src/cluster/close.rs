@@ -28,6 +28,7 @@ impl KubeCluster {
             loop {
                 tokio::select! {
                     biased;
+                    // First: older addresses must not be written when newer ones are known.
                     newer = watch.changed() => {
                         found = newer;
                         continue;
@@ -63,6 +64,7 @@ impl KubeCluster {
     pub async fn close_infrastructure(&self, found: &Infrastructure) -> Result<usize, Error> {
         let inner = self.inner();
         let before = inner.rendering();
+        // Before anything can fail: what is deployed from here on is closed to them.
         found.close(&mut inner.egress.write().unwrap_or_else(PoisonError::into_inner));
         inner.current(CLOSE).await?;
         let mut leases = 0;
@@ -98,6 +100,7 @@ impl Inner {
             isolation: isolation_of(Some(namespace), self.settings.isolation),
             unchanged: BTreeMap::new(),
         };
+        // Its next deploy says why it cannot be rendered.
         let Ok(objects) = objects::render(&deployment, &self.rendering(), &prior) else {
             return Ok(false);
         };

@@ -31,11 +31,11 @@ const HARDEN_TRIES: u32 = 3;
 
 /// Longest wait for a namespace in the watches: what the API server would wait for.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
-/// Between two looks.
+/// Between two looks at the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Inner {
-    /// Records and applies.
+    /// Records what is to run and applies it. A lease of another provider is refused.
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
@@ -62,6 +62,7 @@ impl Inner {
     /// What is recorded of a lease, asked of the API server itself.
     async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
+        // The answer below comes from the cache, so that must have this version.
         if let Some(manifest) = &there {
             self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
                 .await;
@@ -144,6 +145,7 @@ impl Inner {
             is_new: namespace.is_none(),
         };
         let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
+        // Held, so that watches which show a part of it do not make its health bad.
         let hold = self.state.hold(&deployment.lease);
         let calls = self.calls(operation);
         let mut steps = job.open(&calls, plan).await?;
@@ -151,11 +153,13 @@ impl Inner {
             self.until_entered(&name).await;
         }
         let mut written = job.run(&calls, &mut steps).await?;
+        // At once: until the watches show it, health must not speak of what was there before.
         self.tell(&written);
         // What runs comes first: those who wait have their turn before what is left of this one.
         drop(turn.take());
         turn = self.leases.acquire().await.ok();
         written.extend(job.finish(&calls, steps).await?);
+        // Before the wait: nobody else has to stand in line for the watches.
         drop((hold, turn));
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
@@ -193,6 +197,7 @@ impl Inner {
         };
         let (body, items) = (with_type(&objects.namespace), items(&objects));
         let applied = namespace.and_then(|ns| annotation(ns, labels::APPLIED));
+        // A deploy is still to come or was cut off: what differs is nobody's edit.
         if applied != Some(&hash_of_all(&body, &items)) {
             return <_>::default();
         }

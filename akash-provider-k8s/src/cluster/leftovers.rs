@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use std::time::Duration;
 
 const COLLECT: &str = "collect_passwords";
-/// Between two searches.
+/// Between two searches for passwords without a record.
 const EVERY: Duration = Duration::from_hours(1);
 /// A record follows its Secret within seconds. One that is not there after so long was given up, whatever the clocks
 /// of two providers say.
@@ -35,6 +35,7 @@ impl KubeCluster {
                     tracing::info!(secrets, "passwords of records that never came to be: deleted");
                 }
                 Some(Err(error)) => tracing::warn!(%error, "passwords without a record are not searched for"),
+                // Deposed in the middle: the next term begins with a search, not with the wait.
                 None => continue,
             }
             tokio::time::sleep(EVERY).await;
@@ -88,6 +89,7 @@ impl Inner {
             return Ok(false);
         };
         let home = lease.namespace();
+        // The cache first: it saves a call for every lease that runs.
         if self.cached(self.manifests(), &home).is_some()
             || self.records::<Manifest>(COLLECT).read(&home).await?.is_some()
         {
@@ -132,6 +134,7 @@ fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
         Some(text) => text.parse::<Timestamp>().ok(),
         None => meta.creation_timestamp.as_ref().map(|time| time.0),
     };
+    // A time to come is a wrong clock and no age.
     written.is_some_and(|written| now.duration_since(written).unsigned_abs() >= age && now > written)
 }
 

@@ -23,6 +23,7 @@ impl Inner {
     pub(crate) async fn listing(&self, operation: &'static str) -> Result<Listing, Error> {
         self.current(operation).await?;
         let manifests: Vec<_> = self.manifests().state();
+        // One list of all Secrets, not a call for each lease.
         if manifests
             .iter()
             .any(|m| self.is_ours(m) && self.lacks_password(m))
@@ -37,6 +38,7 @@ impl Inner {
             ),
             ..Listing::default()
         };
+        // Records first: what can be read is not told again by the looks below.
         for manifest in &manifests {
             self.sort_in(manifest, &mut listing, &mut things);
         }
@@ -44,6 +46,7 @@ impl Inner {
         for (home, view, lease) in &views {
             things.see_record(self, home, view, lease.as_ref());
         }
+        // The API server itself: a record without labels is in no cache, and its lease would look ended.
         self.see_live_records(&mut things, operation).await?;
         for (home, view, lease) in &views {
             things.see_workload(self, home, view, lease.as_ref());
@@ -120,6 +123,7 @@ impl Inner {
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,
+            // Without findings the list itself is whole.
             Err(error) => {
                 let remark = format!("what lacks in the cluster cannot be looked up: {error}");
                 return listing.remarks.push(remark);

@@ -76,12 +76,14 @@ impl Inner {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
+                // After a transient error the record may be there after all, and needs them.
                 if is_new && !passwords.is_empty() && !error.is_transient() {
                     self.take_back_passwords(&deployment.lease, operation).await;
                 }
                 return Err(error);
             }
         };
+        // After the record, which has no use for them.
         if passwords.is_empty() && (had_logins || self.passwords.of(&name).is_some()) {
             self.delete_passwords(&deployment.lease, operation).await?;
         }
@@ -124,6 +126,7 @@ impl Inner {
         there: Option<&Manifest>,
         operation: &'static str,
     ) -> Result<Verdict<Manifest>, Error> {
+        // Also where nothing will be written: who is late must not be told that all is well.
         self.check_record(deployment, there, operation)?;
         let mut wanted = wanted.clone();
         if let Some(there) = there {
@@ -156,6 +159,7 @@ impl Inner {
             return Err(Error::new(ErrorKind::Conflict, operation, message).transient());
         }
         let (now, then) = (convert::epoch(there), deployment.epoch);
+        // Writes of one epoch are one leader's own, in its order.
         if now > then {
             let message =
                 format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
@@ -264,6 +268,7 @@ impl Inner {
         if let Some(passwords) = self.passwords.of(name) {
             convert::restore_passwords(Arc::make_mut(&mut deployment.group), &passwords);
         }
+        // Such a record has no place for them; the ProviderHost objects have.
         if is_foreign(manifest) {
             deployment.hostnames = self.declared(&deployment.lease);
         }

@@ -34,6 +34,7 @@ impl Passwords {
     fn read(&self, secret: Secret) {
         let name = secret.metadata.name.unwrap_or_default();
         let data = secret.data.unwrap_or_default().into_iter();
+        // What is no text was not written here.
         let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
         self.lock().insert(name, texts.collect());
     }
@@ -104,6 +105,7 @@ impl Inner {
             self.passwords.forget(&name);
             return Ok(());
         };
+        // Not an error: it is not ours to delete, and a teardown must not wait for it.
         if let Err(error) = self.check_holder(lease, &there.metadata, "Secret", operation) {
             tracing::warn!(%error, "passwords that are not of this lease");
             return Ok(());

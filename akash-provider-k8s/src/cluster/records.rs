@@ -23,7 +23,7 @@ pub(crate) enum Verdict<K> {
     Keep,
     /// It is written; its metadata is merged with what is there.
     Write(K),
-    /// It goes.
+    /// It goes, if it is still as it was seen.
     Delete,
 }
 
@@ -63,6 +63,7 @@ where
         judge: impl Fn(Option<&K>) -> Result<Verdict<K>, Error>,
     ) -> Result<Outcome<K>, Error> {
         let mut there = seen;
+        // The first try believes the cache: where that was wrong, the precondition refuses.
         for _ in 0..TRIES {
             let done = match (judge(there.as_ref())?, &there) {
                 (Verdict::Keep, _) | (Verdict::Delete, None) => return Ok(Outcome::Kept(there)),
@@ -151,6 +152,7 @@ fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     *wanted = ObjectMeta {
         labels: Some(merged),
         annotations: Some(all),
+        // Left out, the API server keeps them as they are.
         managed_fields: None,
         ..there.clone()
     };

@@ -61,6 +61,7 @@ impl Inner {
                     failed.insert(home);
                 }
             }
+            // From the first failure on: later ones do not put it off.
             if was_well {
                 again = Instant::now() + AGAIN;
             }
@@ -70,6 +71,7 @@ impl Inner {
                 () = sleep_until(again), if !failed.is_empty() => homes = std::mem::take(&mut failed),
                 next = touched.recv() => match next {
                     Ok(home) if *home != *EVERYWHERE => drop(homes.insert(home.as_ref().to_owned())),
+                    // What was missed may be about any lease.
                     Ok(_) | Err(RecvError::Lagged(_)) => homes = self.homes(),
                     // The other end is in our hands, so it does not go away.
                     Err(RecvError::Closed) => std::future::pending().await,

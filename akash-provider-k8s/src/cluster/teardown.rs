@@ -19,6 +19,7 @@ impl Inner {
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;
         let runs = self.teardown_namespace(lease).await?;
+        // Beside the namespace and not after it: names and addresses are free at once.
         futures::try_join!(
             self.purge_of_lease::<ProviderHost>(self.hosts(), lease, TEARDOWN),
             self.purge_of_lease::<ProviderLeasedIP>(self.ips(), lease, TEARDOWN),
@@ -37,6 +38,7 @@ impl Inner {
         let name = lease.namespace();
         let api: Api<Namespace> = Api::all(self.client.clone());
         let limit = self.settings.call_timeout;
+        // Not from the cache: what that lacks would count as gone.
         let there = within(limit, TEARDOWN, api.get_metadata_opt(&name)).await?;
         let Some(there) = there else { return Ok(false) };
         self.check_holder(lease, &there.metadata, "namespace", TEARDOWN)?;
@@ -46,6 +48,7 @@ impl Inner {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: there.metadata.uid,
+                // Not of this version: others write to a namespace all the time.
                 resource_version: None,
             }),
             ..DeleteParams::default()
@@ -53,6 +56,7 @@ impl Inner {
         let call = async { Ok(api.delete(&name, &params).await) };
         match within(limit, TEARDOWN, call).await? {
             Ok(_) => Ok(true),
+            // That it is gone is for the next step to say, which asks again.
             Err(error) if is_absent(&error) => Ok(true),
             Err(error) => {
                 let attempt = Attempt::at::<Namespace>(&["delete"], None);

@@ -31,7 +31,7 @@ pub(super) const UNWATCHED: [Kind; 5] = [
 
 /// A start deploys a thousand leases within seconds; after that a list of the whole cluster is too old.
 const START: Duration = Duration::from_secs(30);
-/// Lists at once.
+/// Lists that the API server is asked for at once.
 const LISTS: usize = 4;
 
 /// What is there by namespace.
@@ -53,6 +53,7 @@ impl Lists {
             add(&mut all, kind, found);
             Ok(all)
         };
+        // A list that failed is made again by whoever asks next.
         cell.get_or_try_init(list).await.map(Some)
     }
 }
@@ -78,6 +79,7 @@ impl Start {
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The start begins with the first question, not with the process: leases may come late.
         if matches!(*phase, Phase::Ahead) {
             *phase = Phase::Lasts {
                 since: Instant::now(),
@@ -91,6 +93,7 @@ impl Start {
                 lists,
                 deployed,
             } if since.elapsed() < START => {
+                // A second deploy comes from a change and needs what is there then.
                 let is_first = !deployed.contains(namespace);
                 if deploys {
                     deployed.insert(namespace.to_owned());
@@ -98,6 +101,7 @@ impl Start {
                 is_first.then(|| Arc::clone(lists))
             }
             Phase::Ahead | Phase::Lasts { .. } | Phase::Over => {
+                // For good, and without the lists: they may be large.
                 *phase = Phase::Over;
                 None
             }

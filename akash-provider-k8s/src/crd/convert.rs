@@ -41,7 +41,7 @@ pub struct Recorded {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}, {field}: {problem}")]
 pub struct BadObject {
-    /// Kind and name.
+    /// Kind and name of the object.
     pub object: String,
     /// Field, for example `spec.group.services[0].count`.
     pub field: String,
@@ -60,6 +60,7 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     if !settings.plain_registry_passwords {
         for service in &mut spec.group.services {
             if let Some(credentials) = &mut service.credentials {
+                // Whoever may read Manifest objects would read it.
                 credentials.password.clear();
             }
         }
@@ -69,6 +70,7 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     let metadata = &mut manifest.metadata;
     metadata.namespace = Some(settings.manifest_namespace.clone());
     let mut object_labels = labels::selector(&name);
+    // Its own version is known only after it is written.
     object_labels.insert(labels::MANIFEST_VERSION.to_owned(), String::new());
     object_labels.extend(labels::lease(&deployment.lease));
     metadata.labels = Some(object_labels);
@@ -76,6 +78,7 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
         (labels::CHAIN_ID.to_owned(), settings.chain_id.clone()),
         (labels::EXTRA.to_owned(), extra),
     ]));
+    // As a whole, annotation included: the limit is of the object.
     write::small_enough(&manifest)?;
     Ok(manifest)
 }

@@ -41,10 +41,12 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
 /// Keeps fields that are not named, fills none in, and gives numbers the limits of their types in words the API
 /// server knows.
 fn relax(schema: &mut JSONSchemaProps) {
+    // The API server would write a default into objects that others made.
     schema.default = None;
     if schema.type_.as_deref() == Some("object") {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
+    // Kubernetes knows no unsigned formats.
     match schema.format.as_deref() {
         Some("uint32") => {
             schema.format = None;

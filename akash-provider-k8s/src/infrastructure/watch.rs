@@ -146,6 +146,7 @@ impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
     }
 
     fn change(&self, change: impl FnOnce(&mut Option<ByName<A>>)) {
+        // Nodes are written all the time, and that changes no address.
         self.sender.send_if_modified(|known| {
             let before = known.clone();
             change((self.half)(known));

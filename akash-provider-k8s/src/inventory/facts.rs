@@ -10,26 +10,26 @@ use std::sync::Arc;
 /// A kind of object that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Nodes.
+    /// Nodes of the cluster, offered or not.
     Node,
     /// Pods of all namespaces.
     Pod,
-    /// Manifest objects.
+    /// Manifest objects of the settings' namespace.
     Lease,
-    /// Storage classes.
+    /// Storage classes, offered or not.
     Class,
-    /// Persistent volumes.
+    /// Persistent volumes, whoever's they are.
     Volume,
-    /// Storage capacities.
+    /// Storage capacities, as the drivers tell them.
     Capacity,
-    /// `CephCluster` of Rook.
+    /// `CephCluster` of Rook, where there is one.
     CephCluster,
-    /// `CephBlockPool` of Rook.
+    /// `CephBlockPool` of Rook: how many copies it keeps.
     CephPool,
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them, the essential ones first.
     pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Pod,
@@ -41,7 +41,7 @@ impl Kind {
         Self::CephPool,
     ];
 
-    /// For people.
+    /// For people, and in the paths of Rook's kinds.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {
@@ -68,12 +68,12 @@ impl Kind {
 pub struct Key {
     /// Empty for what is in no namespace.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Its name, unique within the namespace.
     pub name: Arc<str>,
 }
 
 impl Key {
-    /// A key.
+    /// The key of an object; `namespace` is empty for what is in none.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Key {
 /// What is kept of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
-    /// A node.
+    /// A node, offered or not.
     Node(NodeFacts),
     /// A pod that takes something of a node.
     Pod(PodFacts),
@@ -94,13 +94,13 @@ pub enum Fact {
     Lease(LeaseFacts),
     /// A Manifest object that cannot be read, and why.
     BadLease(String),
-    /// A storage class.
+    /// A storage class, offered or not.
     Class(ClassFacts),
-    /// A persistent volume.
+    /// A persistent volume that is of a class.
     Volume(VolumeFacts),
     /// Free capacity of a storage class.
     Capacity(CapacityFacts),
-    /// A Ceph cluster.
+    /// A Ceph cluster that Rook runs.
     CephCluster(CephClusterFacts),
     /// A pool of a Ceph cluster.
     CephPool(CephPoolFacts),

@@ -18,9 +18,9 @@ const KINDS: usize = 8;
 /// Makers of devices the network knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
-    /// `nvidia.com/gpu`.
+    /// Devices of the resource `nvidia.com/gpu`.
     Nvidia,
-    /// `amd.com/gpu`.
+    /// Devices of the resource `amd.com/gpu`.
     Amd,
 }
 
@@ -56,7 +56,7 @@ impl Vendor {
 pub(crate) struct Devices {
     pub(crate) vendor: Vendor,
     pub(crate) capacity: i64,
-    /// Healthy ones.
+    /// Healthy ones, which can be given out.
     pub(crate) allocatable: i64,
     /// What the labels tell apart.
     pub(crate) kinds: Vec<GpuSpec>,
@@ -176,6 +176,7 @@ impl Model<'_> {
     /// The kinds of devices the counters stand for. Where sizes and interfaces both differ and no counter
     /// joins them, neither is promised.
     fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
+        // Counters are labels that anybody may write: their sum must not overflow.
         let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
         let sums = [
             sum(&mut self.memory.iter().map(|m| m.1)),
@@ -211,10 +212,12 @@ impl Model<'_> {
         }
         let mut left = total;
         for (memory, interface, count) in kinds {
+            // Counters of sizes and interfaces never add devices to those of the model.
             let count = count.min(left);
             left -= count;
             out.push(GpuSpec::new(vendor.name(), name, memory, interface, count));
         }
+        // The rest is offered by its model alone.
         if left > 0 {
             out.push(GpuSpec::new(vendor.name(), name, "", "", left));
         }
@@ -234,6 +237,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
             .iter()
             .fold(0, |sum: u32, k| sum.saturating_add(k.count));
         usable = usable.saturating_add(healthy.min(labelled));
+        // Of one kind only: what others use is of that kind.
         if let [only] = vendor.kinds.as_slice() {
             kinds.push(GpuSpec {
                 count: only.count.min(healthy),
@@ -252,6 +256,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
 }
 
 fn clamp(amount: i64) -> u32 {
+    // Far above any node, and low enough that sums do not overflow.
     u32::try_from(amount.clamp(0, i64::from(u16::MAX))).unwrap_or(0)
 }
 

@@ -25,6 +25,7 @@ impl LeaseFacts {
         let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as use by others");
         let annotations = manifest.metadata.annotations.as_ref();
         let chain = annotations.and_then(|a| a.get(labels::CHAIN_ID));
+        // Before it is read: what another chain or provider wrote need not make sense here.
         if chain.is_some_and(|c| *c != settings.chain_id && !settings.chain_id.is_empty()) {
             return Ok(None);
         }

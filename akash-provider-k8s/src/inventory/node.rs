@@ -24,7 +24,7 @@ pub struct NodeFacts {
     pub(crate) offered: bool,
     /// Why nothing new may be put on it.
     pub(crate) closed: Option<String>,
-    /// Milli-CPU.
+    /// Milli-CPU that pods may have.
     pub(crate) cpu: i64,
     pub(crate) memory: i64,
     pub(crate) ephemeral: i64,
@@ -99,6 +99,7 @@ impl NodeFacts {
         if !self.offered {
             return Some(format!("it lacks the label {}", labels::SELECTOR));
         }
+        // The node takes no pod beyond these, whatever room is left.
         let full = self.pods.filter(|most| pods >= *most);
         let full = full.map(|most| format!("it holds as many pods as it may ({most})"));
         self.closed.clone().or(full)
@@ -112,7 +113,7 @@ pub(crate) struct Used {
     pub(crate) others: Requests,
     /// Bytes of volumes that lie on the node's own disk, whoever's they are.
     pub(crate) volumes: i64,
-    /// Pods, everybody's.
+    /// Pods that are bound to it, everybody's.
     pub(crate) pods: i64,
 }
 
@@ -150,6 +151,7 @@ fn closed(node: &Node) -> Option<String> {
     if spec.unschedulable == Some(true) {
         return Some("it is cordoned".to_owned());
     }
+    // `PreferNoSchedule` is a wish.
     let keeps_off = |t: &&Taint| t.effect == "NoSchedule" || t.effect == "NoExecute";
     let taint = spec.taints.iter().flatten().find(keeps_off)?;
     Some(format!("it has the taint {}:{}", taint.key, taint.effect))

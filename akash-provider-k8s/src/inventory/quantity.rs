@@ -47,6 +47,7 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
         return None;
     }
     let (exponent, shift) = suffix_of(suffix)?;
+    // After the form was checked: what is no quantity is not zero.
     if negative {
         return Some(0);
     }
@@ -55,6 +56,7 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
         return Some(LIMIT);
     }
     let kept = &after[..after.len().min(DIGITS - before.len())];
+    // Digits that are cut off count for rounding up.
     let rest = after[kept.len()..].bytes().any(|b| b != b'0');
     let digits = format!("0{before}{kept}").parse::<i128>().ok()?;
     let exponent = exponent + scale - i32::try_from(kept.len()).ok()?;
@@ -100,6 +102,7 @@ fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
         _ => {
             let digits = suffix.strip_prefix(['e', 'E'])?;
             let exponent: i32 = digits.parse().ok()?;
+            // Beyond that every number is the limit or next to nothing.
             (exponent.clamp(-100, 100), 0)
         }
     })

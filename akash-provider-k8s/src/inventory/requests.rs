@@ -13,11 +13,11 @@ use std::ops::AddAssign;
 /// Amounts of the resources that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests {
-    /// Milli-CPU.
+    /// Milli-CPU, each amount rounded up.
     pub cpu: i64,
-    /// Bytes.
+    /// Bytes; of a pod those of its volumes in memory too.
     pub memory: i64,
-    /// Bytes.
+    /// Bytes of the node's ephemeral storage.
     pub ephemeral: i64,
     /// Devices by vendor, in the order of `Vendor::ALL`.
     pub gpus: [i64; 2],
@@ -63,6 +63,7 @@ pub fn pod_requests(pod: &Pod) -> Requests {
     let mut requests = of_containers(pod, spec);
     if let Some(list) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
         let whole_pod = Requests::of(Some(list));
+        // Only what it names: the rest is the sum of the containers.
         if list.contains_key("cpu") {
             requests.cpu = whole_pod.cpu;
         }
@@ -84,6 +85,7 @@ fn of_containers(pod: &Pod, spec: &PodSpec) -> Requests {
     let mut start = Requests::default();
     for container in spec.init_containers.iter().flatten() {
         let mut during = sidecars;
+        // A sidecar begins in the start and goes on: it counts for both.
         if container.restart_policy.as_deref() == Some("Always") {
             let sidecar = of_container(pod, container);
             sum += sidecar;
@@ -108,6 +110,7 @@ fn of_container(pod: &Pod, container: &Container) -> Requests {
     };
     let granted = Requests::of(status.allocated_resources.as_ref());
     let running = Requests::of(actual.requests.as_ref()).max(granted);
+    // What the node can never grant is not counted: the pod goes on with what it has.
     if resize_is_infeasible(pod) {
         running
     } else {

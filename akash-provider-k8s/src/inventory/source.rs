@@ -110,7 +110,7 @@ enum Next {
     Nothing,
     Publish,
     Fail(String),
-    /// Look again then.
+    /// Look again after so long, or when there is news.
     Wait(Duration),
 }
 
@@ -174,6 +174,7 @@ impl Shared {
                 Some(left) => drop(timeout(left, news).await),
                 None => news.await,
             }
+            // After the news: what comes within this time is in the same update.
             sleep(self.gather).await;
             let next = self.inner().next(self.patience);
             match next {
@@ -206,6 +207,7 @@ impl Inner {
             Some(format!("{} cannot be watched: {why}", kind.plural()))
         });
         if let Some(message) = down {
+            // After an outage the patience with storage begins anew.
             self.known_since = None;
             let first = !std::mem::replace(&mut self.told, true);
             return if first { Next::Fail(message) } else { Next::Nothing };
@@ -217,17 +219,21 @@ impl Inner {
         let since = *self.known_since.get_or_insert_with(Instant::now);
         let open = |kind: &Kind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
         let left = patience.saturating_sub(since.elapsed());
+        // Only at first: later a kind of storage that fails is told and not waited for.
         if !self.published && !left.is_zero() && Kind::ALL.iter().any(open) {
             return Next::Wait(left);
         }
         for kind in Kind::ALL.into_iter().filter(|k| !k.is_essential()) {
             let watch = self.watches.entry(kind).or_default();
+            // A kind that the cluster lacks is no trouble.
             let unread = !watch.absent && !watch.synced;
             let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "no answer yet".to_owned()));
             self.tally.trouble(kind, why);
         }
+        // After an outage it is said again though nothing changed: the last word was a failure.
         let again = std::mem::take(&mut self.told);
         let first = !std::mem::replace(&mut self.published, true);
+        // The first one is told of an empty cluster too.
         if again || first || self.tally.is_dirty() {
             Next::Publish
         } else {
@@ -309,6 +315,7 @@ impl Starter<'_> {
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
         self.follow(kind, api, "", "", read);
+        // For Rook alone: the other kinds wait as they did.
         self.watch_config = watch_config;
     }
 

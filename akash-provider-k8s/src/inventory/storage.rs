@@ -207,11 +207,13 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
                 let (size, by_pods) = (view.disks)(name);
                 Ok((size, by_pods + others_of(&ClassFacts::is_local)))
             }
+            // Volumes that nobody has claimed are there to be had.
             _ if &*class.provisioner == BY_HAND => Ok((mine.all(), mine.others - mine.unbound)),
             _ => Err("nothing says how much it holds".to_owned()),
         };
         let quantity = match amount {
             Ok((allocatable, allocated)) => Quantity::used(clamp(allocatable), clamp(allocated)),
+            // Minus one is without limit.
             Err(_) if view.options.unknown_is_unlimited => Quantity::free(-1),
             Err(why) => {
                 notes.push(format!("storage class `{name}` of {}: {why}", class.provisioner));

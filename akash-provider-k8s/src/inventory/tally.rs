@@ -22,7 +22,7 @@ mod words;
 
 use sums::Sums;
 
-/// The count.
+/// The count of one cluster, changed by what the watches tell.
 #[derive(Debug, Default)]
 pub struct Tally {
     options: StorageOptions,
@@ -57,7 +57,7 @@ struct NodeEntry {
     volumes: i128,
 }
 
-/// One namespace.
+/// One namespace: its lease, if it has one, and its pods.
 #[derive(Debug, Default)]
 struct Space {
     lease: Option<LeaseFacts>,
@@ -144,7 +144,7 @@ impl Space {
 }
 
 impl Tally {
-    /// An empty count.
+    /// An empty count, whose first snapshot is made from nothing.
     #[must_use]
     pub fn new(options: StorageOptions) -> Self {
         Self {
@@ -291,6 +291,7 @@ impl Tally {
     }
 
     fn set_pod(&mut self, key: &Key, facts: Option<PodFacts>) {
+        // Taken out, because counting borrows all the rest.
         let mut space = self.spaces.remove(&key.namespace).unwrap_or_default();
         let before = space.pods.get(&key.name);
         if before != facts.as_ref() {
@@ -316,6 +317,7 @@ impl Tally {
             self.dirty.words = true;
         }
         if space.lease != lease {
+            // Whose a pod is depends on the lease: all are taken back and counted anew.
             for pod in space.pods.values() {
                 self.count(namespace, pod, space.unit(pod).is_some(), -1);
             }
@@ -378,6 +380,7 @@ impl Tally {
         if listed_now {
             self.dirty.nodes.insert(name.clone());
         }
+        // Volumes of local-path share a disk with pods: what those fill is not there for volumes.
         self.dirty.storage |= self.classes.values().any(ClassFacts::is_local);
     }
 

@@ -34,6 +34,7 @@ impl<T: kube::Resource> Intake<T> {
         let meta = object.meta();
         match (self.read)(object) {
             Some(fact) => Change::Set(self.key(meta), fact),
+            // It may have counted before, as a pod that is over did.
             None => self.gone(meta),
         }
     }
@@ -98,7 +99,7 @@ pub(super) struct Watch {
     pub(super) down: Option<String>,
 }
 
-/// Tells the others.
+/// Tells how the watch of one kind fares.
 pub(super) struct Reporter {
     pub(super) kind: Kind,
     pub(super) shared: Arc<Shared>,
@@ -144,7 +145,9 @@ impl Report for Reporter {
         let mut news = false;
         self.shared.fares(self.kind, |watch| {
             news = watch.down.is_none();
+            // Whether the kind is there is open again.
             watch.absent = false;
+            // The first error of an outage tells more than those that follow.
             watch.down.get_or_insert(error);
         });
         news

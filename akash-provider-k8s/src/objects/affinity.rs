@@ -13,12 +13,14 @@ const CAPABILITIES: &str = "capabilities";
 
 /// Nodes of the provider's that have the GPU promised and the storage classes asked for.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
+    // Nodes without the label are not offered, whatever room they have.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
     for (field, key) in gpu(cx, service)?.into_iter().chain(classes(service)) {
         if !text::is_label_key(&key) {
             let problem = format!("no node can have it: `{}` is no label", text::shown(&key));
             return Err(Refusal::new(&service.name, field, problem));
         }
+        // The value of such a label is how many there are.
         terms.push(requirement(format!("{}/{key}", labels::MANAGED), "Gt", "0"));
     }
     let term = NodeSelectorTerm {
@@ -47,6 +49,7 @@ fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Ref
     let Some(gpu) = promised.and_then(|resources| resources.gpu.as_ref()) else {
         return Ok(Vec::new());
     };
+    // Any model will do: no label is promised.
     if gpu.model.is_empty() || gpu.model == "*" {
         return Ok(Vec::new());
     }

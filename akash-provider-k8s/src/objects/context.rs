@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// Label of a namespace: what its pods may ask for.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-/// One rendering.
+/// One rendering: of what deployment, by which settings, and what is there of it.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) deployment: &'a WorkloadSpec,
@@ -73,10 +73,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The namespace itself.
+    /// The namespace itself: it names the lease, the chain and the isolation.
     pub(super) fn namespace(&self) -> Namespace {
         let mut labels = self.labels();
         labels.extend(labels::lease(&self.deployment.lease));
+        // Pods of such a lease were made without the standard and might not be let in again.
         if !self.is_legacy() {
             labels.insert(POD_SECURITY.to_owned(), "baseline".to_owned());
         }

@@ -2,7 +2,7 @@
 
 /// Longest name of a repository with its registry.
 const MAX_NAME: usize = 255;
-/// Longest tag.
+/// Longest tag in characters, as registries have it.
 const MAX_TAG: usize = 128;
 
 /// Says what is wrong with a reference (`[registry[:port]/]path[:tag][@algorithm:digest]`), if anything.
@@ -17,6 +17,7 @@ pub(super) fn fault(reference: &str) -> Option<&'static str> {
         );
     }
     let (name, tag) = match rest.rsplit_once(':') {
+        // In `host:5000/app` the colon is the registry's.
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
@@ -50,6 +51,7 @@ fn is_registry_like(part: &str) -> bool {
 
 fn is_registry(part: &str) -> bool {
     let (host, port) = match part.rsplit_once(':') {
+        // An address of IPv6 has colons of its own, within brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (part, None),
     };
@@ -78,6 +80,7 @@ fn is_component(part: &str) -> bool {
             return false;
         }
         rest = rest.get(run..).unwrap_or_default();
+        // Docker's grammar: one dot, one or two underscores, any number of hyphens.
         let separator = match rest {
             [] => return true,
             [b'.', ..] => 1,

@@ -21,7 +21,7 @@ impl Networks {
         Ok(Self::of(closed.into_iter().chain(infrastructure)))
     }
 
-    /// Where resolvers are.
+    /// Where resolvers are, besides those that are pods.
     pub(super) fn resolvers(cx: &Context<'_>) -> Result<Vec<IpNet>, Refusal> {
         read("egress.resolvers", &cx.settings.egress.resolvers)
     }

@@ -40,6 +40,7 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     };
     Ok(PodSpec {
         affinity: Some(affinity::render(cx, service)?),
+        // A service that may read nothing has no use for a token; somebody who breaks into it may.
         automount_service_account_token: Some(reads),
         containers: vec![container(cx, service)?],
         image_pull_secrets: registry::pull_secrets(cx, service),
@@ -85,6 +86,7 @@ fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> 
     Ok(Container {
         name: name.to_owned(),
         image: Some(service.image.clone()),
+        // A pod that starts again on its node runs what it ran before, also while the registry is away.
         image_pull_policy: Some("IfNotPresent".to_owned()),
         command: words(name, "command", service.command.as_deref())?,
         args: words(name, "args", service.args.as_deref())?,
@@ -155,6 +157,7 @@ fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
 fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
+        // The API server leaves an empty value out.
         value: Some(value.to_owned()).filter(|value| !value.is_empty()),
         ..EnvVar::default()
     }
@@ -163,6 +166,7 @@ fn variable(name: &str, value: &str) -> EnvVar {
 /// Ports of the container, each once.
 fn ports(service: &Service) -> Option<Vec<ContainerPort>> {
     let mut seen = BTreeSet::new();
+    // One port may be exposed several times.
     let exposes = service.expose.iter().filter(|e| seen.insert((e.port, e.proto)));
     let ports: Vec<_> = exposes
         .map(|expose| ContainerPort {

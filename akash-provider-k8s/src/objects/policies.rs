@@ -104,6 +104,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
         let peer = pods((NAMESPACE_NAME, "kube-system"), Some(&labels));
         rules.push(to(vec![peer], dns()));
     }
+    // The policies of such a lease stay as the other provider made them.
     let networks = if cx.is_legacy() {
         Vec::new()
     } else {
@@ -130,6 +131,7 @@ fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let families = [(WORLD_V4, v4), (WORLD_V6, v6)];
     let open = families
         .into_iter()
+        // A family that is closed altogether gets no rule: an exception must be smaller than its block.
         .filter(|(world, closed)| closed.iter().all(|network| network != world));
     Ok(open
         .map(|(world, closed)| to(vec![block(world.to_owned(), closed)], None))

@@ -18,7 +18,7 @@ const POOL: &str = "metallb.universe.tf/address-pool";
 /// MetalLB's pool where none is named.
 const DEFAULT_POOL: &str = "default";
 
-/// Which exposes.
+/// Which exposes of a service go into one Service.
 type Wanted = fn(&ServiceExpose) -> bool;
 
 /// The word Kubernetes has for a protocol.
@@ -80,6 +80,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
         if ports.is_empty() {
             continue;
         }
+        // The name of a Service is a DNS label.
         fits(service, &object)?;
         services.push(Service {
             metadata: cx.meta(object, cx.service_labels(name)),
@@ -103,12 +104,14 @@ fn service_ports(service: &Manifest, wanted: Wanted) -> Result<Vec<ServicePort>,
         let external = expose.effective_external_port();
         match seen.insert((external, expose.proto), expose.port) {
             None => ports.push(ServicePort {
+                // Kubernetes wants names that differ where there is more than one port.
                 name: Some(format!("{n}-{external}")),
                 port: i32::from(external),
                 protocol: Some(protocol(expose.proto).to_owned()),
                 target_port: Some(IntOrString::Int(i32::from(expose.port))),
                 ..ServicePort::default()
             }),
+            // Exposed once more, for other hosts or services: one port is enough.
             Some(target) if target == expose.port => {}
             Some(target) => return Err(conflict(service, n, target)),
         }
@@ -206,6 +209,7 @@ pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Ser
         },
         spec: Some(ServiceSpec {
             type_: Some("LoadBalancer".to_owned()),
+            // A leased address needs no port of the nodes, and those are few.
             allocate_load_balancer_node_ports: Some(false),
             selector: Some(selector.map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
             ports: Some(vec![ServicePort {

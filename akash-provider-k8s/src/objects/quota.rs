@@ -37,6 +37,7 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
     let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
     for service in &cx.deployment.group.services {
         let amounts = Amounts::of(service)?.requested(cx);
+        // Saturating: amounts are the tenant's, and what is too large for a number is the largest.
         let count = u64::from(service.count).saturating_mul(TIMES);
         let times = |amount: u64| amount.saturating_mul(count);
         cpu = cpu.saturating_add(times(amounts.cpu.saturating_add(CPU_ON_TOP)));
@@ -47,6 +48,7 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
             *sum = sum.saturating_add(times(amounts.gpu));
         }
     }
+    // Kubernetes counts no further.
     let bytes = |amount: u64| whole(amount.min(i64::MAX as u64));
     let mut hard: BTreeMap<String, Quantity> = BTreeMap::from([
         ("requests.cpu".to_owned(), milli(cpu.min(i64::MAX as u64))),

@@ -95,6 +95,7 @@ fn config(host: &str, entry: &Entry<'_>) -> String {
 pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
     let own = credentials(service).map(|_| registry_secret_name(&service.name));
     let general = Some(cx.settings.pull_secret.trim().to_owned());
+    // The API server takes each name once.
     let general = general.filter(|name| !name.is_empty() && own.as_ref() != Some(name));
     let names = own.into_iter().chain(general);
     let references: Vec<_> = names.map(|name| LocalObjectReference { name }).collect();

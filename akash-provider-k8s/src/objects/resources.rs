@@ -23,7 +23,7 @@ pub(super) struct Amounts {
     pub(super) ram_volumes: u64,
     /// Bytes of volumes that go with the pod.
     pub(super) ephemeral: u64,
-    /// Devices.
+    /// Devices, whole ones, of one vendor.
     pub(super) gpu: u64,
 }
 
@@ -53,6 +53,7 @@ impl Amounts {
             volumes.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes))
         };
         let ram_volumes = within("resources.storage", sum(Storage::is_ram))?;
+        // Volumes in memory count towards the limit of memory.
         within("resources.memory", memory.bytes.checked_add(ram_volumes))?;
         Ok(Self {
             cpu: within("resources.cpu", Some(cpu.units))?,
@@ -100,6 +101,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequ
     };
     let requests = limits.requested(cx);
     Ok(ResourceRequirements {
+        // What lies in memory counts towards the limit; the scheduler is asked for the memory alone.
         limits: map(limits, limits.memory.saturating_add(limits.ram_volumes)),
         requests: map(requests, requests.memory),
         ..ResourceRequirements::default()

@@ -23,6 +23,7 @@ pub fn ingress(lease: &LeaseId, host: &HostnameDeclaration, options: &HttpOption
         service: Some(IngressServiceBackend {
             name: host.service.clone(),
             port: Some(ServiceBackendPort {
+                // Port of the Service, which leads to the container's.
                 number: Some(i32::from(host.external_port)),
                 ..ServiceBackendPort::default()
             }),
@@ -81,21 +82,21 @@ fn ingress_annotations(options: &HttpOptions) -> Labels {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteSpec {
-    /// Gateways.
+    /// Gateways by which requests come.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// Hostnames.
+    /// Hostnames whose requests it leads.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Where they lead.
+    /// Where their requests are led.
     #[serde(default)]
     pub rules: Vec<RouteRule>,
 }
 
-/// A gateway.
+/// The gateway that a route hangs on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ParentRef {
-    /// Name.
+    /// Name of the gateway.
     pub name: String,
     /// Namespace, where it is another than the route's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,38 +107,38 @@ pub struct ParentRef {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteRule {
-    /// Paths.
+    /// Paths that the rule is for.
     #[serde(default)]
     pub matches: Vec<RouteMatch>,
-    /// Services.
+    /// Services that get the requests.
     #[serde(default)]
     pub backend_refs: Vec<BackendRef>,
 }
 
-/// Some paths.
+/// Which paths a rule is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RouteMatch {
-    /// Paths.
+    /// The path; `None` for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
 }
 
-/// A path.
+/// A path, and how it is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PathMatch {
-    /// `PathPrefix` or `Exact`.
+    /// `PathPrefix` or `Exact`; leases use the first.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The path.
+    /// The path, beginning with `/`.
     pub value: String,
 }
 
 /// A port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BackendRef {
-    /// Service.
+    /// Name of the Service, in the route's namespace.
     pub name: String,
-    /// Port of it.
+    /// Port of the Service, not of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
@@ -237,6 +238,7 @@ fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> Obj
     let mut labels = labels::lease(lease);
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     ObjectMeta {
+        // One route of a name in a namespace: a second write finds the first.
         name: Some(host.hostname.clone()),
         namespace: Some(lease.namespace()),
         labels: Some(labels),

@@ -3,7 +3,7 @@
 use super::Refusal;
 use akash_provider_core::manifest::Service;
 
-/// Longest DNS label.
+/// Longest DNS label, in bytes.
 pub(super) const MAX_LABEL: usize = 63;
 /// Longest name of a StatefulSet: its pods carry it in a label together with a hash of ten characters.
 const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;

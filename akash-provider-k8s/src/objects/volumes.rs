@@ -55,6 +55,7 @@ fn check(service: &Service) -> Result<(), Refusal> {
             );
             return refuse(".name", problem);
         }
+        // `ram` is no class of a cluster: it stands for volumes in memory.
         if volume.is_persistent() && (volume.class() == Some("ram") || !text::is_subdomain(class(volume))) {
             let problem = format!(
                 "`{}` is no class for persistent volumes",
@@ -96,8 +97,10 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
+            // Each replica has a claim of its own.
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
             volume_mode: Some("Filesystem".to_owned()),
+            // Without a class the cluster's own default holds.
             storage_class_name: Some(class(volume).to_owned()).filter(|class| class != DEFAULT_CLASS),
             resources: Some(VolumeResourceRequirements {
                 requests: Some([("storage".to_owned(), whole(volume.bytes))].into()),

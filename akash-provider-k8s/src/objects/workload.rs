@@ -56,6 +56,7 @@ fn deployment(cx: &Context<'_>, service: &Service, replicas: i32) -> Result<Depl
             strategy: Some(DeploymentStrategy {
                 type_: Some(ROLLING_UPDATE.to_owned()),
                 rolling_update: Some(RollingUpdateDeployment {
+                    // One goes before another comes: no more than the replicas of the lease is reserved.
                     max_surge: Some(IntOrString::Int(0)),
                     max_unavailable: Some(IntOrString::Int(1)),
                 }),

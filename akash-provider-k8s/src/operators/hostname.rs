@@ -93,6 +93,7 @@ impl HostnameOperator {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route"),
             resource: options.mode.resource(),
+            // An interval of zero panics.
             prune_interval: options.prune_interval.max(Duration::from_secs(1)),
             grace: options.call_timeout,
         };
@@ -100,6 +101,7 @@ impl HostnameOperator {
         let ended = writer_ended.clone().drop_guard();
         let (gate, until) = (options.gate, stopping.clone());
         let leading = async move {
+            // Cancelled however this task ends, so that `stop` does not wait in vain.
             let _ended = ended;
             while !until.is_cancelled() {
                 tokio::select! {
@@ -149,7 +151,7 @@ impl HostnameOperator {
         *self.shared.ready().borrow()
     }
 
-    /// How everything is.
+    /// How everything is at the moment, name by name.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()

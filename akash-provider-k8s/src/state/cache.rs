@@ -64,6 +64,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
     }
 
     fn complete(&mut self, asked: Instant) {
+        // The cache first: whoever is told of the list looks there.
         self.writer.apply_watcher_event(&Event::InitDone);
         let unreadable = std::mem::take(&mut self.unreadable);
         self.shared.replaced(&self.store.state(), &unreadable, asked);

@@ -49,6 +49,7 @@ impl Listener {
     async fn next(&mut self) -> Option<ClusterChange> {
         loop {
             let shared = self.shared.upgrade()?;
+            // Before reading: a change that comes in between wakes the wait below.
             self.watches.mark_unchanged();
             let grace = shared.watch_config.grace;
             let (known, until) = shared
@@ -62,6 +63,7 @@ impl Listener {
                 }
                 _ => {}
             }
+            // Somebody who only waits must not keep the state alive.
             drop(shared);
             let until = until.filter(|_| known);
             let change = tokio::select! {

@@ -60,7 +60,7 @@ impl End {
 
 /// Where the objects of one watch go.
 pub(crate) trait Sink<T>: Send {
-    /// A list begins.
+    /// A list begins, perhaps after one that broke off.
     fn begin(&mut self);
 
     /// A part of a list.
@@ -81,13 +81,13 @@ pub(crate) trait Report: Send + Sync {
     /// What is watched, for people.
     fn name(&self) -> &'static str;
 
-    /// Everything was listed.
+    /// Everything was listed, to the last page.
     fn listed(&self);
 
-    /// A watch begins.
+    /// A watch is asked for; it may still fail.
     fn starts(&self);
 
-    /// The watch stands.
+    /// The watch stands: it brought something, or has not failed for a moment.
     fn works(&self);
 
     /// The version was too old; everything is listed again.
@@ -103,7 +103,7 @@ pub(crate) trait Report: Send + Sync {
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
-/// One watch.
+/// One watch: of what, for whom, and how eagerly.
 pub(crate) struct Follower<T, S, R> {
     pub(crate) api: Api<T>,
     /// Selector of labels; empty for all.
@@ -286,6 +286,7 @@ impl Watch {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
         let now = Instant::now();
+        // A silence that ends in a failure was the beginning of the outage.
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
         match end {
@@ -322,6 +323,7 @@ impl Watch {
 
     /// Lists everything, page by page; the version it was listed at.
     async fn list(&mut self, watch_config: &WatchConfig) -> Result<String, End> {
+        // Before the question: the list is of a moment after it.
         let asked = Instant::now();
         let mut params = ListParams::default().limit(watch_config.page_size);
         params.label_selector = selector(self.labels);
@@ -365,6 +367,7 @@ impl Watch {
         let mut events = pin!(events);
         let (mut proven, mut heard) = (false, Instant::now());
         loop {
+            // Silence counts against a watch only after it stood for a moment without failing.
             let limit = if proven {
                 watch_config.idle
             } else {
@@ -413,6 +416,7 @@ impl Watch {
         if let Err(why) = taken {
             return Some(unreadable(why));
         }
+        // After it was taken: what could not be is asked for again.
         seen.clone_into(version);
         None
     }

@@ -13,13 +13,13 @@ pub struct Replicas {
     pub generation: i64,
     /// Version the controller acted on.
     pub observed: i64,
-    /// Wanted.
+    /// Replicas that the specification wants.
     pub wanted: u32,
-    /// There.
+    /// Replicas that are there, ready or not.
     pub there: u32,
     /// Of the newest version.
     pub updated: u32,
-    /// Ready.
+    /// Ready ones, of whatever version.
     pub ready: u32,
     /// Ready for as long as it takes to count.
     pub available: u32,
@@ -28,7 +28,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Of a Deployment.
+    /// Replicas of a Deployment, by its status.
     #[must_use]
     pub fn of_deployment(deployment: &Deployment) -> Self {
         let status = deployment.status.clone().unwrap_or_default();

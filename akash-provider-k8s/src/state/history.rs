@@ -33,7 +33,7 @@ pub struct Recorded {
     pub uid: String,
     /// Its version; the same version twice is the same.
     pub version: String,
-    /// The event.
+    /// The event as the port has it; its text may be cut.
     pub event: LeaseEvent,
 }
 
@@ -68,6 +68,7 @@ impl History {
         let oldest = now().saturating_sub(millis(self.keep));
         let rings = self.rings();
         let ring = rings.by_namespace.get(namespace).into_iter().flatten();
+        // An event without a time has no age, and stays.
         ring.filter(|r| r.number > after && (r.event.time.0 >= oldest || r.event.time.0 == 0))
             .cloned()
             .collect()
@@ -101,6 +102,7 @@ impl History {
                 let same = ring
                     .get(at)
                     .is_some_and(|r| r.version == version || r.event == event);
+                // Every list brings again what is known, and what was kept over a restart is older.
                 if same || !newer {
                     return;
                 }
@@ -133,6 +135,7 @@ impl History {
 
     /// Drops what belongs to no lease any more.
     fn sweep(&self) {
+        // Caches that are not up to date lack leases that are there.
         let Some(shared) = self.shared.upgrade().filter(|s| s.known()) else {
             return;
         };
@@ -196,6 +199,7 @@ fn lease_event(event: Event) -> LeaseEvent {
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);
     let first = event.event_time.as_ref().map(|t| t.0);
     let made = event.metadata.creation_timestamp.as_ref().map(|t| t.0);
+    // The latest that it says: older and newer writers of events fill different fields.
     let time = series.or(last).or(first).or(made);
     let regarding = event.regarding.unwrap_or_default();
     let source = event.deprecated_source.unwrap_or_default();
@@ -246,6 +250,7 @@ pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<Strin
         let rest = object.name.strip_prefix(service.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
+    // `web` and `web-data` both fit `web-data-0`.
     let longest = recorded.chain(running).filter(fits).max_by_key(|s| s.len());
     longest.cloned()
 }

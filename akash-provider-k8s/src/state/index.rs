@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Whose leases count.
+/// Whose leases count: those of one provider on one chain.
 #[derive(Debug, Clone)]
 pub(super) struct Ours {
     pub(super) provider: Address,
-    /// Empty for any.
+    /// Id of the chain; empty for any.
     pub(super) chain_id: String,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Signal {
     Lease(Arc<str>),
 }
 
-/// One lease.
+/// One lease: its objects, and what follows from them.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) view: LeaseView,
@@ -82,6 +82,7 @@ impl Entry {
         self.health = now;
         match (before, now) {
             _ if self.lease.is_none() => None,
+            // A lease that is gone has no health to tell: listeners need the whole.
             (Some(_), None) => Some(Signal::All),
             (before, now) if before != now => Some(Signal::Lease(home.into())),
             _ => None,
@@ -150,6 +151,7 @@ impl Index {
 
     pub(super) fn deleted<K: Watched>(&mut self, meta: &ObjectMeta) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
+        // As it was known last: its labels may be others by now.
         let home = self.homes.get(&key).cloned().or_else(|| home_of(K::KIND, meta));
         self.homes.remove(&key);
         self.strays.remove(&key);
@@ -161,6 +163,7 @@ impl Index {
         let signal = self.change(&home, kind, |entry| {
             entry.view.unreadable.remove(&(kind, name.clone()));
             K::put(&mut entry.view, &name, None);
+            // What we wrote to an object that is gone will never be seen.
             entry
                 .writes
                 .retain(|(write, _)| write.kind != kind || write.uid != gone);
@@ -198,6 +201,7 @@ impl Index {
         for entry in self.leases.values_mut() {
             K::clear(&mut entry.view);
             entry.view.unreadable.retain(|(k, _), _| *k != kind);
+            // The list is later than these: it shows them, or what came after.
             entry
                 .writes
                 .retain(|(write, at)| write.kind != kind || *at >= asked);
@@ -237,6 +241,7 @@ impl Index {
     /// A write of ours was accepted; health waits until the watches saw it.
     pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
+            // A later write of one object includes the earlier one.
             entry
                 .writes
                 .retain(|(w, _)| w.kind != write.kind || w.name != write.name);
@@ -246,6 +251,7 @@ impl Index {
 
     /// We begin (1) or end (-1) to change a lease.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
+        // No kind by which a lease is identified: only the count changes.
         self.change(home, Kind::Pods, |entry| {
             entry.held = entry.held.saturating_add_signed(by);
         })
@@ -285,6 +291,7 @@ impl Index {
             entry.identify(home, &self.ours);
         }
         let mut signal = entry.reconsider(home);
+        // It is not ours any more: its health must go from every listener.
         if ran && was && entry.lease.is_none() {
             signal = Some(Signal::All);
         }

@@ -13,33 +13,33 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is watched.
+/// What is watched, each kind by a watch of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Namespaces of leases.
+    /// Namespaces that have the network's label.
     Namespaces,
     /// Workloads without persistent volumes.
     Deployments,
     /// Workloads with persistent volumes.
     StatefulSets,
-    /// Pods of leases.
+    /// Pods of leases, with few of their fields.
     Pods,
-    /// Services of leases.
+    /// Services of leases, those of operators too.
     Services,
     /// Network policies of leases.
     Policies,
-    /// Manifests.
+    /// Manifests, in the manifest namespace.
     Manifests,
-    /// Declared hostnames.
+    /// Declared hostnames, in the manifest namespace.
     Hosts,
-    /// Declared addresses.
+    /// Declared addresses, in the manifest namespace.
     Ips,
     /// What happens in the namespaces of leases.
     Events,
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them, also those that nobody waits for.
     pub const ALL: [Self; 10] = [
         Self::Namespaces,
         Self::Deployments,
@@ -103,7 +103,7 @@ pub(crate) trait Watched:
     + Sync
     + 'static
 {
-    /// Which.
+    /// Which of the kinds it is.
     const KIND: Kind;
 
     /// Namespace of the lease it is of.
@@ -126,6 +126,7 @@ pub(crate) trait Watched:
 /// Namespace of the lease an object is of, as its metadata say it.
 pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     match kind {
+        // Both are named after the namespace of their lease.
         Kind::Namespaces | Kind::Manifests => meta.name.clone(),
         Kind::Hosts | Kind::Ips => {
             let lease = labels::lease_of(meta.labels.as_ref()?)?;
@@ -212,6 +213,7 @@ many_of_a_lease!(
     hosts,
     fn home(&self) -> Option<String> {
         let lease = lease_of_host(&self.spec).map(|lease| lease.namespace());
+        // The spec counts; labels only where it names no lease.
         lease.or_else(|| home_of(Self::KIND, &self.metadata))
     }
 );

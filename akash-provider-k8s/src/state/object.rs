@@ -33,7 +33,7 @@ pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
     pub(crate) metadata: ObjectMeta,
-    /// Why not.
+    /// Why not, as the reader says it.
     pub(crate) error: String,
 }
 

@@ -19,15 +19,15 @@ pub enum Reason {
 /// Something with our label that belongs to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    /// Kind.
+    /// Kind of the object, as it is watched.
     pub kind: Kind,
     /// Namespace of the lease, or of the object where it names none.
     pub namespace: String,
-    /// Name.
+    /// Name of the object.
     pub name: String,
     /// The lease, where it is ours.
     pub lease: Option<LeaseId>,
-    /// Why.
+    /// Why it belongs to nothing.
     pub reason: Reason,
 }
 
@@ -62,6 +62,7 @@ pub(super) fn orphans(index: &Index) -> Vec<Orphan> {
         }
         let manifest =
             view.manifest.is_some() || view.unreadable.contains_key(&(Kind::Manifests, home.clone()));
+        // Whatever else there is belongs to that record.
         if manifest {
             continue;
         }

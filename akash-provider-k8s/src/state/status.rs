@@ -20,6 +20,7 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     }
     let recorded = view.wanted().unwrap_or_default().iter().map(|s| s.name.as_str());
     let running = view.deployments.keys().chain(view.stateful_sets.keys());
+    // Both: one may be recorded and not made yet, or run without a record.
     let names: BTreeSet<&str> = recorded.chain(running.map(String::as_str)).collect();
     let status = |name: &str| (name.to_owned(), status_of(view, name));
     Some(LeaseStatus {
@@ -95,6 +96,7 @@ fn service_of(name: &str, service: &Service) -> String {
         .labels
         .as_ref()
         .and_then(|l| l.get(labels::SERVICE));
+    // A Service of another provider may lack the label.
     let by_name = || name.strip_suffix(NODE_PORTS).unwrap_or(name).to_owned();
     label.cloned().unwrap_or_else(by_name)
 }
@@ -131,6 +133,7 @@ fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
 fn inside(port: &ServicePort) -> Option<u16> {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
+        // Left out it is the same port; by name we give none.
         _ => port.port,
     };
     u16::try_from(number).ok()

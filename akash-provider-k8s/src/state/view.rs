@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The objects of one lease as the watches saw them last, each by name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseView {
-    /// The namespace.
+    /// The namespace, if there is one that can be read.
     pub namespace: Option<Arc<Namespace>>,
     /// The record of what is to run.
     pub manifest: Option<Arc<Manifest>>,
@@ -20,15 +20,15 @@ pub struct LeaseView {
     pub deployments: BTreeMap<String, Arc<Deployment>>,
     /// Services with persistent volumes.
     pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
-    /// Pods.
+    /// Pods, with few of their fields.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// Ports.
+    /// Services: ports, and leased addresses.
     pub services: BTreeMap<String, Arc<Service>>,
-    /// Policies.
+    /// Network policies that have the network's label.
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
-    /// Hostnames.
+    /// Hostnames that are declared for it.
     pub hosts: BTreeMap<String, Arc<ProviderHost>>,
-    /// Addresses.
+    /// Addresses that are declared for it.
     pub ips: BTreeMap<String, Arc<ProviderLeasedIP>>,
     /// Objects that make no sense, and why.
     pub unreadable: BTreeMap<(Kind, String), String>,

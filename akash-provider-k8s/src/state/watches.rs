@@ -39,7 +39,7 @@ impl WatchState {
     }
 }
 
-/// All watches.
+/// All watches, by what they watch.
 pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
 /// Who keeps the values current.
@@ -99,6 +99,7 @@ impl Board {
             state.failures += 1;
             state.awaited = Some(format!("the cluster does not serve {kind} yet"));
             state.last_error = Some(error);
+            // What a cluster may lack is not down when it is not there.
             state.down_since = if kind.may_be_absent() {
                 None
             } else {
@@ -113,6 +114,7 @@ impl Board {
             let state = all.entry(kind).or_default();
             let before = (state.is_usable(kind), state.down_since);
             f(state);
+            // Counters change all the time and wake nobody.
             before != (state.is_usable(kind), state.down_since)
         });
     }
@@ -177,6 +179,7 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()
         .filter(needed)
+        // A short break changes nothing: what is known is a few seconds old.
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 

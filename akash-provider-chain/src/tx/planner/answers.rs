@@ -47,7 +47,7 @@ enum Cure {
     Reestimate,
     /// A new draft with a sequence: the chain knows no unordered transactions.
     Order,
-    /// Nothing helps.
+    /// Nothing helps: the refusal is the outcome.
     None,
 }
 
@@ -189,6 +189,7 @@ impl Planner {
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.failures)),
                 };
+                // Past its expiry a send can only be refused, so it is searched for instead.
                 let expired = |t: Tip| {
                     flight
                         .draft
@@ -237,6 +238,7 @@ impl Planner {
         let cure = cure(code, ordered);
         let hopeless = flight.replaced >= REPLACED_MAX || flight.starved >= STARVED_MAX;
         match cure {
+            // Not counted: a full mempool says nothing about this transaction.
             Cure::Again => {}
             Cure::None => return self.rejected(id, code, log, out),
             Cure::Reestimate if hopeless => return self.rejected(id, code, log, out),
@@ -260,6 +262,7 @@ impl Planner {
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
+                // The timeout was made from the newest block that is known: perhaps that one is old.
                 self.known.hurry_tip(now);
             }
             Cure::Relearn => {
@@ -296,6 +299,7 @@ impl Planner {
         flight.perhaps_sent = false;
         flight.accepted_at = None;
         flight.phase = Phase::Estimating { at, asked: false };
+        // Others of its shape would run out of gas as well.
         self.estimates.forget(&msgs);
     }
 
@@ -321,6 +325,7 @@ impl Planner {
                 *step = Check::Looking { absent };
                 out.extend(flight.msgs().first().cloned().map(|msg| Action::Look(id, msg)));
             }
+            // A late answer: the flight has moved on.
             Phase::Estimating { .. } | Phase::Judging { .. } | Phase::Ready { .. } | Phase::Sending => {}
         }
     }
@@ -339,6 +344,7 @@ impl Planner {
             flight.gas = flight.gas.map(|g| g.max(included.gas_used));
             return self.starve(id);
         }
+        // Refused before a message was run: the refusal is about the nonce.
         let ante = code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE);
         if ante {
             return self.never(id, out);
@@ -437,6 +443,7 @@ impl Planner {
         }
         let mut outcome = rejected(code, log);
         let bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
+        // Only a bid has a deposit; from other messages these codes mean something else.
         if let TxOutcome::Rejected {
             error: error @ TxError::Deposit,
             ..

@@ -4,7 +4,7 @@ use super::{Draft, Request};
 use akash_provider_core::types::{DeploymentId, Mono, Msg, TxOutcome};
 use std::sync::Arc;
 
-/// Where it is.
+/// Where it is, and what it waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Its gas is not known; a simulation is asked for at `at`, or runs.
@@ -24,7 +24,7 @@ pub(super) enum Phase {
 /// How far a check after the expiry has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
-    /// Nothing is asked.
+    /// Nothing is asked until its time comes.
     Start,
     /// The hash is being searched for.
     Finding,

@@ -5,7 +5,7 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// The newest block.
+/// The newest block that is known; while it is remembered its height does not fall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
@@ -57,7 +57,7 @@ impl<T> Need<T> {
     }
 }
 
-/// All of them.
+/// All of them, with what is being asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     tip: Need<Tip>,
@@ -135,6 +135,7 @@ impl Known {
     pub(super) fn told(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
         // What a subscription that lags tells is no news, and must not put off the question for what is.
         if self.height().is_none_or(|known| known <= block.height) {
+            // A question that is under way is not answered by this: its own answer still comes.
             let asked = self.tip.asked;
             self.block(now, config, Ok(block));
             self.tip.asked = asked;

@@ -15,6 +15,7 @@ impl Planner {
         if self.stopped {
             return;
         }
+        // First: what is too late must not be sent in this step.
         self.give_up(out);
         if self.is_idle() {
             return;
@@ -23,6 +24,7 @@ impl Planner {
         if let Some(tip) = self.known.tip() {
             self.unresolved
                 .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
+            // In this order a call can go from the queue to a send in one step.
             self.dispatch();
             self.estimate(tip, out);
             self.send(tip, out);
@@ -65,6 +67,8 @@ impl Planner {
                 },
                 _ => return true,
             };
+            // Its caller is answered, but it may still land: until it cannot, a second withdrawal could share its
+            // block.
             if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
                 unresolved.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
             }
@@ -165,6 +169,7 @@ impl Planner {
                 continue;
             };
             let known = self.estimates.get(&flight.msgs(), tip.height);
+            // What ran out of gas is estimated by itself: the remembered value was too low for it.
             if flight.starved == 0
                 && let Some(gas) = known
             {
@@ -199,12 +204,14 @@ impl Planner {
             let Some(flight) = self.flights.get(&id) else {
                 continue;
             };
+            // The same bytes again: a new draft beside one that may be on its way could be done twice.
             let again = flight.draft.clone().filter(|_| flight.perhaps_sent);
             let is_new = again.is_none();
             let limit = self.config.gas.limit_of(&flight.msgs(), flight.gas);
             let Some(draft) = again.or_else(|| self.draft(id, limit, tip, out)) else {
                 continue;
             };
+            // The same bytes were counted when they were sent first.
             if is_new && !self.pay(id, &draft) {
                 continue;
             }
@@ -285,6 +292,7 @@ impl Planner {
             }
         };
         let msgs = self.flights.get(&id)?.msgs();
+        // Last, because a stamp that is given out is used up.
         let (ordering, expiry) = self.sequencer.stamp(tip.height, tip.time)?;
         Some(Draft {
             msgs,
@@ -295,8 +303,8 @@ impl Planner {
         })
     }
 
-    /// Searches for what was sent, once per block that nobody looked through; sends it again when no block takes it; checks what can no
-    /// longer land.
+    /// Searches for what was sent, once per block that nobody looked through; sends it again when no block takes it;
+    /// checks what can no longer land.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, patience) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
@@ -323,6 +331,7 @@ impl Planner {
                     out.push(Action::Find(*id, draft.clone()));
                 }
                 Phase::Waiting { asked: false, .. } => {
+                    // Nodes forget: a restart or a full mempool takes what waited there.
                     let late = flight.accepted_at.is_some_and(|at| tip.height >= at + patience);
                     if late && !draft.expiry.passed(tip.height, tip.time) {
                         flight.phase = Phase::Ready { at: now };

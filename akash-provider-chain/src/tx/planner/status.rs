@@ -18,7 +18,7 @@ pub enum Nonces {
 pub struct WriterStatus {
     /// Calls that wait to be sent.
     pub waiting: usize,
-    /// Transactions under way.
+    /// Transactions under way, from the simulation to the outcome.
     pub in_flight: usize,
     /// What tells transactions apart.
     pub nonces: Nonces,
@@ -31,7 +31,7 @@ pub struct WriterStatus {
 }
 
 impl Planner {
-    /// What it does.
+    /// What it does, counted at this moment.
     #[must_use]
     pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();

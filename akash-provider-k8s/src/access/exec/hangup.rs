@@ -172,6 +172,7 @@ async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Resul
     };
     let answer = outcome(&status);
     let has_them = matches!(answer, Ok(0));
+    // A broken connection says nothing about the container: the next command asks again.
     let is_certain = match &answer {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::Invalid,
@@ -193,6 +194,7 @@ impl Drop for Session {
         let Some(mark) = self.mark.take().filter(|_| !self.over) else {
             return;
         };
+        // The process is ending: nothing can be asked any more.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

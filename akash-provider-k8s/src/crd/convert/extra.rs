@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The annotation's JSON.
+/// The annotation's content, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
     /// Hash of the spec it belongs to, without passwords.
@@ -20,10 +20,10 @@ struct Extra {
     /// Leadership epoch of the writer.
     #[serde(default)]
     epoch: u64,
-    /// Hostnames as declared.
+    /// Hostnames as they were declared.
     #[serde(default)]
     hostnames: Vec<HostnameDeclaration>,
-    /// Addresses as declared.
+    /// Leased addresses as they were declared.
     #[serde(default)]
     ips: Vec<IpDeclaration>,
     /// From what the spec says to what was meant.
@@ -52,6 +52,7 @@ impl Meant {
 /// The annotation of a deployment that is written as this spec.
 pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
+    // Read back before it is written: a record that cannot be read deploys nothing.
     let said = read::deployment(deployment.lease.clone(), spec);
     let said = said
         .map_err(|(field, problem)| cannot(format!("its record cannot be read back: {field}: {problem}")))?;
@@ -80,6 +81,7 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
 pub(super) fn read(said: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
+        // Ignored and not refused: the spec alone says what runs.
         Err(error) => {
             return (
                 said,

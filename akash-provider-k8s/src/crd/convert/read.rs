@@ -57,6 +57,7 @@ pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Workload
         services,
     };
     Ok(WorkloadSpec {
+        // The spec has no list of them: they follow from its exposes.
         ips: ips_wanted(&group, &lease),
         lease,
         group: Arc::new(group),
@@ -113,6 +114,7 @@ fn resources(at: &str, resources: &ManifestResources, expose: &[ServiceExpose]) 
             units: resources.gpu.units.into(),
             attributes: attributes(resources.gpu.attributes.as_ref()),
         },
+        // The spec leaves them out: they follow from what everybody may reach.
         endpoints: expose.iter().filter(|e| e.global).flat_map(endpoints).collect(),
     })
 }
@@ -183,6 +185,7 @@ fn http_options(options: &ManifestHttpOptions) -> HttpOptions {
         next_tries: options.next_tries,
         next_timeout: options.next_timeout,
         next_cases: options.next_cases.clone(),
+        // The spec has no field for it; our annotation says it.
         proxy_buffer_size: 0,
     }
 }

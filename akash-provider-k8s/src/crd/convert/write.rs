@@ -29,6 +29,7 @@ pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
 
 /// The object as it is sent has room in the API server's store.
 pub(super) fn small_enough(manifest: &crate::crd::Manifest) -> Result<(), Refusal> {
+    // What cannot be encoded cannot be kept either.
     let bytes = serde_json::to_vec(manifest).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_OBJECT_BYTES {
         let problem = format!(
@@ -82,6 +83,7 @@ fn resources(service: &Service) -> Result<ManifestResources, Refusal> {
             )
         };
         Ok::<_, Refusal>(ManifestUnits {
+            // The network's field has 32 bits, an order's amount may have more.
             units: u32::try_from(units).map_err(too_many)?,
             attributes: attributes(list),
         })

@@ -56,6 +56,7 @@ fn nvidia(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> 
         .get("nvidia.com/gpu.memory")
         .and_then(|m| m.parse::<u64>().ok());
     let parts = parts(product)?;
+    // Some of the memory is the driver's own: rounded, not cut.
     let memory = parts.gigabytes.or_else(|| mebibytes.map(|m| (m + 512) / 1024));
     Some((PRODUCT, spec(Vendor::Nvidia, &parts, memory)))
 }

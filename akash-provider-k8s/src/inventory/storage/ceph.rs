@@ -28,7 +28,7 @@ pub struct CephPoolFacts {
 }
 
 impl CephClusterFacts {
-    /// Reads a cluster.
+    /// Reads a cluster; where its status does not say what is written, all of it counts as written.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
@@ -51,7 +51,7 @@ impl CephClusterFacts {
 }
 
 impl CephPoolFacts {
-    /// Reads a pool.
+    /// Reads a pool; where it says nothing of copies, Ceph's default counts.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let number = |at: &str| {
@@ -98,6 +98,8 @@ pub(super) fn amount(
     let (part, of) = pool.map_or((1, COPIES), |p| p.usable);
     let usable = |raw: i64| i128::from(raw) * part / of;
     let allocatable = usable(total) * FULL.0 / FULL.1;
+    // What our volumes may hold is counted by their reservations.
     let written = usable(used) - ours;
+    // Volumes may yet be filled, and more may be written than volumes tell of.
     Ok((allocatable, shared(cluster).max(written)))
 }

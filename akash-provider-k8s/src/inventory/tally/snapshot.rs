@@ -9,6 +9,7 @@ impl Tally {
     /// What is there now.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut dirty = std::mem::take(&mut self.dirty);
+        // First: what is offered decides what is said below.
         if dirty.storage {
             dirty.words |= self.count_storage();
         }

@@ -16,6 +16,7 @@ impl Tally {
         lines.extend(self.storage_notes.iter().cloned());
         lines.extend(self.unmounted());
         let mut bad: Vec<_> = self.spaces.values().filter_map(|s| s.bad.clone()).collect();
+        // A hash map has no order, and equal lists must not differ.
         bad.sort_unstable();
         lines.extend(bad);
         let mut left = LINES.saturating_sub(lines.len());

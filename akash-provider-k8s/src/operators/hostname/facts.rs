@@ -24,7 +24,7 @@ pub type Fact<T> = Result<T, String>;
 /// Where a hostname is declared to lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Lease.
+    /// Lease that the hostname leads to.
     pub lease: LeaseId,
     /// Namespace of the lease.
     pub namespace: String,
@@ -39,7 +39,7 @@ pub struct Host {
 /// What the exposes of a lease say about proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposes {
-    /// Lease.
+    /// Lease that the manifest is of.
     pub lease: LeaseId,
     /// By service and external port, those that are reached by everybody over TCP.
     pub options: BTreeMap<(String, u16), HttpOptions>,
@@ -71,6 +71,7 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
             spec.hostname
         ));
     }
+    // An address passes for a hostname: digits and dots.
     if !is_hostname(name) || name.parse::<IpAddr>().is_ok() {
         return Err(
             "it is no hostname: small letters, digits, `-` and dots, at most 253 characters".to_owned(),
@@ -114,6 +115,7 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
         };
         for expose in service.expose.iter().filter(reached) {
             let key = (service.name.clone(), expose.effective_external_port());
+            // The first counts, as it does for the port of the Service.
             all.entry(key).or_insert_with(|| bounded(&expose.http_options));
         }
     }

@@ -25,7 +25,7 @@ pub enum Event {
     Hosts(Change<Name, Fact<Host>>),
     /// Of the manifests, by the namespace of their lease.
     Manifests(Change<Name, Fact<Exposes>>),
-    /// Of the routes.
+    /// Of the routes, by namespace and hostname.
     Routes(Change<Place, Live>),
     /// A route of this place and identity was deleted by us.
     RouteDeleted(Place, String),
@@ -67,9 +67,9 @@ pub struct Work {
 /// A route that is to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Namespace.
+    /// Namespace of the lease, where the route is.
     pub namespace: Name,
-    /// The whole object.
+    /// The whole object, as it is applied.
     pub body: Value,
     /// Identity of the object that is there.
     pub uid: Option<String>,
@@ -82,7 +82,7 @@ pub struct Write {
 /// A route that is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
-    /// Namespace.
+    /// Namespace that the route is in.
     pub namespace: Name,
     /// Identity of the object.
     pub uid: String,
@@ -97,7 +97,7 @@ impl Work {
 }
 
 impl Index {
-    /// Knows nothing yet.
+    /// An index that knows nothing yet, and of which nothing is to be done.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self {
@@ -136,6 +136,7 @@ impl Index {
                 BTreeSet::from([name])
             }
         };
+        // Until everything was listed nothing is to be done; the last list makes it everybody's turn.
         match (was_known, self.is_known()) {
             (_, false) => BTreeSet::new(),
             (false, true) => self.names(),
@@ -283,6 +284,7 @@ impl Index {
     fn apply_hosts(&mut self, change: Change<Name, Fact<Host>>) -> BTreeSet<Name> {
         let facts = values(&change).filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
+        // Never taken out: the last record of a provider may go before its routes do.
         self.providers.extend(providers);
         changed(&mut self.hosts, change)
     }

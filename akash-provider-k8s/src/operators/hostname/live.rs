@@ -30,7 +30,7 @@ pub struct Live {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
-    /// It takes it.
+    /// It takes it: the gateway says so, or the Ingress has an address.
     Yes,
     /// It does not, and why.
     No(String),
@@ -71,6 +71,7 @@ impl Live {
             version: version_of(meta),
             lease: meta.labels.as_ref().and_then(labels::lease_of),
             is_going: meta.deletion_timestamp.is_some(),
+            // What a proxy said was of the route before this write.
             accepted: Accepted::Unsaid,
             body: json!({
                 "metadata": {"labels": meta.labels, "annotations": meta.annotations},
@@ -89,6 +90,7 @@ impl Live {
             },
             "spec": wanted.get("spec"),
         });
+        // In any case: it decides how the route is written, not only whether.
         let surplus = self.surplus(&relevant);
         let at = subset::missing(&relevant, &self.body, Lists::Closed).or_else(|| surplus.clone())?;
         let is_surplus = surplus.is_some();
@@ -135,6 +137,7 @@ fn accepted(object: &DynamicObject, mode: &Mode) -> Accepted {
             let is_ours = |parent: &&Value| {
                 let text = |path: &str| parent.pointer(path).and_then(Value::as_str);
                 text("/parentRef/name") == Some(name)
+                    // Left out, it is the route's own namespace.
                     && text("/parentRef/namespace").or(own) == Some(namespace)
             };
             let ours = parents.into_iter().flatten().filter(is_ours);
@@ -150,6 +153,7 @@ fn said<'a>(parents: impl Iterator<Item = &'a Value>, generation: i64) -> Accept
     for condition in conditions.flatten() {
         let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
         let seen = condition.get("observedGeneration").and_then(Value::as_i64);
+        // Said of the route as it was before the last write.
         if seen.is_some_and(|seen| seen < generation) {
             continue;
         }

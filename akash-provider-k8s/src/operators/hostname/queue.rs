@@ -45,13 +45,13 @@ impl Default for Patience {
 /// A name that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
-    /// In a row.
+    /// Failures in a row, of whatever kind.
     pub failures: u32,
     /// Of them those that were refusals of what was written.
     pub refusals: u32,
-    /// The last error.
+    /// What went wrong last, as text.
     pub error: String,
-    /// Its kind.
+    /// Kind of that error; only `Invalid` can be a refusal.
     pub kind: ErrorKind,
     /// When it failed last.
     pub at: Instant,
@@ -83,7 +83,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Nobody's.
+    /// An empty queue: it is nobody's turn.
     #[must_use]
     pub const fn new(patience: Patience) -> Self {
         Self {
@@ -101,6 +101,7 @@ impl Queue {
     pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {
+                // What changed may be refused for other reasons, and gets all its tries.
                 failed.is_ignored = false;
                 failed.refusals = 0;
             }
@@ -149,6 +150,7 @@ impl Queue {
             self.ready.remove(&name);
             self.running.insert(name.clone());
             if let Some(failed) = self.failed.get(&name) {
+                // While it is being worked at, the end of its wait must not make it ready once more.
                 self.dues.remove(&(failed.due, name.clone()));
             }
             return Some(name);
@@ -250,7 +252,7 @@ impl Queue {
         self.failed.get(name)
     }
 
-    /// All that failed.
+    /// All that failed and have not been done since.
     pub fn failures(&self) -> impl Iterator<Item = (&String, &Failed)> {
         self.failed.iter()
     }
@@ -300,6 +302,7 @@ impl Queue {
 
 /// The wait after so many failures in a row.
 fn wait(first: Duration, failures: u32) -> Duration {
+    // More doublings than these are past every wait.
     let doubled = 1u32
         .checked_shl(failures.saturating_sub(1).min(16))
         .unwrap_or(u32::MAX);

@@ -27,18 +27,18 @@ const ANNOTATIONS: [&str; 9] = [
 /// How hostnames become routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// Ingresses (`--ingress-mode ingress`).
+    /// Ingresses of one class (`--ingress-mode ingress`).
     Ingress {
         /// Class that they name (`--ingress-class`).
         class: String,
         /// Whose annotations they have (`--ingress-controller`).
         controller: Controller,
     },
-    /// HTTPRoutes (`--ingress-mode gateway-api`).
+    /// HTTPRoutes at one Gateway (`--ingress-mode gateway-api`).
     GatewayApi {
-        /// Gateway (`--gateway-name`).
+        /// Name of the Gateway (`--gateway-name`).
         name: String,
-        /// Its namespace (`--gateway-namespace`).
+        /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
         /// Who implements it (`--gateway-provider`).
         provider: GatewayProvider,
@@ -56,7 +56,7 @@ impl Default for Mode {
     }
 }
 
-/// Who reads Ingresses.
+/// Who reads Ingresses, and so in whose words options are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controller {
     /// ingress-nginx, and whatever reads its annotations: all options.

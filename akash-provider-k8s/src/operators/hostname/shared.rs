@@ -18,14 +18,14 @@ use tokio::time::Instant;
 /// Names that are looked at in one go, so that nobody else waits long.
 const LOOKS: usize = 64;
 
-/// What is watched.
+/// What is watched, each by a watch of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
-    /// Declared hostnames.
+    /// Records of declared hostnames.
     Hosts,
-    /// Manifests.
+    /// Manifests, for the options of their exposes.
     Manifests,
-    /// Routes.
+    /// Routes of all namespaces that have the network's label.
     Routes,
 }
 
@@ -36,9 +36,9 @@ impl Kind {
 /// What was done since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Routes written.
+    /// Routes written, new ones and others.
     pub written: u64,
-    /// Routes deleted.
+    /// Routes deleted, each by its identity.
     pub deleted: u64,
     /// Writes and deletes that failed.
     pub failed: u64,
@@ -68,10 +68,10 @@ pub(super) struct Turn {
     pub(super) work: Work,
 }
 
-/// What is next.
+/// What the writer is to do next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// This.
+    /// This name, which counts as running from then on.
     Turn(Turn),
     /// Nothing yet; more names are to be looked at.
     More,
@@ -208,6 +208,7 @@ impl Inner {
             self.problems.remove(name);
             return;
         };
+        // Said once, not with every look.
         if self.problems.get(name).is_none_or(|known| known.text != text) {
             tracing::warn!(
                 hostname = name,

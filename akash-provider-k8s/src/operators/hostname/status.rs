@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Everything.
+/// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     /// Everything was listed once, so that names are worked at.
@@ -37,12 +37,12 @@ pub struct WatchStatus {
     pub last_error: Option<String>,
 }
 
-/// What was done.
+/// What was done since the start.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CountStatus {
-    /// Routes written.
+    /// Routes written, new ones and others.
     pub written: u64,
-    /// Routes deleted.
+    /// Routes deleted since the start.
     pub deleted: u64,
     /// Writes and deletes that failed.
     pub failed: u64,
@@ -55,9 +55,9 @@ pub struct HostnameStatus {
     pub lease: Option<String>,
     /// Namespace of the lease.
     pub namespace: Option<String>,
-    /// Service.
+    /// Service that it is declared for.
     pub service: Option<String>,
-    /// External port.
+    /// External port that it is declared for.
     pub port: Option<u16>,
     /// Its route is there as wanted.
     pub is_written: bool,
@@ -77,14 +77,14 @@ pub struct HostnameStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Managed {
-    /// Lease.
+    /// Lease that it leads to.
     #[serde(rename = "LeaseID")]
     pub lease: LeaseParts,
     /// Namespace of the lease.
     pub namespace: String,
-    /// External port.
+    /// External port of the service.
     pub external_port: u16,
-    /// Service.
+    /// Service of the lease.
     pub service_name: String,
     /// When it was declared, RFC 3339.
     pub last_update: String,
@@ -93,15 +93,15 @@ pub struct Managed {
 /// A lease by its parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct LeaseParts {
-    /// Tenant.
+    /// Address of the tenant.
     pub owner: String,
-    /// Deployment sequence number.
+    /// Sequence number of the deployment.
     pub dseq: u64,
-    /// Group sequence number.
+    /// Sequence number of the group.
     pub gseq: u32,
-    /// Order sequence number.
+    /// Sequence number of the order.
     pub oseq: u32,
-    /// Provider.
+    /// Address of the provider.
     pub provider: String,
 }
 
@@ -111,9 +111,9 @@ pub struct LeaseParts {
 pub struct Ignored {
     /// Its names that failed.
     pub hostnames: Vec<String>,
-    /// The last error.
+    /// The error of the name that failed last.
     pub last_error: String,
-    /// Its kind.
+    /// Kind of that error, or `Problem` where nothing was tried.
     pub last_error_type: String,
     /// When it failed last, RFC 3339.
     pub failed_at: String,
@@ -214,6 +214,7 @@ impl Shared {
             });
             entry.hostnames.push(name.clone());
             entry.failure_count = entry.failure_count.max(failure_count);
+            // Times of one form and zone compare as texts.
             if failed_at >= entry.failed_at {
                 entry.last_error = last_error;
                 entry.last_error_type = last_error_type;
@@ -252,6 +253,7 @@ impl Inner {
             namespace: host.map(|host| host.namespace.clone()),
             service: host.map(|host| host.service.clone()),
             port: host.map(|host| host.port),
+            // While a name is worked at, the route that is there may not be the wanted one.
             is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
             accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
             problem,
@@ -263,6 +265,7 @@ impl Inner {
 }
 
 fn rfc3339(at: Instant, now: Instant) -> String {
+    // An instant has no date: it is counted back from the time of day.
     let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
     let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
     then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

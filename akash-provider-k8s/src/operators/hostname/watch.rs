@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
-/// Begins to watch.
+/// Begins to watch hosts, manifests and routes, with a task for each.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
@@ -45,6 +45,7 @@ pub(super) fn start(
     let routes_api = Api::all_with(client.clone(), &mode.resource());
     [
         spawn(
+            // No selector: a record without its labels declares a name all the same.
             follow(Kind::Hosts, hosts_api, "", shared),
             hosts,
             Event::Hosts,
@@ -57,6 +58,7 @@ pub(super) fn start(
             config,
         ),
         spawn(
+            // Routes without the label are of no lease.
             follow(Kind::Routes, routes_api, labels::SELECTOR, shared),
             routes,
             Event::Routes,

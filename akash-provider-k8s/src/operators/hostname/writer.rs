@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Names that are worked at at once.
 const AT_ONCE: usize = 8;
 
-/// The writer.
+/// The writer, which runs while its provider leads.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -34,6 +34,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Works until the end, and finishes what it began.
     pub(super) async fn run(self, until: CancellationToken) {
+        // The term before may have ended in the middle of something.
         self.shared.inner().queue.restart();
         let mut jobs = FuturesUnordered::new();
         let mut pruning = interval(self.prune_interval);
@@ -112,6 +113,7 @@ impl Writer {
                     .await?
             }
             None => {
+                // Looked at before it is made: an object of somebody else must not be taken over.
                 let there = self.calls.metadata(&self.resource, namespace, name).await?;
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
