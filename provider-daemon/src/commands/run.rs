@@ -91,7 +91,7 @@ pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
         .filter(|f| !f.as_os_str().is_empty());
     let record = file.map(ProviderFile::read).transpose()?;
     config.blocked_hostnames = blocked(args, record.as_ref());
-    // An order that wants attributes which the record lacks is not bid on, whoever registered the record.
+    // An order has to ask for each of these. Without a file nothing is required of any.
     config.required_attributes = record.map(|record| record.attributes).unwrap_or_default();
     config.external_ports = args.cluster.cluster_node_port_quantity;
     config.overcommit_cpu_percent = args.kubernetes.overcommit_pct_cpu;

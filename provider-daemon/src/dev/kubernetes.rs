@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Names of what stands in the way that are listed before the rest is only counted.
 const NAMED: usize = 5;
 
-/// A real cluster.
+/// A real cluster that is connected. Dropping it ends our tasks and leaves the pods.
 #[derive(Debug)]
 pub struct Kubernetes {
     client: Quiet,

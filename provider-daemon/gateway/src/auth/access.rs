@@ -15,7 +15,7 @@ pub enum Scope {
     GetManifest,
     /// `logs`: what the containers write, past and to come.
     Logs,
-    /// `shell`: runs commands inside a service; the strongest of the scopes.
+    /// `shell`: runs commands inside a service, with whatever rights the container has.
     Shell,
     /// `events`: what the cluster reports about the workload, on `kubeevents`.
     Events,
