@@ -369,6 +369,7 @@ impl<'a> Sending<'a> {
 
     async fn submit(&self, price: &Price) -> anyhow::Result<(String, Submission)> {
         let signed = self.sign(price)?;
+        // Known before it is sent, so that it can be looked for when the node's answer is lost.
         let hash = signed.hash.to_string();
         let sent = self.node.broadcast(signed.bytes).await;
         let sent = sent.with_context(|| {
