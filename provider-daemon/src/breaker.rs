@@ -23,6 +23,7 @@ pub(crate) async fn follow<F>(
     loop {
         let delivery = tokio::select! {
             biased;
+            // Facts before the end: what was told before it is to be kept too.
             delivery = facts.next() => delivery,
             () = until.cancelled() => None,
         };
@@ -35,6 +36,7 @@ pub(crate) async fn follow<F>(
             keep(&shut);
         }
     }
+    // What was told after the end was seen is in the provider's status.
     if let Some(shut) = now().await {
         keep(&shut);
     }

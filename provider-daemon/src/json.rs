@@ -6,25 +6,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 use std::fmt;
 
-/// A value.
+/// A JSON value. Two objects whose fields are in another order are not equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
-    /// Nothing.
+    /// `null`; also a field that is absent, for [`Json::at`].
     Null,
-    /// Yes or no.
+    /// `true` or `false`; never made of a number or a text.
     Bool(bool),
-    /// A number.
+    /// A number as it was read: whole ones of 64 bits lose no digits.
     Number(Number),
-    /// A text.
+    /// A text without its quotes and escapes.
     Text(String),
-    /// A list.
+    /// A list; its values may be of different kinds.
     List(Vec<Self>),
     /// An object: its fields in their order.
     Fields(Vec<(String, Self)>),
 }
 
 impl Json {
-    /// An object's field.
+    /// An object's field; `None` where there is none, and for whatever is no object. Of a name that is there twice,
+    /// the first.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {
@@ -42,7 +43,7 @@ impl Json {
         self.field(name).unwrap_or(&Self::Null)
     }
 
-    /// A text.
+    /// The text; `None` for any other kind, numbers included.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {

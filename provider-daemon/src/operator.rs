@@ -32,21 +32,21 @@ fn path(home: &Path) -> PathBuf {
     home.join("provider.sock")
 }
 
-/// What is asked.
+/// What an operator may ask: one line of JSON, which names the question in `ask`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Question {
     /// How the circuit breaker is.
     Breaker,
-    /// Release it.
+    /// Release the circuit breaker, so that the closes that wait go on.
     ReleaseBreaker {
         /// For this owner alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
-    /// Compare everything.
+    /// Compare chain, cluster and ledger now, and mend what differs.
     Scan {
-        /// And mend nothing.
+        /// Only tell what differs, and mend nothing.
         dry_run: bool,
     },
     /// Which leases there are.
@@ -78,7 +78,7 @@ struct LeaseLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 enum Answer {
-    /// The circuit breaker.
+    /// How the circuit breaker is; the answer to `Question::Breaker`.
     Breaker {
         /// Closes of our own wait.
         tripped: bool,
@@ -96,26 +96,26 @@ enum Answer {
     },
     /// It is released; it had tripped or not.
     Released {
-        /// It had tripped.
+        /// False when there was nothing to release: for nobody had it tripped, and no records were missing.
         was_tripped: bool,
         /// The leases that waited.
         waited: Vec<String>,
     },
-    /// What differed.
+    /// What differed between chain, cluster and ledger.
     Scanned {
-        /// A line each.
+        /// A line for each difference; empty where there was none.
         findings: Vec<String>,
     },
-    /// The leases.
+    /// The leases that the provider looks after.
     Leases {
-        /// All of them.
+        /// All of them, those that are being ended included.
         leases: Vec<LeaseLine>,
     },
     /// The lease has the isolation of the settings.
     Hardened,
     /// It was not done.
     Refused {
-        /// Why not.
+        /// Why not, in words for the operator; they may hold words of the cluster.
         message: String,
     },
 }

@@ -57,7 +57,7 @@ pub struct Logs<W> {
 }
 
 impl<W> Logs<W> {
-    /// Writes to `to`.
+    /// Writes to `to`; `has_colours` where whoever writes the log puts colours into it.
     pub const fn new(to: W, has_colours: bool) -> Self {
         Self { to, has_colours }
     }
@@ -75,6 +75,8 @@ impl<W: Write> Write for Logs<W> {
         let shown = without(text, is_unwanted);
         self.to.write_all(shown.as_bytes())?;
         self.to.write_all(end.as_bytes())?;
+        // All of the event is taken, however many bytes were written in its place: a smaller number would be tried
+        // again.
         Ok(event.len())
     }
 

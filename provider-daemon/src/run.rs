@@ -50,17 +50,17 @@ use tokio_util::sync::CancellationToken;
 /// Everything a provider is started with.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// The command line.
+    /// The flags, for the parts that have settings of their own: gateway, cluster, chain client.
     pub args: &'a RunArgs,
     /// Where state is kept.
     pub home: &'a Path,
-    /// The provider's settings.
+    /// What the engine goes by; the start adds what was kept of the breaker, and whether addresses are leased.
     pub config: Config,
-    /// Signs its transactions.
+    /// The account's key: signs transactions, and opens the key file of the gateway's certificate.
     pub key: PrivateKey,
-    /// What leases cost.
+    /// Calculates what leases cost, for bids and for whoever is screened.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// Tells what happens.
+    /// Tells what happens, in lines for people or objects for programs.
     pub printer: Arc<Printer>,
 }
 
@@ -77,15 +77,19 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         pricing,
         printer,
     } = plan;
+    // Signals are heard before anything slow begins, so that one during the start stops it in order.
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     raise_open_files();
     let nodes = addresses(&args.node)?;
     introduce(&config, &nodes, &printer);
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
+    // Before the provider exists: it must not close a lease before it knows that its breaker has tripped.
     let shut = breaker.remind(&mut config);
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
+    // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
+    // anything.
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
@@ -104,9 +108,11 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut builder = Provider::builder().config(config).pricing(pricing);
     builder = hardware.given_to(builder);
     if gateway.is_some() {
+        // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
     let (provider, handle) = builder.chain(Arc::new(chain.clone())).bus(bus.clone()).build()?;
+    // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
     let printing = print_facts(&bus, &printer, &background);
     parts.add("printing of events", printing.await?);
     let keeping = breaker.follow(&bus, handle.clone(), shut, background.clone());
@@ -128,12 +134,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("watch", tokio::spawn(watching));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
+    // Only after the provider: while it stops it still sends transactions and tells facts.
     background.cancel();
     // The gateway ends with it, however it ended.
     shutdown.cancel();
     end.over.cancel();
     let parts = parts.end().await;
     signals.abort();
+    // The part that failed first is the cause. Whatever failed after it may only follow from that.
     failure.map_or(parts, Err)?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
@@ -150,6 +158,7 @@ async fn supervised<R>(
     tokio::select! {
         ended = &mut running => (ended, None),
         failure = parts.failure() => {
+            // Aborted too: draining may need the very part that has failed.
             stop.iter().for_each(|token| token.cancel());
             (running.await, Some(failure))
         }

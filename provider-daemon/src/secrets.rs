@@ -74,6 +74,7 @@ pub fn confirm(question: &str) -> anyhow::Result<bool> {
 
 fn next_line() -> anyhow::Result<SecretString> {
     let mut line = String::new();
+    // One byte more than may be, so that a line that is too long is refused and not cut.
     let read = std::io::stdin()
         .lock()
         .take(LINE_BYTES_MAX + 1)
@@ -106,6 +107,7 @@ pub fn open_keyring(args: &KeyringArgs, home: &Path) -> anyhow::Result<Keyring> 
     loop {
         let typed = ask("passphrase of the keyring")?;
         match Keyring::open(backend, folder, Some(&typed)) {
+            // Only a person is asked again: the next line of a script is something else.
             Err(error @ KeyringError::WrongPassphrase { .. })
                 if attempt < ATTEMPTS && std::io::stdin().is_terminal() =>
             {
@@ -143,6 +145,7 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
         let from = from.context("which key signs? name it with --from (`keys list` shows them)")?;
         return Ok(open_keyring(&args.keyring, home)?.private_key(from)?);
     };
+    // A name says nothing about a key that is in no keyring; an address does.
     if let Some(from) = args.from.as_deref().filter(|from| from.starts_with("akash1"))
         && from != key.address().as_str()
     {

@@ -93,6 +93,7 @@ fn text(text: &str) -> String {
         let value = serde_saphyr::from_str::<Value>(text);
         !matches!(value, Ok(Value::String(read)) if read == text)
     };
+    // YAML 1.1 has these for true and false, and many readers still do.
     let is_old_truth = matches!(
         text.to_ascii_lowercase().as_str(),
         "y" | "yes" | "n" | "no" | "on" | "off"

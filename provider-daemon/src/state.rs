@@ -42,33 +42,33 @@ pub enum StateError {
     /// Another process has the file open.
     #[error("{} is in use by another provider: stop it, or give this one another home", path.display())]
     InUse {
-        /// The file.
+        /// The file; it is left as it is.
         path: PathBuf,
     },
     /// A later version of this program wrote it.
     #[error("{} was written by a later version (layout {found}, this one knows {known}): use that version, or move the file away; no lease is lost with it", path.display(), known = LAYOUT_NOW)]
     Later {
-        /// The file.
+        /// The file; nothing of it was changed.
         path: PathBuf,
-        /// Its layout.
+        /// Number of the layout in the file, larger than the one this version knows.
         found: u64,
     },
     /// The file system refuses.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, as the text of the error begins.
         operation: &'static str,
-        /// On what.
+        /// The file or the folder that it was tried on.
         path: PathBuf,
-        /// Why not.
+        /// The system's reason, such as a missing permission.
         source: std::io::Error,
     },
     /// The database refuses, though the file is not damaged.
     #[error("{}", path.display())]
     Database {
-        /// The file.
+        /// The file; it is not moved aside, for it is not damaged.
         path: PathBuf,
-        /// Why.
+        /// The library's reason; in a box, for it is large.
         source: Box<redb::Error>,
     },
 }
@@ -83,7 +83,7 @@ pub struct State {
 /// A state, and what became of the one before.
 #[derive(Debug)]
 pub struct Opened {
-    /// It.
+    /// The state from now on; an empty one where `moved_aside` names a file.
     pub state: State,
     /// Where a damaged file was moved to.
     pub moved_aside: Option<PathBuf>,
@@ -122,6 +122,7 @@ impl State {
         match begin(&path) {
             Ok(database) => Ok(Opened::new(database, path, Some(aside))),
             Err(Trouble::Other(error)) => Err(error),
+            // An empty file that is damaged at once is the disk's fault: moving it aside as well would never end.
             Err(Trouble::Damaged(why)) => Err(StateError::Io {
                 operation: "begin an empty state at",
                 path,
@@ -130,7 +131,7 @@ impl State {
         }
     }
 
-    /// Where it lies.
+    /// Path of the file, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -159,9 +160,11 @@ fn open(path: &Path) -> Result<Database, Trouble> {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     let mut database = builder.create(path).map_err(|e| trouble(e.into()))?;
+    // Damage is to be found now, and not when a tenant's request happens to meet it.
     database.check_integrity().map_err(|e| trouble(e.into()))?;
     let found = layout(&database).map_err(&trouble)?;
     match found {
+        // No damage: whoever goes back to the later version finds everything as it was.
         Some(found) if found > LAYOUT_NOW => {
             let path = path.to_owned();
             return Err(Trouble::Other(StateError::Later { path, found }));
@@ -199,6 +202,7 @@ fn trouble(path: &Path, error: redb::Error) -> Trouble {
         redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => {
             Trouble::Other(StateError::InUse { path })
         }
+        // These two kinds are how a truncated or foreign file shows itself. All others are the system's.
         redb::Error::Io(source)
             if !matches!(source.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
         {

@@ -53,6 +53,7 @@ impl Nonces {
     /// Forgets those that no later block can hold.
     pub(super) fn expire(&mut self, time: BlockTime) {
         let now = time.0.saturating_mul(NANOS_PER_MILLI);
+        // Only what is before the block's time: one that ends exactly then may still land, as in `timeout`.
         while self.0.first().is_some_and(|(nanos, _)| *nanos < now) {
             self.0.pop_first();
         }
@@ -64,7 +65,7 @@ impl Nonces {
 pub(super) enum Stage {
     /// Before it waits for a block.
     Check,
-    /// In a block.
+    /// In a block: against the state that the transactions before it left.
     Deliver,
     /// For an estimate: without a signature and without a limit of gas.
     Simulate,
@@ -112,8 +113,10 @@ impl Taken {
 }
 
 impl View<'_> {
-    /// Checks a transaction.
+    /// Checks a transaction without changing anything. A refusal has the code and the text that the network's nodes
+    /// give.
     pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<Passed, Refusal> {
+        // The order is the network's: a transaction with several faults is refused for the first of them.
         self.timeout(tx)?;
         let mut gas = gas::ANTE + gas::BYTE * tx.bytes.len() as u64;
         if tx.body.unordered {
@@ -135,6 +138,7 @@ impl View<'_> {
             (Some(self.sequence(tx, account)?), None)
         };
         if stage != Stage::Simulate {
+            // Last, for it is the most work: a flood of stale transactions costs next to nothing.
             self.signature(tx, account, public_key.as_deref())?;
         }
         Ok(Passed {
@@ -169,10 +173,13 @@ impl View<'_> {
             return Err(Refusal::sdk(38, "fee-grant not found: not found"));
         }
         if stage == Stage::Check {
+            // The price is a node's own demand and no rule of the chain: a block may hold what this node would not
+            // take.
             self.price_of_gas(tx, &fee)?;
         }
         for coin in &fee {
             let key = (tx.signer.clone(), coin.denom.clone());
+            // Fees of those that wait have not left the account yet. Not counted, one balance would pay for many.
             let spent = self.taken.and_then(|t| t.spent.get(&key)).copied().unwrap_or(0);
             let held = self.market.balance(&tx.signer, &coin.denom).amount;
             let left = held.saturating_sub(spent);
@@ -210,6 +217,7 @@ impl View<'_> {
     }
 
     fn sequence(&self, tx: &Tx, account: &AccountRecord) -> Result<u64, Refusal> {
+        // Those that wait count, so that an account can have several transactions in one block.
         let waiting = self.taken.and_then(|t| t.sequences.get(&tx.signer)).copied();
         let expected = waiting.unwrap_or(account.sequence);
         let got = tx.info.sequence;
@@ -233,6 +241,7 @@ impl View<'_> {
         let nanos = tx.timeout_nanos();
         let nanos = nanos.ok_or_else(|| invalid("unordered transaction must have timeout_timestamp set"))?;
         let latest = self.time.plus(UNORDERED_TTL).0.saturating_mul(NANOS_PER_MILLI);
+        // This bound is what allows nonces to be forgotten: none has to be kept for longer than it.
         if nanos > latest {
             return Err(invalid("unordered tx ttl exceeds 10m0s"));
         }
@@ -282,6 +291,7 @@ fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refus
         return Ok(account.pubkey.clone());
     };
     let key = PublicKey::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))?;
+    // Anybody can write a key into a transaction. The address is a hash of the right one.
     if *key.address() != tx.signer {
         let text = format!(
             "pubKey does not match signer address {} with signer index: 0",

@@ -40,7 +40,7 @@ pub(super) struct Block {
     results_hash: Hash,
 }
 
-/// The one validator.
+/// The one validator, in JSON. Its key is made up and signs nothing.
 pub(super) fn validator() -> Value {
     let key = hash_of(&[b"validator"]);
     json!({
@@ -134,7 +134,7 @@ impl Block {
         }
     }
 
-    /// Its head.
+    /// The header in JSON. As on the network, its hashes of state and results are those after the block before.
     pub(super) fn header(&self) -> Value {
         let validators = hex(&hash_of(&[b"validators"]));
         json!({
@@ -159,7 +159,7 @@ impl Block {
         block_id(&self.hash)
     }
 
-    /// The block itself.
+    /// The whole block in JSON: header, transactions in base64, and the commit of the block before.
     pub(super) fn block(&self) -> Value {
         let txs: Vec<String> = self.txs.iter().map(|tx| BASE64.encode(&tx.bytes)).collect();
         json!({
@@ -203,7 +203,7 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Answer of `block_results`.
+    /// Answer of `block_results`: what became of each transaction; null, as nodes say it, where there is none.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();

@@ -60,7 +60,8 @@ struct Done {
 }
 
 impl Ledger<'_> {
-    /// Executes a transaction.
+    /// Checks a transaction and executes it. One that does not pass costs nothing; one that fails later has paid its
+    /// fee.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
@@ -85,6 +86,7 @@ impl Ledger<'_> {
             [step] => certain_gas(step).is_some_and(|gas| passed.gas + gas <= gas_limit),
             _ => false,
         };
+        // Copied after the fee was taken: who fails has used the node's work and pays for it.
         let before = (!certain).then(|| self.market.clone());
         let mut done = Done {
             gas: passed.gas,
@@ -97,6 +99,7 @@ impl Ledger<'_> {
                 failure = Some(refusal);
                 break;
             }
+            // Looked at after each message, so that one cheap limit does not buy the work of a thousand messages.
             if done.gas > gas_limit {
                 break;
             }
@@ -148,6 +151,7 @@ impl Ledger<'_> {
     }
 
     fn step(&mut self, index: usize, step: &Step, done: &mut Done) -> Result<(), Refusal> {
+        // Facts do not say how much money moved. The difference of the records does.
         let before = Before::of(self.market, &step.act);
         let of_market = |r: &akash_provider_core::market::Rejection| Refusal::of_message(index, r);
         let facts = match &step.act {
@@ -174,6 +178,7 @@ impl Ledger<'_> {
 
     fn send(&mut self, from: &Address, to: &Address, coins: &[Coin]) -> Result<(), Refusal> {
         for coin in coins {
+            // A rule of the network: this token is for paying leases and does not change hands.
             if &*coin.denom == "uact" {
                 let log = "uact transfers are currently disabled: send transactions are disabled";
                 return Err(Refusal::new("bank", 5, log));
@@ -186,6 +191,7 @@ impl Ledger<'_> {
                 return Err(Refusal::sdk(5, log));
             }
         }
+        // Only when all coins are there does the first one move.
         for coin in coins {
             if let Some(held) = self.market.account_mut(from).coins.get_mut(&coin.denom) {
                 *held = held.saturating_sub(coin.amount);

@@ -15,7 +15,7 @@ pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5laz
 /// Account that holds deposits.
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
-/// An event.
+/// An event in the result of a transaction or a block: a kind, and attributes in the order in which they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,

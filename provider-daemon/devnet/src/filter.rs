@@ -28,7 +28,7 @@ struct Condition {
     value: String,
 }
 
-/// A question.
+/// A question that was read; at least one condition and at most [`CONDITIONS_MAX`], all of which must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter(Vec<Condition>);
 
@@ -80,6 +80,7 @@ impl Condition {
     }
 
     fn compares(&self, value: &str) -> bool {
+        // Whole numbers alone are compared. As texts, "9" would be more than "10".
         let (Ok(value), Ok(wanted)) = (value.parse::<i128>(), self.value.parse::<i128>()) else {
             return false;
         };
@@ -125,6 +126,7 @@ impl<'a> Reader<'a> {
     fn condition(&mut self) -> Result<Condition, String> {
         self.space();
         let rest = self.rest();
+        // An operator ends a key even without a space before it: clients write `tx.height>5`.
         let end = rest.find(|c: char| c.is_whitespace() || "=<>'".contains(c));
         let key = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         if key.is_empty() {

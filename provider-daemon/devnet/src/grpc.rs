@@ -44,6 +44,7 @@ pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) ->
     });
     hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(limits.streams)
+        // The network's nodes send no date.
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service)
         .await

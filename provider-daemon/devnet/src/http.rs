@@ -107,7 +107,7 @@ pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     }
 }
 
-/// Makes one call.
+/// Makes one call of a body or a websocket. An unknown method is refused before its parameters are looked at.
 pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
     let Some(names) = parameters(&call.method) else {
         return Err(Failure::no_method());
@@ -126,6 +126,7 @@ async fn in_body(node: &Node, body: &[u8]) -> Value {
         Ok(call) => return value(node, call).await,
         Err(error) => return envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
     };
+    // One after the other, so that a call sees what the one before it in the same body did.
     let mut answers = Vec::new();
     for call in calls {
         answers.push(value(node, call).await);
@@ -173,6 +174,7 @@ fn upgrade(
         return text(StatusCode::BAD_REQUEST, "Bad Request\n".to_owned());
     };
     let node = node.clone();
+    // The connection is handed over only after the answer below was sent, so it cannot be waited for here.
     tokio::spawn(async move {
         match hyper::upgrade::on(request).await {
             Ok(upgraded) => socket::serve(node, TokioIo::new(upgraded), limits, stop).await,

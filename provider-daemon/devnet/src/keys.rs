@@ -23,9 +23,9 @@ pub enum KeysError {
     /// The folder cannot be made.
     #[error("making {}", .folder.display())]
     Folder {
-        /// Which.
+        /// The folder that was to be made, with all that is above it.
         folder: PathBuf,
-        /// Why not.
+        /// Why the system did not make it.
         source: io::Error,
     },
     /// A key that is missing cannot be made.
@@ -37,9 +37,9 @@ pub enum KeysError {
         .folder.display()
     )]
     Key {
-        /// The keyring's folder.
+        /// The folder of the keyring that was looked into.
         folder: PathBuf,
-        /// Why not.
+        /// Whether the key is absent or cannot be read.
         source: KeyringError,
     },
     /// The keyring cannot be opened.
@@ -95,7 +95,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The folder.
+    /// The folder of the keyring, for `--keyring-dir` of the network's own tool too.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -133,6 +133,7 @@ fn place(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
 /// Nobody says where the cache is.
 pub fn cache(name: &str) -> Result<PathBuf, KeysError> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    // The XDG specification has relative paths ignored: they would depend on where the program was started.
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let cache = cache.ok_or(KeysError::NoCache)?;

@@ -107,9 +107,9 @@ pub enum DevnetError {
     Listen {
         /// The setting that names it, as the command line has it.
         flag: &'static str,
-        /// Which.
+        /// The address that was asked for; port 0 is any free one.
         address: SocketAddr,
-        /// Why not.
+        /// The system's answer: mostly that the address is in use, or not of this machine.
         why: io::Error,
     },
 }
@@ -212,7 +212,9 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener,
 
 /// Makes blocks whose times go with the clock.
 async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
+    // An interval ticks at once, but the first block is to come a whole block time after the start.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
+    // After the machine slept one block is enough: its time is taken from the clock, so none is lost.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = Instant::now();
     loop {

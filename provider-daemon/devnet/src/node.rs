@@ -67,7 +67,7 @@ pub(super) enum NoState {
 pub(super) enum NotTaken {
     /// It was seen before.
     Seen,
-    /// Too many wait.
+    /// As many wait as may; the number, which nodes tell in their refusal.
     Full(usize),
     /// It does not pass.
     Refused(Refusal),
@@ -162,6 +162,7 @@ impl Node {
     /// What a transaction would come to in the next block: its gas and its events.
     pub(super) fn simulate(&self, bytes: Bytes) -> Result<(Tx, TxResult), (Refusal, u64)> {
         let tx = Tx::decode(bytes).map_err(|refusal| (refusal, 0))?;
+        // The lock is held for the check alone. Executing on a copy would keep broadcasts waiting.
         let (rules, state, passed) = {
             let inner = self.lock();
             let state = inner.current.clone();
@@ -178,6 +179,7 @@ impl Node {
             height: market.height() + 1,
             time: market.time(),
             market: &mut market,
+            // What is only tried uses up no nonce of the chain.
             nonces: &mut Nonces::default(),
         };
         let result = ledger.execute(&tx, &passed, u64::MAX);
@@ -257,6 +259,7 @@ impl Inner {
     }
 
     fn take(&mut self, tx: Tx) -> Result<TxHash, NotTaken> {
+        // Looked at again under this lock: two who sent the same bytes may both have passed the first look.
         if self.seen.all.contains(&tx.hash) {
             return Err(NotTaken::Seen);
         }
@@ -268,6 +271,7 @@ impl Inner {
         let passed = passed.map_err(NotTaken::Refused)?;
         self.taken.add(&tx.signer, &passed);
         let hash = tx.hash;
+        // Only what was taken counts as seen. One that was refused may fit later, and be sent again.
         self.seen.insert(hash);
         self.waiting.push(tx);
         Ok(hash)
@@ -277,6 +281,7 @@ impl Inner {
         let height = market.height() + 1;
         let mut facts = Vec::new();
         market.begin_block(time);
+        // All that wait go into this block, so from here on the market itself says what is spent.
         self.taken = Taken::default();
         for tx in std::mem::take(&mut self.waiting) {
             let mut ledger = Ledger {
@@ -301,6 +306,7 @@ impl Inner {
         let (height, time) = (market.height(), market.time());
         let mut txs = std::mem::take(&mut self.landed);
         let changed = touched || !txs.is_empty() || !direct.is_empty();
+        // In front: it was done before the transactions of this block were executed.
         txs.splice(0..0, unsigned(market, direct));
         for (index, tx) in txs.iter().enumerate() {
             self.index.insert(tx.hash, (height, index));
@@ -315,6 +321,7 @@ impl Inner {
         }
         self.blocks.push_back(Arc::clone(&block));
         self.forget_old_blocks();
+        // An empty block leaves the state as it was. A copy for each would push out the few that differ.
         if changed {
             let state = State {
                 market: Arc::new(market.clone()),
@@ -331,6 +338,7 @@ impl Inner {
 
     fn forget_old_blocks(&mut self) {
         let too_many = |s: &Self| s.blocks.len() > BLOCKS_MAX || s.index.len() > LANDED_MAX;
+        // The newest block stays, however large: every answer is about some block.
         while self.blocks.len() > 1 && too_many(self) {
             for tx in self.blocks.pop_front().iter().flat_map(|b| &b.txs) {
                 self.index.remove(&tx.hash);
@@ -384,6 +392,7 @@ impl BlockMaker for Maker {
     }
 
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool) {
+        // The lock is free again before subscribers hear of it, for they look into the node at once.
         let block = self.0.lock().completed(market, direct, touched);
         // Without subscribers there is nobody to tell.
         drop(self.0.blocks.send(block));

@@ -89,7 +89,7 @@ pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Calls a method.
+/// Calls a method of [`parameters`]. Only `broadcast_tx_commit` waits; all others answer from what the node has.
 pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<Value, Failure> {
     match method {
         "status" => Ok(status(&node.lock())),
@@ -251,6 +251,7 @@ fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let last = params.number("maxHeight")?.filter(|h| *h > 0).unwrap_or(newest);
     let last = last.min(newest);
     let first = params.number("minHeight")?.unwrap_or(0).max(lowest);
+    // Of a range that is too long nodes show the newest.
     let first = first.max(last.saturating_sub(HEADERS_MAX - 1));
     if first > last {
         let text = format!("min height {first} can't be greater than max height {last}");
@@ -321,6 +322,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let order = params.text("order_by")?.unwrap_or_default();
     let mut found: Vec<(&Arc<Block>, usize)> = Vec::new();
     let mut look = |block| add_matches(&mut found, &filter, block);
+    // The usual search names its height. To look into that block alone spares a hundred thousand others.
     match filter.only("tx.height").map(str::parse::<Height>) {
         Some(Ok(height)) => inner.block(height).into_iter().for_each(&mut look),
         Some(Err(_)) => {}
@@ -413,6 +415,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
 async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
     let bytes = Bytes::from(params.bytes("tx")?);
     let hash = TxHash::of(&bytes);
+    // Subscribed before it is taken: its block may come at once, and would be missed.
     let mut blocks = node.subscribe();
     let checked = match node.take(bytes) {
         Ok(_) => (0, String::new(), String::new()),

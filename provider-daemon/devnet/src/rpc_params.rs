@@ -10,12 +10,12 @@ use super::rpc::Failure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 
-/// Parameters by name.
+/// Parameters by name, not read yet: only a method knows which of them is a number and which are bytes.
 #[derive(Debug)]
 pub(super) enum Params {
     /// From the body of a request or a message.
     Json(Map<String, Value>),
-    /// From an address.
+    /// From the query of an address, quotes included. Of a name that is there twice the first counts.
     Uri(Vec<(String, String)>),
 }
 
@@ -73,6 +73,7 @@ impl Params {
         if text.is_empty() {
             return Ok(None);
         }
+        // Wider than the answer, so that a negative number is told apart from what is no number, as nodes do.
         match text.parse::<i128>() {
             Ok(number) if number < 0 => Err(Failure::internal(format!(
                 "{name} must be greater than 0, but got {number}"

@@ -50,7 +50,9 @@ pub(super) async fn listen<F>(
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
+        // The set keeps those that have ended until they are taken out, and would grow with each connection.
         while connections.try_join_next().is_some() {}
+        // A place before a connection: who is too much waits in the system's queue and is not refused.
         let place = tokio::select! {
             biased;
             () = stop.cancelled() => break,

@@ -70,6 +70,7 @@ impl Socket {
         loop {
             tokio::select! {
                 biased;
+                // Calls first: who unsubscribes is not told the blocks that wait.
                 message = self.stream.next() => match message {
                     Some(Ok(Message::Text(text))) => self.message(text.as_bytes()).await?,
                     Some(Ok(Message::Binary(bytes))) => self.message(&bytes).await?,
@@ -155,6 +156,7 @@ impl Socket {
                 self.send(&frame).await?;
             }
         }
+        // The facts of a transaction are many texts. Where nobody could be told them they are not made.
         let for_txs = |s: &Subscription| s.filter.only("tm.event").is_none_or(|kind| kind == "Tx");
         if !self.subscriptions.iter().any(for_txs) {
             return Ok(());
@@ -172,6 +174,7 @@ impl Socket {
     fn frames(&self, facts: &Facts, kind: &str, value: impl FnOnce() -> Value) -> Vec<Value> {
         let matching = self.subscriptions.iter().filter(|s| s.filter.matches(facts));
         let matching: Vec<&Subscription> = matching.collect();
+        // A block in JSON is large, and made only where somebody gets it.
         if matching.is_empty() {
             return Vec::new();
         }

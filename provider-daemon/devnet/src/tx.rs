@@ -40,7 +40,7 @@ pub(super) struct Step {
     pub(super) act: Act,
 }
 
-/// A transaction.
+/// A transaction that could be read, with its bytes: those are what was signed, and what a block keeps.
 #[derive(Debug, Clone)]
 pub(super) struct Tx {
     pub(super) bytes: Bytes,
@@ -62,8 +62,9 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
 }
 
 impl Tx {
-    /// Reads a transaction.
+    /// Reads a transaction of one signer. What is refused here is refused whatever the state is.
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
+        // Before anything is decoded: messages in memory are several times their bytes.
         if bytes.len() > TX_BYTES_MAX {
             let n = bytes.len();
             return Err(Refusal::sdk(21, format!("tx too large: {n} bytes: tx too large")));
@@ -112,7 +113,7 @@ impl Tx {
         )
     }
 
-    /// The fee.
+    /// The fee as coins, in the order of the transaction; empty for none.
     pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();

@@ -38,7 +38,7 @@ pub enum WalletError {
     /// It failed when it was tried, and was not sent.
     #[error("the chain refuses it: {log}")]
     Refused {
-        /// The chain's text.
+        /// The text of the refusal, as the simulation gave it.
         log: String,
     },
     /// The node did not take it.
@@ -55,7 +55,7 @@ pub enum WalletError {
     /// It failed in its block.
     #[error("it failed in block {height} ({code}): {log}")]
     Failed {
-        /// The block.
+        /// Height of the block that holds it; its fee is paid.
         height: Height,
         /// Why, as a code.
         code: Code,
@@ -67,7 +67,7 @@ pub enum WalletError {
 /// A transaction that a node took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Its hash.
+    /// Hash of its bytes, by which it is found in a block.
     pub hash: TxHash,
     /// The last block time it may land at.
     pub expires: BlockTime,
@@ -84,7 +84,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// A wallet.
+    /// A wallet with the usual settings for gas; asks the node nothing yet.
     #[must_use]
     pub fn new(api: Arc<dyn TxApi>, key: PrivateKey) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Wallet {
         }
     }
 
-    /// Its address.
+    /// Address of the account whose key it has.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.key.address()
@@ -131,6 +131,7 @@ impl Wallet {
         let (signed, expires) = sign_with(limit, self.gas.price(limit, price));
         let SignedTx { bytes, hash } = signed;
         match self.api.broadcast(bytes).await? {
+            // A node that has the same bytes already keeps them for a block all the same.
             Submission::Accepted | Submission::Known => Ok(Sent { hash, expires }),
             Submission::Refused { code, log } => Err(WalletError::NotTaken { code, log }),
         }
@@ -142,6 +143,7 @@ impl Wallet {
     /// It failed in its block, never got into one, or the node does not answer.
     pub async fn wait(&self, sent: &Sent) -> Result<Height, WalletError> {
         loop {
+            // The time is asked first: a block between the two questions may hold it, and it would look expired.
             let tip = self.api.sync_info().await?;
             if let Some(included) = self.api.find(&sent.hash).await? {
                 return landed(included);
@@ -165,6 +167,7 @@ impl Wallet {
     /// A nonce that was not used before.
     fn nonce(&self, now: BlockTime) -> (Ordering, BlockTime) {
         let wanted = now.plus(LIFETIME).0.saturating_mul(NANOS_PER_MILLI);
+        // Two within one block time would have the same nonce, so each is at least a nanosecond after the last.
         let later = |last: i64| Some(wanted.max(last.saturating_add(1)));
         let last = self
             .last_nanos

@@ -66,7 +66,8 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// What is answered.
+    /// The words that go to the client, in the `message` of the JSON: those of today's provider, where it has words
+    /// for the case.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -120,7 +121,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// The time.
+    /// Time since the Unix epoch. A clock before 1970 reads as zero.
     #[must_use]
     pub fn now(&self) -> Duration {
         (self.0)()
@@ -146,7 +147,7 @@ pub struct Credentials<'a> {
     pub header: Option<&'a [u8]>,
     /// The certificate, if TLS has seen one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Where from.
+    /// Address of the other end of the connection; questions to the chain are counted against its network.
     pub peer: IpAddr,
 }
 
@@ -204,6 +205,8 @@ impl Authenticator {
         match (shown.header, shown.certificate) {
             (None, None) => Ok(None),
             (Some(header), certificate) => {
+                // A bad header is an error of its own even beside a certificate; only a good one makes the request
+                // ambiguous.
                 let token = bearer(header).ok_or(Denial::Header)?;
                 if certificate.is_some() {
                     return Err(Denial::Ambiguous);
@@ -249,16 +252,20 @@ impl Authenticator {
     }
 
     async fn by_token(&self, text: &str, peer: IpAddr) -> Result<Arc<Identity>, Denial> {
+        // The key is a hash of the whole text, signature included: a cached token never stands for another that
+        // claims the same, and 20,000 entries do not keep 16 KiB each.
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         let verified = match self.tokens.get(&hash) {
             Some(verified) => verified,
             None => {
                 let verified = Arc::new(self.verify(text, peer).await?);
+                // A token that is over already never takes a place in the cache.
                 verified.claims.check_time(self.clock.now())?;
                 self.tokens.insert(hash, Arc::clone(&verified));
                 verified
             }
         };
+        // The cache says only that the signature was right. The token may have expired since it went in.
         verified.claims.check_time(self.clock.now())?;
         Ok(Arc::clone(&verified.identity))
     }
@@ -266,6 +273,8 @@ impl Authenticator {
     async fn verify(&self, text: &str, peer: IpAddr) -> Result<Verified, Denial> {
         let token = Token::parse(text).ok_or(Denial::Token)?;
         let issuer = claims::issuer(&token.claims).ok_or(Denial::Token)?;
+        // Without a key on the chain the account cannot have signed anything, so it is told the same as of a wrong
+        // signature.
         let key = self.issuers.key(&issuer, peer).await?.ok_or(Denial::Token)?;
         if !token.is_signed_by(&issuer, &key.key) {
             // Whoever asks about real accounts in vain is as dear as who asks about none.
@@ -274,7 +283,9 @@ impl Authenticator {
             }
             return Err(Denial::Token);
         }
+        // Kept before the claims are judged: the signature alone proves that the account is in use.
         self.issuers.keep(&issuer, &key);
+        // Claims are read only now: what is not signed is not worth the work, and gets no detailed refusal.
         let claims = Claims::read(&token.claims, &self.provider)?;
         if self.lifetime_max.is_some_and(|max| claims.lifetime() > max) {
             return Err(Denial::Claims);

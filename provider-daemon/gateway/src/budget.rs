@@ -16,6 +16,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// The network of an address.
 pub(super) fn network(peer: IpAddr) -> IpAddr {
+    // A dual-stack socket shows IPv4 addresses as `::ffff:a.b.c.d`. Taken for version 6, the whole of IPv4 would be
+    // one network.
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -84,6 +86,8 @@ impl Shares {
     /// One more; `None` where a network has all that it may have.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Share> {
         let network = network(peer);
+        // A poisoned lock is taken as it is: the numbers are right after each step, and a panic elsewhere must not
+        // stop the gateway.
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_network = taken.entry(network).or_insert(0);
         if *of_network >= self.most {
@@ -103,6 +107,7 @@ impl Drop for Share {
         if let Some(of_network) = taken.get_mut(&self.network) {
             *of_network -= 1;
             if *of_network == 0 {
+                // Removed at zero, or the map grows with every address that ever connected.
                 taken.remove(&self.network);
             }
         }

@@ -31,7 +31,7 @@ pub(super) struct Counted<B> {
 }
 
 impl Calls {
-    /// One more.
+    /// Counts one more call until the returned value is dropped, however the call ends.
     pub(super) fn begin(&self) -> Call {
         self.open.send_modify(|open| *open += 1);
         Call(Arc::clone(&self.open))
@@ -44,6 +44,8 @@ impl Calls {
             // Both fail only without a sender, and that one is here.
             drop(open.wait_for(|open| *open == 0).await);
             tokio::select! {
+                // A call that began at the last moment wins over the timer, or it would be answered on a closing
+                // connection.
                 biased;
                 _ = open.changed() => {}
                 () = sleep(time) => return,
@@ -109,6 +111,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Timely<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        // What is there already counts even after the time: only a body that keeps us waiting is late.
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_pending() && self.until.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err("the request took too long".into())));

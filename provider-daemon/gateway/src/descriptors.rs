@@ -28,6 +28,7 @@ pub(super) struct Places {
 pub fn raise() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
+        // Service managers keep the soft limit at 1024 for programs that use `select`. Nothing here does.
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     }
     Ok(hard.max(soft))
@@ -39,6 +40,7 @@ pub(super) fn places(wanted: usize) -> Places {
         Ok((files, _)) => of_files(files, wanted),
         Err(error) => {
             tracing::warn!("it is not known how many files may be open: {error}");
+            // The soft limit of most systems; to guess low only turns connections away.
             of_files(1024, wanted)
         }
     }
@@ -46,6 +48,7 @@ pub(super) fn places(wanted: usize) -> Places {
 
 /// Three quarters of what is left for tenants, a quarter for gRPC.
 fn of_files(files: u64, wanted: usize) -> Places {
+    // Under a very low limit the reserve takes half at most, or nobody would be let in at all.
     let left = files.saturating_sub(RESERVE.min(files / 2));
     let at_most = |share: u64| usize::try_from(share.max(LEAST)).map_or(wanted, |s| s.min(wanted));
     Places {

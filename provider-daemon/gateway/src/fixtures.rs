@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::Path;
 pub(crate) use testbed::recordings as folder;
 
-/// A JSON file.
+/// Reads a recording as JSON; panics with the path where it cannot.
 pub(crate) fn json(path: &Path) -> Value {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))

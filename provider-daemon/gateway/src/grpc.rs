@@ -32,7 +32,7 @@ use tower::{Service, service_fn};
 /// A group of a deployment is some kilobytes.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// The provider's service.
+/// `akash.provider.v1.ProviderRPC`, of which three methods are served; any other is "unimplemented".
 #[derive(Debug, Clone)]
 struct ProviderRpc {
     app: Arc<App>,
@@ -67,6 +67,8 @@ impl ProviderRpc {
     fn screen(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
         let (app, peer) = (Arc::clone(&self.app), peer_of(&request));
         let unwritten = peer.as_ref().map(|p| p.unwritten.clone()).unwrap_or_default();
+        // The method can return a message only. The turn leaves it through here, so that the body of the answer can
+        // carry it.
         let held = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&held);
         let method = service_fn(move |asked: tonic::Request<BidScreeningRequest>| {
@@ -78,6 +80,7 @@ impl ProviderRpc {
             }
         });
         let codec = ProstCodec::<BidScreeningResponse, BidScreeningRequest>::default();
+        // The limit of the codec comes before the decoding, so a large message is never built up in memory.
         let mut grpc = Grpc::new(codec).max_decoding_message_size(REQUEST_BYTES_MAX);
         Box::pin(async move {
             let answer = grpc.unary(method, request).await;
@@ -133,6 +136,8 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     let draining = app.draining.clone();
     app.tasks.spawn(async move {
         health.set_serving::<ProviderRpc>().await;
+        // Health says "not serving" as soon as it drains, so that a load balancer looks elsewhere before the port
+        // closes.
         draining.cancelled().await;
         health.set_not_serving::<ProviderRpc>().await;
     });
@@ -157,6 +162,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
 /// Everything here is for anybody, and each network has so much of it; but for its health, as over REST. No request
 /// takes long to come.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    // A probe may share its address with many clients. Counted, it would fail with them and the process be restarted.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
     let request = request.map(|body| Body::new(Timely::new(body, app.limits.body)));
     if is_health || app.budgets.requests.take(Peer::ip(peer_of(&request).as_ref())) {
@@ -173,6 +179,8 @@ async fn only_grpc(request: Request, next: Next) -> Response<Body> {
     if kind.starts_with(b"application/grpc") {
         return next.run(request).await;
     }
+    // The words come from a stranger and go back in a header: cut short, and quoted below so that no control
+    // character stays.
     let kind: String = String::from_utf8_lossy(kind).chars().take(100).collect();
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
@@ -183,6 +191,7 @@ async fn only_grpc(request: Request, next: Next) -> Response<Body> {
         HeaderValue::from_static("3"),
     );
     let words = format!("invalid gRPC request content-type {kind:?}");
+    // Non-ASCII letters survive quoting and may not stand in a header. The status alone says enough then.
     if let Ok(words) = HeaderValue::from_str(&words) {
         headers.insert(HeaderName::from_static("grpc-message"), words);
     }

@@ -80,11 +80,11 @@ use tokio_util::task::TaskTracker;
 /// What the gateway works with.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// The provider.
+    /// The running provider: takes manifests and transfers, and tells the status.
     pub handle: ProviderHandle,
-    /// Where workloads run.
+    /// Where workloads run. Logs, shells and lease statuses are asked of it directly, past the provider.
     pub cluster: Arc<dyn Cluster>,
-    /// Who tenants are.
+    /// Says which certificates and keys are a tenant's, and the facts that a screening is judged by.
     pub chain: Arc<dyn ChainQuery>,
     /// What is known of them while the chain is away.
     pub memory: Arc<dyn Memory>,
@@ -99,9 +99,9 @@ pub enum GatewayError {
     Listen {
         /// The setting that names it, as the command line has it.
         flag: &'static str,
-        /// Which.
+        /// The address that was asked for; port 0 is any free one.
         address: SocketAddr,
-        /// Why not.
+        /// The system's answer: mostly that the address is in use, or that the port needs a privilege.
         why: io::Error,
     },
     /// A certificate cannot be used.
@@ -178,6 +178,7 @@ impl App {
 
     /// An error as it may be told: before everything is known, "there is none" is no answer yet.
     async fn settled(&self, operation: &'static str, error: Error) -> Error {
+        // Only "there is none" depends on how much is known. Any other failure is one at any time.
         if error.kind() != ErrorKind::NotFound {
             return error;
         }
@@ -216,6 +217,7 @@ impl Gateway {
         settings: Settings,
     ) -> Result<Self, GatewayError> {
         let tls = Tls::new(own, settings.clock.clone())?;
+        // Certificates are read before the ports are bound: a bad file is told before anybody can connect.
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
@@ -324,12 +326,14 @@ impl Gateway {
                 () = shutdown.cancelled() => {}
                 () = draining.cancelled() => {}
             }
+            // A shutdown without a drain still has to end the streams, and they listen to this token alone.
             app.draining.cancel();
         };
         tokio::select! {
             ((), (), ()) = async { tokio::join!(rest, grpc, ending) } => {}
             () = follow_files(&self.tls, &self.settings) => {}
         }
+        // Streams outlive their connections: after the upgrade they are tasks of their own, waited for here.
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
             tracing::warn!("{} streams were cut at the end", app.tasks.len());
@@ -352,6 +356,7 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         let stamps: [Option<SystemTime>; 2] = [of(&files.certificate), of(&files.key)];
         stamps
     };
+    // Polled and not watched: Kubernetes replaces mounted secrets through symbolic links, which file events miss.
     let mut shown = stamp();
     let mut ticks = tokio::time::interval(settings.limits.look_at_files);
     loop {

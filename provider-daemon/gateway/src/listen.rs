@@ -71,7 +71,7 @@ pub(crate) struct Listener {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) protocol: Protocol,
-    /// Connections at once.
+    /// Connections at once on this port; may be fewer than the limit where files are scarce.
     pub(crate) places: usize,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Listener {
 pub(crate) enum Protocol {
     /// One request after the other, and websockets.
     Http1,
-    /// gRPC.
+    /// gRPC: many calls at once on one connection, which nothing in the protocol ends.
     Http2,
 }
 
@@ -104,6 +104,7 @@ impl Listener {
                     continue;
                 }
             };
+            // Made before the wait below: when all places are taken by silent connections, none would come free.
             if places.available_permits() == 0 && strangers.make_room() {
                 tracing::debug!(%address, "a stranger's connection is cut to make room");
             }
@@ -114,12 +115,14 @@ impl Listener {
                 place = Arc::clone(&places).acquire_owned() => place,
             };
             let Ok(place) = place.map(Arc::new) else { break };
+            // Entered before the handshake, which is where a silent client would stay.
             let stranger = Arc::new(strangers.enter(address.ip()));
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
                 let served = door.connection(tcp, (address, Arc::clone(&stranger)), router, place);
                 tokio::select! {
                     biased;
+                    // Dropping the future closes the socket at once: somebody waits for the place.
                     () = stranger.cut() => tracing::debug!(%address, "a connection was cut to make room"),
                     served = served => if let Err(error) = served {
                         tracing::debug!(%address, "a connection ended: {error}");
@@ -127,6 +130,7 @@ impl Listener {
                 }
             });
         }
+        // Closed before the wait, so that new clients are refused by the system and do not hang in the queue.
         drop(listener);
         connections.close();
         if timeout(self.limits.grace, connections.wait()).await.is_err() {
@@ -141,7 +145,9 @@ impl Listener {
         router: Router,
         place: Arc<OwnedSemaphorePermit>,
     ) -> io::Result<()> {
+        // Shells write single keys: held back for more bytes, each would arrive tens of milliseconds late.
         tcp.set_nodelay(true)?;
+        // Nothing is under way in a handshake, so a shutdown need not wait for it.
         let greeted = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return Ok(()),
@@ -178,9 +184,11 @@ impl Listener {
     }
 
     async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        // Looked at before TLS reads the bytes and fails with an alert that no HTTP client shows.
         if plain::is_spoken(&tcp).await? {
             return Err(plain::refuse(tcp).await);
         }
+        // The hello is read first: the name in it decides which certificate is shown, and whether one is asked for.
         let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
         let config = self.tls.config_for(&hello.client_hello(), self.protocol);
         hello.into_stream(config).await
@@ -206,6 +214,7 @@ impl Listener {
             Protocol::Http1 => {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
+                    // Ends also those who send a head byte by byte to keep a place.
                     .header_read_timeout(self.limits.idle)
                     .max_buf_size(self.limits.head_bytes)
                     .serve_connection(TokioIo::new(wire), service)
@@ -217,6 +226,7 @@ impl Listener {
             Protocol::Http2 => {
                 let connection = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
+                    // Behind a dead NAT entry the other end is gone without a word. Only pings find out.
                     .keep_alive_interval(self.limits.ping)
                     .keep_alive_timeout(self.limits.pong)
                     .max_concurrent_streams(CALLS_MAX)
@@ -247,6 +257,7 @@ impl Listener {
         let cut = |words| move |_| io::Error::new(io::ErrorKind::TimedOut, words);
         let mut connection = pin!(connection);
         let served = tokio::select! {
+            // An answer that is ready is taken before any reason to end the connection.
             biased;
             served = connection.as_mut() => served,
             () = self.shutdown.cancelled() => {

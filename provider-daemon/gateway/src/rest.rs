@@ -48,7 +48,7 @@ pub(super) type Refused = Box<Answer>;
 /// What happens before a route's handler is called.
 #[derive(Debug, Clone, Copy)]
 enum Door {
-    /// Nothing.
+    /// Nothing: liveness checks, and `/validate`, which takes from a budget of its own.
     Open,
     /// The request is counted.
     Counted,
@@ -97,6 +97,7 @@ fn routes() -> [Route; 16] {
     let lease = |rest: &str| format!("/lease/{{dseq}}/{{gseq}}/{{oseq}}/{rest}");
     let service = lease("service/{service}/status");
     let mut validate = Route::new(Door::Open, GET, "/validate", validate::group);
+    // Other methods get 404 and not 405: without a body nothing is here, whichever the method is.
     validate.answers = validate.answers.fallback(|| async { answer::not_found() });
     [
         Route::new(Door::Asked, GET, "/version", public::version),
@@ -124,7 +125,7 @@ fn routes() -> [Route; 16] {
     ]
 }
 
-/// All routes.
+/// The routes with their doors, and "not found" for everything else, which asks nobody who he is.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let asking = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
@@ -147,6 +148,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Answer {
     let from = Peer::ip(request.extensions().get());
     match Caller::of(&app.auth, &request).await {
+        // Only requests of nobody count: a tenant behind a shared address must not be slowed down by its neighbours.
         Ok(caller) if caller.is_nobody() && !app.budgets.requests.take(from) => too_many(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);

@@ -37,7 +37,7 @@ const PRICES_AT_ONCE: usize = 2;
 /// What bids follow from.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// The provider's settings.
+    /// The settings that real bids are made with, or the answer here would be another than the bid.
     pub config: Config,
     /// What a lease costs.
     pub pricing: Arc<dyn PricingStrategy>,
@@ -144,14 +144,17 @@ pub(super) async fn screen(
     hostnames: &[String],
 ) -> Result<Screened, Unscreened> {
     let screening = app.screening.as_ref().ok_or(Unscreened::NotOffered)?;
+    // Cheap checks come before a turn is taken: a broken group never keeps another waiting.
     if let Err(reason) = limits::check(&group, hostnames) {
         return Ok(Screened::no(vec![reason]));
     }
+    // Never waited for: a queue of strangers would only grow, and each holds its request in memory.
     let turn = Arc::clone(&app.desk.turns).try_acquire_owned();
     let turn = turn.map_err(|_| Unscreened::Busy)?;
     let judged = judge(app, screening, peer, group).await?;
     let taken = taken(app, screening, hostnames).await?;
     let mut screened = match judged {
+        // A price may be a program that runs, so it is asked for only where everything else is right.
         Ok(request) if taken.is_empty() => match price(app, screening, &request).await? {
             Ok(offer) => Screened::yes(offer),
             Err(decline) => Screened::no(vec![decline.to_string()]),
@@ -194,6 +197,8 @@ async fn judge(
     let capacity = app.handle.capacity().await.map_err(|e| unavailable(&e))?;
     let mut capacity = capacity.ok_or(Unscreened::Away("capacity is not known yet; try again"))?;
     let order = order(group, screening);
+    // The search over the nodes is computation alone, and grows with the cluster: it would hold up the tasks of
+    // others.
     let judging = tokio::task::spawn_blocking(move || {
         let facts = Facts {
             attributes: record.provider.as_ref().map(|p| p.attributes.as_slice()),
@@ -238,6 +243,7 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     }
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
+    // A ledger of its own: nothing that a stranger asks may touch the one that holds real names.
     let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames);
     let record = app.desk.known.record(app, &screening.config.provider).await?;
     if let Some(host) = record.provider.as_ref().and_then(ProviderRecord::host) {

@@ -28,9 +28,9 @@ pub struct Settings {
     pub program: Program,
     /// What tenants miss here and others must do, in words; `/readyz` says it.
     pub notes: Vec<String>,
-    /// Limits.
+    /// What callers may take at most, and how long things may take; [`Settings::at`] sets the default.
     pub limits: Limits,
-    /// The time of day.
+    /// Time of day by which tokens and certificates are judged; tests let it stand still.
     pub clock: Clock,
 }
 
@@ -57,9 +57,9 @@ impl Settings {
 /// Which program serves; `/version` says it to anybody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its name.
+    /// Name of the program, as `server_name` of `/version`.
     pub name: &'static str,
-    /// Its version.
+    /// Version of that program, as its `Cargo.toml` has it.
     pub version: &'static str,
     /// The commit that it was built from, in hexadecimal; empty where that is not known.
     pub commit: &'static str,
@@ -81,7 +81,7 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// The chain, the server's own first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the first certificate, unencrypted PEM; read again whenever either file changes.
     pub key: PathBuf,
 }
 

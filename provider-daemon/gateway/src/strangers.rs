@@ -28,13 +28,13 @@ pub(crate) struct Strangers {
 #[derive(Debug, Default)]
 struct All {
     next: u64,
-    /// The oldest first.
+    /// By network, and by number within it: numbers grow, so the first is the oldest.
     strangers: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
     known: HashMap<u64, Address>,
     of_tenant: HashMap<Address, usize>,
 }
 
-/// One connection.
+/// One connection for as long as it is open; leaves all lists when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Stranger {
     of: Arc<Strangers>,
@@ -59,6 +59,8 @@ impl Strangers {
         let number = all.next;
         all.next += 1;
         let mine = all.strangers.entry(network).or_default();
+        // The oldest goes and not the newest: a flood cuts its own silent connections, and an honest one comes
+        // through.
         if mine.len() >= self.most_of_network
             && let Some((_, oldest)) = mine.pop_first()
         {
@@ -78,6 +80,7 @@ impl Strangers {
     /// Cuts the oldest stranger of the network that has most of them; false where there is none.
     pub(crate) fn make_room(&self) -> bool {
         let mut all = self.lock();
+        // From the network with most: one attacker's address loses first, and a single connection of another last.
         let most = all.strangers.values_mut().max_by_key(|of| of.len());
         let oldest = most.and_then(BTreeMap::pop_first);
         if let Some((_, cut)) = &oldest {
@@ -94,12 +97,14 @@ impl Strangers {
 impl Stranger {
     /// A tenant has shown itself on it: it is not cut from here on, unless that tenant has very many.
     pub(crate) fn is_of(&self, tenant: &Address) {
+        // Asked at each request. Without the lock, all but the first would queue for it for nothing.
         if self.was_asked.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut guard = self.of.lock();
         let all = &mut *guard;
         let kept = all.of_tenant.entry(tenant.clone()).or_insert(0);
+        // A tenant is cheap to become, so even a known one cannot fill every place with connections nobody may cut.
         if *kept >= KEPT_OF_TENANT {
             return;
         }

@@ -60,6 +60,7 @@ fn open_logs(app: &Arc<App>, caller: &Caller, path: &LeasePath, request: Request
     let mut options = query.log_options()?;
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
+    // Moved into the stream and given back with it, also where the upgrade below is refused.
     let permit = stream_permit(app, &lease)?;
     upgrade::upgrade(
         app,
@@ -106,6 +107,7 @@ fn open_shell(
     let lease = path.lease(&identity.owner, &app.status.about().address)?;
     let services = permit(identity, Scope::Shell, Target::lease(&lease))?;
     let asked = Query::of(&request).shell()?;
+    // Before the upgrade, while an HTTP status can still be told; afterwards there are close codes only.
     if !services.contains(&asked.request.service) {
         return Err(unauthorized());
     }
@@ -140,6 +142,7 @@ pub(super) fn fuzz_query(text: &str) {
 fn allowed(services: Services, asked: Vec<String>) -> Result<Vec<String>, Refused> {
     match services {
         Services::All => Ok(asked),
+        // Passed on empty, the cluster would show all services.
         Services::Only(names) if asked.is_empty() => Ok(names.into_iter().collect()),
         Services::Only(names) if asked.iter().all(|a| names.contains(a)) => Ok(asked),
         Services::Only(_) => Err(unauthorized()),

@@ -54,15 +54,15 @@ pub enum TlsError {
     /// The provider's own certificate.
     #[error("the provider's own certificate")]
     Own(#[from] CertError),
-    /// A file.
+    /// A file that cannot be read, is too large, or holds no usable PEM.
     #[error("{file}: {why}")]
     File {
-        /// Which.
+        /// Path of the file, as it was given.
         file: String,
-        /// What is wrong.
+        /// What is wrong with it, in words of the system or the parser.
         why: String,
     },
-    /// The library refuses.
+    /// The library refuses, mostly because key and certificate do not belong together.
     #[error("TLS")]
     Library(#[from] rustls::Error),
 }
@@ -134,10 +134,12 @@ impl Tls {
     /// The files cannot be used; the certificate before stays.
     pub fn set_public(&self, name: &str, certificate: &Path, key: &Path) -> Result<(), TlsError> {
         let chain = read_chain(certificate)?;
+        // A path that was mistaken for a log or a device is not read into memory whole.
         check_size(key)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|e| file_error(key, e))?;
         let config = builder(&self.provider)?.with_no_client_auth();
         let config = Config::from(config.with_single_cert(chain, private)?);
+        // Everything that can fail is behind us: chain and key change together, under one lock, or not at all.
         let name: Arc<str> = name.to_ascii_lowercase().into();
         self.change(|shown| shown.public = Some((name, config)));
         Ok(())

@@ -60,6 +60,7 @@ impl<S> Wire<S> {
 
     /// Ends what waits for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        // Any progress starts the time anew: a slow link is not a silent one.
         if polled.is_ready() {
             self.stalled = None;
             return polled;
@@ -117,6 +118,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
+        // A flush that is done means that no byte waits any more, so what the bodies held can be used by others.
         if polled.is_ready() {
             self.unwritten.give_back();
         }
@@ -148,6 +150,7 @@ struct Waiting {
 impl Unwritten {
     fn hold(&self, turn: OwnedSemaphorePermit) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A body may be dropped after its connection. Pushed then, its turn would be held for ever.
         if !waiting.is_over {
             waiting.held.push(turn);
         }

@@ -126,12 +126,12 @@ pub enum TenantCommand {
     },
 }
 
-/// What is accepted.
+/// Which bids a tenant accepts: told by the number of a deployment, or by the id of one bid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accepted {
     /// The cheapest bid of every open order of this deployment.
     Deployment(u64),
-    /// This bid.
+    /// This bid alone, whatever the others cost.
     Bid(Box<BidId>),
 }
 

@@ -35,7 +35,7 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// The gateway's limits.
+    /// The gateway's limits: those of the flags, and the usual ones for all others.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);

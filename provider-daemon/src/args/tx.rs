@@ -147,12 +147,12 @@ pub enum SignMode {
     Direct,
 }
 
-/// A gas limit.
+/// A gas limit, or that a node is asked for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gas {
     /// As a node says.
     Auto,
-    /// This much.
+    /// So many units of gas; nothing is simulated for it.
     Limit(u64),
 }
 

@@ -93,6 +93,7 @@ pub fn limits(args: &NodeArgs) -> Limits {
 
 async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     let mut why = Vec::new();
+    // In the order of the flags, so that the same node decides each time.
     for address in addresses(args)? {
         match chain_id_at(&address, limits(args), &roots(args)).await {
             Ok(id) => return Ok(id),

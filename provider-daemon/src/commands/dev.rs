@@ -149,6 +149,7 @@ async fn play(
             () = tokio::time::sleep_until(next), if to_make > 0 => {
                 let number = args.orders - to_make + 1;
                 to_make -= 1;
+                // From the planned time, so that a slow start does not lower the rate.
                 next += pause;
                 let tenant = Tenant::new(world, printer, number, 1, orders.make()?)?;
                 // Generated tenants come and go, so that a load can run as long as it likes.
@@ -157,6 +158,7 @@ async fn play(
             Some(outcome) = playing.join_next(), if !playing.is_empty() => outcomes.push(outcome?),
         }
     }
+    // Those that play on at a shutdown are cut, and let go of the market.
     playing.shutdown().await;
     for outcome in outcomes
         .iter_mut()
@@ -180,6 +182,7 @@ async fn finish(
 ) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + SETTLE;
     let mut left = world.leftovers().await;
+    // What was closed a moment ago is released a little later, and is no finding yet.
     while !left.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
         left = world.leftovers().await;

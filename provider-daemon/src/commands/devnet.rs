@@ -71,6 +71,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let chain = chain(args)?;
     chain.market(|market| {
         for (_, address) in &accounts {
+            // Only once: a chain from a state file has given it before.
             if market.account(address).is_none() {
                 for coin in allowance() {
                     market.fund(address, &coin);
@@ -81,6 +82,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
             market.fund(address, coin);
         }
     });
+    // Heard before anything is served, so that a signal at the start ends it in order too.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut config = DevnetConfig::new(chain);
@@ -157,6 +159,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
     match &args.command {
         TenantCommand::Deploy { sdl, dseq, deposit } => {
             let sdl = read_sdl(sdl)?;
+            // The newest height, as the network's tools number deployments.
             let newest = ChainQuery::sync_info(&tenant.reader).await?.height;
             let id = tenant.id(dseq.unwrap_or(newest));
             let create = create_deployment(id.clone(), &sdl, deposit.clone());

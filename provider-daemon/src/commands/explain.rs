@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Name of the group.
     pub group: String,
-    /// We would bid.
+    /// True for a bid: `price` is set then, and neither `reason` nor `message` is.
     pub would_bid: bool,
     /// At this price per block.
     pub price: Option<DecCoin>,
@@ -45,7 +45,7 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// Why not, for people.
     pub message: Option<String>,
-    /// Node by node.
+    /// How each node fares with each unit, also where there would be a bid.
     pub explanation: Explanation,
 }
 

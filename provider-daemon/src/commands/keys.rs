@@ -74,6 +74,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
         fields.push(("mnemonic".to_owned(), words));
     }
     print_one(fields, args.output)?;
+    // On stderr, so that the words do not end up in a file with the output.
     if tell && args.output == KeysOutput::Text {
         eprintln!(
             "\nThe key can be taken back from these words alone. Write them down where nobody else finds them; they \
@@ -127,6 +128,7 @@ fn one(args: &KeysArgs, show: &ShowArgs, home: &Path) -> anyhow::Result<()> {
 fn delete(args: &KeysArgs, names: &[String], is_sure: bool, home: &Path) -> anyhow::Result<()> {
     let keyring = open_keyring(&args.keyring, home)?;
     for name in names {
+        // An address may have been given. The question names the key as its owner knows it.
         let name = keyring.show(name)?.name;
         let question = format!("Key `{name}` is gone for good unless there is a copy. Delete it?");
         if !is_sure && !confirm(&question)? {

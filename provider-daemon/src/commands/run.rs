@@ -60,7 +60,8 @@ fn seed() -> u64 {
     u64::from(nanos) + 1
 }
 
-/// The provider's settings.
+/// The provider's settings from flags and from the file of `--provider-config`. A time of zero turns off what it
+/// limits.
 pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
@@ -90,6 +91,7 @@ pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
         .filter(|f| !f.as_os_str().is_empty());
     let record = file.map(ProviderFile::read).transpose()?;
     config.blocked_hostnames = blocked(args, record.as_ref());
+    // An order has to ask for each of these. Without a file nothing is required of any.
     config.required_attributes = record.map(|record| record.attributes).unwrap_or_default();
     config.external_ports = args.cluster.cluster_node_port_quantity;
     config.overcommit_cpu_percent = args.kubernetes.overcommit_pct_cpu;

@@ -49,6 +49,7 @@ impl Author {
     /// The one of `--from`; without a keyring where the address is enough.
     fn of(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
+        // Nothing is signed, so nobody has to type a passphrase.
         if args.how.generate_only
             && let Ok(address) = from.parse()
         {

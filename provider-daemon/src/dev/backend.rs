@@ -13,11 +13,11 @@ const BANNER: &str = "this workload is simulated: nothing of it runs";
 /// A cluster and its capacity.
 #[derive(Debug)]
 pub enum Backend {
-    /// Nothing really runs.
+    /// Nothing really runs: workloads are scheduled, and shown as running.
     Memory(InMemory),
     /// Processes of this machine run.
     Processes(Box<Processes>),
-    /// Pods run.
+    /// Pods of a real cluster run, and go on when this program ends.
     Kubernetes(Box<Kubernetes>),
 }
 
@@ -61,7 +61,7 @@ impl Backend {
         self
     }
 
-    /// The cluster.
+    /// Where leases run. Each call gives the same cluster.
     #[must_use]
     pub fn cluster(&self) -> Arc<dyn Cluster> {
         match self {
@@ -85,7 +85,7 @@ impl Backend {
         }
     }
 
-    /// Its capacity.
+    /// Where the provider learns what its cluster has room for.
     #[must_use]
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
         match self {
@@ -139,6 +139,7 @@ impl InMemory {
             None => None,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Told only when it differs: this is called with every block, and most of them change nothing.
         if last.as_ref().is_some_and(|told| told.leased_ips == leased_ips) {
             return;
         }

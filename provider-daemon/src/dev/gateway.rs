@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Today's port.
+/// The port of today's provider; another one is taken where it is in use and nobody asked for it.
 const PORT: u16 = 8443;
 /// How long the printed token is good for: a day's work.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -66,6 +66,7 @@ impl DevGateway {
             .gateway_grpc_listen_address
             .unwrap_or_else(|| next_port(address));
         let gateway = match bind(world, address, grpc, &own).await {
+            // Only a port that nobody asked for may become another one.
             Err(error) if fall_back && is_taken(&error) => {
                 printer.note(&format!(
                     "{address} or {grpc} is taken; the gateway takes free ports"
@@ -85,6 +86,7 @@ impl DevGateway {
         let address = gateway.address().context("the gateway's address")?;
         let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
+        // Only now is it known which port was taken.
         register(world, address)?;
         let served = match world.rpc_url() {
             Some(_) => None,
@@ -104,13 +106,13 @@ impl DevGateway {
         Ok(Some(started))
     }
 
-    /// Where it is.
+    /// Where REST and websockets are served, with the port that was really taken.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where gRPC is.
+    /// Where gRPC is served, with the port that was really taken.
     #[must_use]
     pub const fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc

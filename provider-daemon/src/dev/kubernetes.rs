@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Names of what stands in the way that are listed before the rest is only counted.
 const NAMED: usize = 5;
 
-/// A real cluster.
+/// A real cluster that is connected. Dropping it ends our tasks and leaves the pods.
 #[derive(Debug)]
 pub struct Kubernetes {
     client: Quiet,
@@ -102,6 +102,7 @@ impl Kubernetes {
         leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
+        // Before anything is deployed: the first pods must not reach nodes and API servers either.
         let found = Infrastructure::read(&client, settings.call_timeout).await;
         let found = found.context("reading the addresses of nodes and API servers")?;
         found.close(&mut settings.egress);
@@ -217,6 +218,7 @@ pub async fn remove_leftovers(
     args: &KubernetesArgs,
     chain_id: &str,
 ) -> anyhow::Result<Vec<String>> {
+    // With the id of a real chain this would remove what every tenant has there.
     if !is_embedded(chain_id) {
         bail!("`{chain_id}` is not the id of an embedded chain; those begin with `dev-`");
     }
@@ -240,6 +242,7 @@ where
         let name = object.name_any();
         match api.delete(&name, &DeleteParams::default()).await {
             Ok(_) => removed.push(format!("{} {name}", K::kind(&()))),
+            // Gone since it was listed, which is what is wanted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error).with_context(|| format!("deleting {name}")),
         }

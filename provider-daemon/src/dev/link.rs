@@ -97,6 +97,7 @@ impl Link {
     /// A part of it failed.
     pub async fn close(self) -> anyhow::Result<()> {
         if let Some((devnet, task)) = self.wire {
+            // The client before its network: one that goes away under it would look like an outage.
             task.await.context("the client of the network")?;
             devnet.stop().await;
         }

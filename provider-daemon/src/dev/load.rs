@@ -15,7 +15,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// From a seed.
+    /// A generator at its beginning; the same seed makes the same orders.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed, made: 0 }

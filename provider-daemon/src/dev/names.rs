@@ -4,7 +4,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::types::Address;
 use anyhow::Context;
 
-/// Its chain id.
+/// Chain id of an embedded market; where its leases are on a real cluster, a time is added to it.
 pub const CHAIN_ID: &str = "dev";
 /// The auditor who signs for a provider that accepts anything.
 pub const AUDITOR: &str = "dev-auditor";

@@ -262,6 +262,7 @@ pub async fn print_facts(
         loop {
             let delivery = tokio::select! {
                 biased;
+                // Facts before the end, so that the last lines are printed.
                 delivery = facts.next() => delivery,
                 () = background.cancelled() => None,
             };

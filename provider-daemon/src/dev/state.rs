@@ -55,6 +55,7 @@ impl StateFile {
             path: path.to_owned(),
             contents: Arc::new(Mutex::new(contents)),
         };
+        // Written once at the start, so that a place that cannot be written is told now.
         file.change(|_| {})?;
         Ok(file)
     }
@@ -98,6 +99,7 @@ impl StateFile {
     fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
         let mut contents = self.lock();
         change(&mut contents);
+        // With the names of fields, so that a field that is added later does not spoil older files.
         let bytes = rmp_serde::to_vec_named(&*contents)?;
         let fresh = self.path.with_extension("new");
         fs::write(&fresh, bytes).with_context(|| format!("writing {}", fresh.display()))?;

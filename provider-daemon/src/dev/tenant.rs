@@ -41,7 +41,7 @@ pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> T
 /// How one SDL fared.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the SDL, by which it is printed.
     pub name: String,
     /// From the order to the bid.
     pub to_bid: Option<Duration>,
@@ -199,6 +199,7 @@ impl Tenant {
         prices.extend(bids.iter().map(|b| b.price.clone()));
         outcome.prices = prices;
         leases.extend(self.take(bids)?);
+        // Over the wire the provider knows of the lease with the next block, and refuses a manifest before.
         self.world.settled().await;
         Ok(leases)
     }
@@ -357,6 +358,7 @@ impl Tenant {
             .world
             .chain
             .market(|m| m.deployment(&self.id).map(|d| d.deployment.hash));
+        // A market from a state file may have the update already.
         if there != Some(hash) {
             let id = self.id.clone();
             let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });

@@ -73,7 +73,7 @@ impl Totals {
         ]
     }
 
-    /// For people.
+    /// For people: counts, why others were not served, and a table of times in seconds.
     #[must_use]
     pub fn text(&self) -> String {
         let (orders, served, waited) = (self.orders, self.served, self.waited);

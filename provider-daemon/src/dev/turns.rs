@@ -40,6 +40,7 @@ impl Turns {
 
     /// A tenant has ended, and has no room any more.
     pub fn next(&self) {
+        // Turns that nobody takes must not add up to a rush.
         if self.free.available_permits() < GO_MAX {
             self.free.add_permits(GO);
         }
@@ -47,6 +48,7 @@ impl Turns {
 
     /// Waits for a turn, first come first served; `false` when nothing is taken for this long, so that none will come.
     pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
+        // One place in the queue for the whole wait. A new one with each look would never come to its turn.
         let (turn, mut since) = (self.free.acquire(), Instant::now());
         tokio::pin!(turn);
         loop {
@@ -54,6 +56,7 @@ impl Turns {
                 biased;
                 turn = &mut turn => {
                     if let Ok(turn) = turn {
+                        // Used up: given back, it would let one more go for each that went.
                         turn.forget();
                     }
                     return true;

@@ -32,17 +32,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Chain, cluster and provider.
 #[derive(Debug)]
 pub struct World {
-    /// The market.
+    /// The market. Tenants act on it directly, also where the provider speaks to it over the wire.
     pub chain: MemoryChain,
-    /// The provider's account.
+    /// The provider's account, registered and with money from the start.
     pub provider: Address,
-    /// The cluster.
+    /// Where leases run; tenants look here whether their services do.
     pub cluster: Arc<dyn Cluster>,
-    /// The provider.
+    /// The provider that runs; ready once [`World::start`] has returned.
     pub handle: ProviderHandle,
     /// What bids follow from.
     pub screening: Screening,
-    /// Time between blocks.
+    /// Time between two blocks, as the flag says.
     pub block_time: Duration,
     link: Link,
     backend: Arc<Backend>,
@@ -84,6 +84,7 @@ impl World {
         config.chain_id = chain.market(|m| m.chain_id().to_owned());
         if let Some(state) = &state {
             state.breaker().give(&mut config);
+            // Before anybody acts on the chain, so that the file lacks no change.
             state.follow(&chain);
         }
         let (background, account) = (CancellationToken::new(), config.provider.clone());
@@ -107,6 +108,7 @@ impl World {
         let mut helpers = vec![print_facts(&bus, printer, &background).await?];
         helpers.extend(keep_breaker(state, &bus, &handle, &background).await?);
         helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
+        // Last: whoever listens has subscribed by now, and misses no fact.
         let running = tokio::spawn(provider.run_until(shutdown, abort));
         let (watcher, status) = watch_status(&handle, &background);
         helpers.push(watcher);
@@ -207,11 +209,13 @@ impl World {
     /// # Errors
     /// The provider's own error.
     pub async fn stop(self) -> anyhow::Result<()> {
+        // The provider first: its last facts are still printed and kept.
         let result = self.running.await;
         self.background.cancel();
         for helper in self.helpers {
             helper.await.context("a part of the embedded market")?;
         }
+        // Both are closed, whichever of them fails.
         let (link, backend) = (self.link.close().await, self.backend.close().await);
         link.and(backend)?;
         Ok(result.context("the provider")??)
@@ -340,6 +344,7 @@ fn make_blocks(
                 () = background.cancelled() => return,
                 _ = ticks.tick() => {}
             }
+            // By the block time and not by the clock: a run that is held up still has blocks of the same length.
             chain.advance(block_time);
             backend.tick().await;
         }

@@ -161,6 +161,7 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
         let question = Question::Harden { lease: lease.clone() };
         let problem = match ask(home, &question)? {
             Answer::Hardened => None,
+            // A refusal is about this one lease: the others are tried all the same.
             Answer::Refused { message } => Some(message),
             _ => bail!(odd()),
         };
@@ -224,6 +225,7 @@ fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
     let mut answer = Vec::new();
     let mut reading = BufReader::new(stream.take(ANSWER_MAX));
     reading.read_until(b'\n', &mut answer).with_context(asking)?;
+    // The end of the line is the sign that the answer is whole, and was not cut with the connection.
     if !answer.ends_with(b"\n") {
         bail!(
             "{}: the provider ended, or turned this account away, before it answered",

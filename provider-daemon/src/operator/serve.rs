@@ -27,10 +27,10 @@ const LINE_LIMIT: Duration = Duration::from_secs(5);
 /// After a connection that could not be taken: there may be no descriptor left.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Who answers.
+/// What answers operators; a clone of it for each connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Desk {
-    /// The provider.
+    /// The running provider, which does what is asked and knows the status.
     pub(crate) handle: ProviderHandle,
     /// The real cluster; `None` where leases run in memory.
     pub(crate) cluster: Option<Distant>,
@@ -104,6 +104,7 @@ pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
 /// over; anything else of that name stays.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
+        // Links are not followed: what one leads to is not ours to remove.
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
         Ok(_) => return Err(io::Error::other("it is no socket; move it away")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -131,6 +132,7 @@ async fn converse(stream: UnixStream, desk: &Desk) -> io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = Vec::new();
     let mut reading = BufReader::new(reading.take(QUESTION_MAX + 1));
+    // Whoever sends more than the limit is cut there, and what is left is no JSON below.
     timeout(LINE_LIMIT, reading.read_until(b'\n', &mut line)).await??;
     let answer = match serde_json::from_slice(&line) {
         Ok(question) => timeout(WORK_LIMIT, desk.answer(question))
@@ -173,6 +175,7 @@ impl Desk {
     }
 
     async fn release(&self, owner: Option<Address>) -> Answer {
+        // Asked first: after the release nobody knows any more which leases waited.
         let before = self.handle.known_status().await;
         let released = match owner.clone() {
             Some(owner) => self.handle.release_breaker_for(owner).await,
@@ -210,6 +213,7 @@ impl Desk {
             return Err("this provider does not lead, or does not answer; ask again".to_owned());
         }
         let is_ours = || async { self.handle.has_lease(lease).await.map_err(|e| e.to_string()) };
+        // Asked before and after: hardening takes its time, and the lease may end meanwhile.
         if !is_ours().await? {
             return Err(format!("{lease} is no live lease of this provider"));
         }

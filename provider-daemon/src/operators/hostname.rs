@@ -58,6 +58,7 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
 async fn live(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let client = super::client(args.kubeconfig.as_deref()).await?;
     let address = SocketAddr::new(args.rest_address, args.rest_port);
+    // The port before the operator: one that cannot have it writes no route.
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--rest-address, --rest-port: {address} cannot be listened on"))?;
@@ -92,6 +93,7 @@ async fn drain(desk: &Desk, shutdown: &CancellationToken) {
 
 /// Makes the texts anew, for ever.
 async fn refresh(desk: Arc<Desk>, every: Duration) -> std::convert::Infallible {
+    // An interval of zero panics, and a flag can say zero.
     let mut ticks = interval(every.max(Duration::from_millis(100)));
     loop {
         ticks.tick().await;
@@ -169,6 +171,7 @@ async fn forgotten(
     Extension(Peer(peer)): Extension<Peer>,
     Path(lease): Path<String>,
 ) -> Response<Body> {
+    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
     if !peer.ip().to_canonical().is_loopback() {
         let words = "this is asked where the operator runs: provider-daemon operator hostname forget LEASE\n";
         return status(StatusCode::FORBIDDEN, words);

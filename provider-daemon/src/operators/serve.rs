@@ -31,7 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Longest text in bytes that is shown, as with today's operators.
 const TEXT_MAX: usize = 8 << 20;
 
-/// Who asks.
+/// Address of whoever asks; in every request, for routes that are for this machine alone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
@@ -101,6 +101,7 @@ impl Prepared {
     /// The text from here on.
     pub(super) fn set(&self, text: Vec<u8>) {
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // A text that stays the same keeps its time, so that `Last-Modified` tells of a change.
         if kept.as_ref().is_some_and(|(known, _)| known[..] == text[..]) {
             return;
         }

@@ -96,9 +96,11 @@ impl Watch {
         }
     }
 
-    /// Until the end.
+    /// Looks until the token is cancelled or the provider stops; from then on the cluster is told that nobody leads.
     pub(super) async fn follow(&mut self, handle: &ProviderHandle, until: CancellationToken) {
         self.look(handle, until).await;
+        // Whatever ended it: nobody says any more who leads, and a cluster that takes itself for leading acts
+        // unasked.
         self.leading.set(false);
     }
 
@@ -116,10 +118,13 @@ impl Watch {
             }
             self.leading.set(status.leader);
             let shut = Kept::of(&status);
+            // While it has not tripped there is no file, and so none that could be missing.
             if !shut.is_empty() {
                 self.breaker.renew(&shut, handle).await;
             }
             let gateway = self.gateway.awaits();
+            // Compared with what the provider has, not with what it was sent, so that one that was lost is sent
+            // again.
             if gateway.as_deref() != status.bids_held.as_deref() {
                 // It only fails when the provider is over.
                 drop(handle.hold_bids(gateway.as_deref()).await);

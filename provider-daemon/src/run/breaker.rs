@@ -50,6 +50,7 @@ impl Breaker {
                 '_'
             }
         };
+        // The chain id is a setting and may hold `/` and `..`: the file must stay in the home.
         let chain: String = chain_id.chars().map(plain).collect();
         Self {
             path: home.join(format!("{provider}.{chain}.breaker-tripped")),
@@ -98,6 +99,7 @@ impl Breaker {
 
     fn kept(&self) -> Kept {
         let mut bytes = Vec::new();
+        // One byte more than may be, so that a file that is too long is noticed and not merely cut.
         let read = File::open(&self.path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
         let (shut, problem) = match read {
             Ok(_) => parsed(&bytes),
@@ -147,6 +149,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     use io::Write;
     let mut file = File::create(path)?;
     file.write_all(text.as_bytes())?;
+    // On disk before the rename: after a crash the new name could otherwise stand for an empty file.
     file.sync_all()
 }
 
@@ -197,6 +200,7 @@ fn parsed(bytes: &[u8]) -> (Kept, Option<String>) {
     if shut.is_empty() && problem.is_none() {
         problem = Some("it does not say for whom".to_owned());
     }
+    // In doubt it has tripped: a lease that is closed late can still be closed, one that is closed wrongly is gone.
     shut.breaker_tripped |= problem.is_some();
     (shut, problem)
 }

@@ -162,6 +162,7 @@ impl Cluster for Distant {
     }
 
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
+        // From the flags: whether addresses are leased is settled at the start, perhaps before the cluster answers.
         self.has_leased_ips
             .then(|| Arc::new(self.clone()) as Arc<dyn LeasedIps>)
     }

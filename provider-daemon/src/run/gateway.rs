@@ -36,7 +36,7 @@ pub(super) struct Plan {
     domains: Vec<String>,
 }
 
-/// What it serves.
+/// What the gateway serves from; only its certificate is still missing at the start.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) handle: ProviderHandle,
@@ -110,12 +110,12 @@ pub(super) fn start(
     Some(tokio::spawn(serving))
 }
 
-/// When it ends.
+/// The two steps in which the gateway ends. A clone has the same tokens.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     /// The provider begins to stop: streams end, and requests are still answered.
     pub(super) draining: CancellationToken,
-    /// It has stopped.
+    /// The provider has stopped: requests are answered no more, and connections end.
     pub(super) over: CancellationToken,
 }
 
@@ -144,6 +144,7 @@ async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, en
             follow(&plan, &tls, stamp, shutdown)
         );
     };
+    // Side by side: `begin` waits for the very file that `keep` writes.
     tokio::join!(keeping, serving);
 }
 
@@ -173,6 +174,7 @@ async fn begin(
     shutdown: &CancellationToken,
 ) -> Option<(Gateway, Option<(SystemTime, u64)>)> {
     loop {
+        // Taken before the file is read: one that is replaced in between then counts as changed.
         let stamp = plan.stamp();
         let why = match plan.certificate().await {
             Ok(own) => match bind(plan, served, &own).await {
@@ -236,6 +238,7 @@ async fn follow(plan: &Plan, tls: &Tls, mut shown: Option<(SystemTime, u64)>, sh
                 tracing::info!("the gateway shows another certificate");
                 shown = there;
             }
+            // The stamp stays as it was, so that the file is tried again with each look.
             Err(why) => tracing::warn!("the certificate cannot be replaced: {why}"),
         }
     }

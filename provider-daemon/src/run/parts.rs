@@ -22,6 +22,7 @@ impl Parts {
     /// Waits for the first that fails. Never ends while none does.
     pub(super) async fn failure(&mut self) -> anyhow::Error {
         while let Some((name, ended)) = self.running.next().await {
+            // A part that simply ends is no fault: the connection to the cluster ends once there is one.
             if let Err(error) = ended {
                 return failed(name, error);
             }

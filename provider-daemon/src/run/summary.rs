@@ -7,7 +7,7 @@ use serde_json::json;
 /// Reasons that are told to people; a machine gets all of them.
 const REASONS_MAX: usize = 5;
 
-/// Prints it.
+/// Prints the line for people, and the object with all reasons for programs.
 pub(super) fn tell(printer: &Printer, status: &Status) {
     let (leases, bids) = (status.leases.len(), open_bids(status));
     let declined: u64 = status.declines.values().sum();

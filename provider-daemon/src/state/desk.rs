@@ -33,7 +33,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Slip<T> {
-    /// The newest.
+    /// What was put down last, on disk or not; `None` until the first.
     newest: Option<T>,
     /// It is not on disk yet.
     is_due: bool,
@@ -114,7 +114,9 @@ impl<T: Clone> Shared<T> {
             while !slip.is_due && !slip.closing {
                 slip = self.changed.wait(slip).unwrap_or_else(PoisonError::into_inner);
             }
+            // Read under one lock, so that what is put down before the desk closes is still written.
             let (due, closing) = (slip.newest.clone().filter(|_| slip.is_due), slip.closing);
+            // The lock is free during the write: whoever puts something down never waits for the disk.
             slip.is_due = false;
             drop(slip);
             if let Some(due) = due {
@@ -125,6 +127,7 @@ impl<T: Clone> Shared<T> {
                 return;
             }
             let slip = self.slip();
+            // A desk that closes ends the pause, or each stop would wait for it.
             drop(self.changed.wait_timeout_while(slip, PAUSE, |slip| !slip.closing));
         }
     }

@@ -14,7 +14,7 @@ use redb::{
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Account to key.
+/// Address of an account to its compressed public key, which never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
 /// Certificates that were valid when the chain was last asked.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
@@ -57,6 +57,7 @@ impl Tenants {
         self.write(|write| {
             let mut keys = write.open_table(KEYS).map_err(any)?;
             let mut ages = write.open_table(KEY_AGES).map_err(any)?;
+            // Only a new account needs room. One that is kept again stays as old as it is.
             if keys.get(account.as_str()).map_err(any)?.is_none() {
                 let too_old = too_old(&keys, &ages, self.max, |key: &str| key.to_owned())?;
                 for old in &too_old {
@@ -80,6 +81,7 @@ impl Tenants {
     }
 
     fn write_certificate(&self, certificate: &Fingerprint, is_valid: bool) -> Result<(), redb::Error> {
+        // Reading is cheap, and writing shuts out all other writers of the file.
         if self.read_certificate(certificate)? == is_valid {
             return Ok(());
         }

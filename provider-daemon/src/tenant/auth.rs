@@ -25,11 +25,11 @@ const TOKEN_BEFORE: Duration = Duration::from_secs(30);
 /// By what one is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Means {
-    /// Not at all.
+    /// Not at all, as for what anybody may ask.
     Nothing,
-    /// A token.
+    /// A token, made anew for each request.
     Token,
-    /// A certificate.
+    /// A certificate, shown in the handshake before any request.
     Certificate,
 }
 
@@ -88,6 +88,7 @@ impl Credentials {
 
 fn token(key: &PrivateKey, provider: &Address, scope: Scope, now: Duration) -> String {
     let begins = now.saturating_sub(TOKEN_BEFORE);
+    // Granular although it is for one purpose: only tokens of this kind name the provider that they are for.
     let claims = json!({
         "iss": key.address().as_str(),
         "iat": begins.as_secs(), "nbf": begins.as_secs(), "exp": (begins + TOKEN_FOR).as_secs(),
@@ -112,6 +113,7 @@ fn certificate(key: &PrivateKey, home: &Path) -> anyhow::Result<OwnCertificate> 
     };
     let facts = own.facts();
     let now = UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
+    // Said here, for a provider ends such a handshake without a reason.
     if !facts.is_valid_at(now) {
         bail!(
             "certificate {} is out of its time: make another one with `tx cert generate client --overwrite` and \

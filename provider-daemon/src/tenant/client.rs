@@ -42,7 +42,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 
-/// What is asked.
+/// One request, as yet without an address and without credentials.
 #[derive(Debug, Clone)]
 pub(super) struct Ask<'a> {
     pub(super) method: Method,
@@ -55,7 +55,7 @@ pub(super) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// A question.
+    /// A `GET` without a query and without a body.
     pub(super) const fn get(path: &'a [&'a str], scope: Scope) -> Self {
         Self {
             method: Method::GET,
@@ -122,6 +122,7 @@ impl Client {
         } else {
             ANSWER_WITHIN
         };
+        // The token is made and sent only after the other end has shown that it is the provider.
         let mut sender = self.connect().await?;
         let request = self.request(&ask, HeaderMap::new())?;
         let answer = async {
@@ -150,6 +151,7 @@ impl Client {
                 let status = response.status();
                 return Err(self.refused(status, &self.body(response).await?));
             }
+            // Proof that the handshake was understood, and that this is no stored answer to somebody else's.
             if response.headers().get("sec-websocket-accept") != Some(&accept) {
                 return Err(self.strange("it opens a websocket that was not asked for"));
             }
@@ -202,6 +204,7 @@ impl Client {
         let strange = |e: rustls::Error| self.strange(&e.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.crypto));
         let builder = builder.with_protocol_versions(&[&TLS13]).map_err(strange)?;
+        // The verifier takes certificates that sign themselves. `connect` has those confirmed by the chain.
         let builder = builder.dangerous().with_custom_certificate_verifier(judge);
         let mut config = match &self.credentials {
             Credentials::Nothing | Credentials::Key(_) => builder.with_no_client_auth(),
@@ -271,6 +274,7 @@ impl Client {
     }
 
     async fn body(&self, response: Response<Incoming>) -> Result<Bytes, Trouble> {
+        // A provider is somebody else's: what it answers must not fill the memory.
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
             .collect()
             .await;

@@ -68,6 +68,7 @@ pub(super) async fn follow(
         let shown = messages.and_then(|messages| text(listening, &lease, messages));
         match shown {
             Ok(text) => {
+                // As with `… | head`: that nobody reads any more is no failure of ours.
                 if output.show(text.as_bytes()).await.is_err() {
                     return Ok(code);
                 }
@@ -149,12 +150,12 @@ struct Outage {
     is_told: bool,
 }
 
-/// What was heard.
+/// What came of listening, or of waiting for what is held back.
 enum Next {
     Message(Json),
     /// Nothing, for as long as something may be held back.
     Quiet,
-    /// The stream ended.
+    /// The stream ended, with a goodbye or by a connection that was closed.
     End,
 }
 
@@ -237,6 +238,8 @@ impl<'a> Following<'a> {
     /// Opens the stream again, as often as there is hope; `false` when the lease is over.
     async fn again(&mut self, mut trouble: Option<Trouble>) -> anyhow::Result<bool> {
         let now = Instant::now();
+        // Only a stream that has proved itself ends an outage. One that opens and breaks at once would be tried for
+        // ever.
         if self.is_fresh || now - self.opened >= STEADY {
             self.outage = None;
         }
@@ -256,11 +259,15 @@ impl<'a> Following<'a> {
                     eprintln!("lease {}: {}; trying again", self.lease, with_causes(&trouble));
                     outage.is_told = true;
                 }
+                // A token that has come to its end is no outage: the first new one is tried at once.
                 if hope == Hope::NewToken && outage.pause == PAUSES.0 {
                     outage.pause = Duration::ZERO;
                 }
             }
+            // Also after a stream that ended well: one that ends at once each time would be asked for without a
+            // pause.
             sleep(outage.pause).await;
+            // Clamped from below as well, for the pause before may have been none.
             outage.pause = (outage.pause * 2).clamp(PAUSES.0, PAUSES.1);
             if let Some(over) = self.tenant.is_over(&self.lease).await {
                 eprintln!("{over}");

@@ -80,6 +80,7 @@ impl Tenant {
             dseq: which.dseq,
         };
         let chain = match (&self.provider_url, &which.provider, &self.chain) {
+            // Where both are named nothing is left to ask, which is what makes `--offline` possible.
             (Some(_), Some(provider), _) => return Ok(vec![named(deployment, which, provider)]),
             (_, _, Some(chain)) => chain,
             (_, _, None) => bail!("without a node, the lease's provider must be named with --provider"),
@@ -95,6 +96,7 @@ impl Tenant {
         records.retain(|record| is_meant(&record.lease.id));
         let live = records.iter().filter(|record| record.lease.state.is_live());
         let mut leases: Vec<LeaseId> = live.map(|record| record.lease.id.clone()).collect();
+        // In the same order each time, whatever the node says, so that the output of two runs can be compared.
         leases.sort();
         if leases.is_empty() {
             bail!(none(&deployment, &records));
@@ -178,6 +180,7 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
         let page = page.with_context(|| format!("asking the chain for the leases of {deployment}"))?;
         records.extend(page.items);
         match page.next {
+            // A node that always names one more page is not followed without end.
             Some(key) if records.len() < LEASES_MAX => request.key = Some(key),
             _ => return Ok(records),
         }

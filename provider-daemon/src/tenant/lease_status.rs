@@ -58,7 +58,7 @@ pub(super) fn print(answer: &Json) -> anyhow::Result<()> {
 pub(super) struct Question<'a> {
     /// What the answer is called beside a lease.
     pub(super) name: &'static str,
-    /// Below the lease.
+    /// Parts of the path below that of the lease.
     pub(super) path: &'a [&'a str],
     pub(super) scope: Scope,
     /// True for what can be an answer.

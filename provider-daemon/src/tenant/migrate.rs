@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What can move.
+/// What can move, in the words of the provider's routes.
 #[derive(Debug)]
 pub(super) struct Kind {
     path: [&'static str; 2],

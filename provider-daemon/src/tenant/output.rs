@@ -24,7 +24,7 @@ impl Output {
         }
     }
 
-    /// Shows bytes.
+    /// Writes all of the bytes and flushes, so that they are seen now. Any error counts as nobody reading.
     pub(super) async fn show(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         let shown = async {
             self.to.write_all(bytes).await?;

@@ -5,15 +5,15 @@
 
 use akash_provider_core::manifest::Manifest;
 
-/// Where services stand.
+/// Where services stand in an SDL, key below key.
 const SERVICES: &[&str] = &["services"];
-/// Where groups do.
+/// Where groups stand in an SDL, key below key.
 const GROUPS: &[&str] = &["profiles", "placement"];
 
 /// What a refusal is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// From 1.
+    /// Line of the SDL, counted from 1.
     pub(super) line: usize,
     /// For people, such as ``service `web` ``.
     pub(super) what: String,
@@ -77,6 +77,7 @@ fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
                 false => return None,
             }
         }
+        // The parent's block is over. A key of this name further down is another one.
         if found.last().is_some_and(|parent| indent <= *parent) {
             return None;
         }

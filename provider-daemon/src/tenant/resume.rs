@@ -32,7 +32,7 @@ const HELD_FOR: Duration = Duration::from_secs(5);
 pub(super) enum Shown {
     /// Log lines, pod by pod.
     Lines(Lines),
-    /// Events.
+    /// Events of a lease; each that comes again is counted off.
     Events(Events),
 }
 
@@ -177,6 +177,7 @@ impl Lines {
         let at = self.pods.iter().position(|(known, _)| known == name);
         let at = at.unwrap_or_else(|| {
             if self.pods.len() >= PODS_MAX {
+                // The one that was heard of first has most likely been replaced.
                 self.pods.remove(0);
             }
             self.pods.push((name.to_owned(), Pod::default()));
@@ -209,6 +210,7 @@ impl Lines {
             let held: Vec<u64> = again.held.iter().map(|(hash, _)| *hash).collect();
             let is_whole = self.from_start || pod.shown.len() >= KEPT;
             let new = new_from(pod.shown.make_contiguous(), &held, is_whole);
+            // None of what was shown is among as many lines as are asked for, so some between may be lost.
             if new == 0 && !pod.shown.is_empty() && held.len() >= KEPT {
                 fresh.gaps.push(name.clone());
             }
@@ -233,11 +235,13 @@ fn new_from(shown: &[u64], again: &[u64], is_whole: bool) -> usize {
         let common = (*end).min(shown.len());
         common > 0 && again[end - common..*end] == shown[shown.len() - common..]
     };
+    // The last place that fits: of lines that repeat, some are rather left out than shown twice.
     (1..=most).rev().find(fits).unwrap_or(0)
 }
 
 impl Events {
     fn take(&mut self, event: Json, now: Instant) -> Option<Json> {
+        // Events come without an id, so the whole text stands for one.
         let hash = serde_json::to_string(&event).map_or(0, |text| hash_of(&text));
         if let Some((counts, last)) = &mut self.again {
             *last = Some(now);
@@ -259,6 +263,7 @@ fn remember(all: &mut VecDeque<u64>, hash: u64) {
 }
 
 fn hash_of(text: &str) -> u64 {
+    // Never written down, so the hash may be another one in the next version.
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

@@ -32,7 +32,7 @@ pub(crate) enum Screened {
     NoBid(String),
 }
 
-/// The network's `ValidateGroupSpecResult`.
+/// The network's `ValidateGroupSpecResult`; fields that this version does not know are passed over.
 #[derive(Deserialize)]
 struct Validated {
     min_bid_price: DecCoin,
@@ -55,7 +55,7 @@ impl Screener {
         self.client.at()
     }
 
-    /// The chain.
+    /// The chain that vouches for the provider, for further questions of the caller.
     pub(crate) const fn chain(&self) -> &Reader {
         &self.chain
     }

@@ -60,7 +60,7 @@ struct Outcome {
 /// How the session ended.
 #[derive(Debug)]
 enum Over {
-    /// The command ended.
+    /// The command ended; its exit code becomes that of this process.
     Ended(Outcome),
     /// Nobody reads its output any more.
     Unread,
@@ -84,6 +84,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
         ..Ask::get(&path, Scope::Shell)
     };
     let stream = client.open(ask).await?;
+    // Signals are heard before the terminal is raw: one in between would leave it so.
     let mut stop = Stop::new(args.tty)?;
     if terminal.is_some() {
         eprintln!("{}", escape::HINT);
@@ -95,6 +96,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
         signal = stop.wait() => Ok(Over::Stopped(signal)),
         over = session(stream, args, terminal) => over,
     };
+    // Given back before anything is printed: in a raw terminal the end of a line does not go to its beginning.
     drop(raw);
     Ok(match over? {
         Over::Ended(outcome) => exit_code(&outcome),
@@ -188,6 +190,7 @@ async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -
     let is_typed = terminal.is_some();
     let over = tokio::select! {
         biased;
+        // Hearing first: a result that has come counts although there is more to send.
         over = listen(&mut hearing) => over?,
         over = talk(&mut speaking, input, terminal, is_typed) => over?,
     };
@@ -327,6 +330,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
             }
         }
     };
+    // No task of the runtime, which would have one that waits for input for ever.
     let thread = std::thread::Builder::new()
         .name("input".to_owned())
         .spawn(reading);

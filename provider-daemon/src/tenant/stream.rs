@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(45);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Largest message: a line of a log has 64 kilobytes at most, and JSON may make six of one.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// A normal end.
+/// Code of a normal end, from RFC 6455.
 const DONE: u16 = 1000;
 /// An end because something went wrong.
 const FAILED: u16 = 4000;
@@ -56,7 +56,7 @@ pub(super) struct Hearing {
 pub(super) enum Heard {
     /// Of logs and events.
     Text(Bytes),
-    /// Of a shell.
+    /// Of a shell: the first byte says what the others are.
     Binary(Bytes),
 }
 
@@ -122,6 +122,7 @@ impl Hearing {
                 Some(Ok(Message::Text(text))) => return Ok(Some(Heard::Text(text.into()))),
                 Some(Ok(Message::Binary(bytes))) => return Ok(Some(Heard::Binary(bytes))),
                 Some(Ok(Message::Close(frame))) => return self.closed(frame),
+                // The library answers pings. Any of these ends the silence.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 // Today's provider ends logs and shells by closing the connection, which is no accident.
                 Some(Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => return Ok(None),
@@ -178,7 +179,7 @@ impl Speaking {
         self.0.send(Message::Binary(bytes.into())).await.is_ok()
     }
 
-    /// Ends the stream.
+    /// Closes the stream. A provider that does not take the goodbye is waited for no longer than [`GOODBYE`].
     pub(super) async fn goodbye(mut self) {
         // It may have ended already, and nothing hangs on it.
         if let Ok(Err(error)) = timeout(GOODBYE, self.0.close()).await {

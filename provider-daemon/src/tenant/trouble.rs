@@ -8,10 +8,10 @@ use std::time::Duration;
 /// The code of a close frame that says that what was shown holds no more.
 const OVER: u16 = 1008;
 
-/// What went wrong.
+/// What went wrong between a tenant and a provider; the text says where, and what can be done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// Nobody is there.
+    /// No connection, or nothing behind it that speaks TLS 1.3.
     #[error("{at} cannot be reached: {why}; is the provider up, and the address the one it registered?")]
     Unreachable { at: String, why: String },
     /// Somebody is there, and it is not shown that it is the provider.
@@ -63,6 +63,7 @@ impl Trouble {
             }
             Self::Answer(answered) => match answered.status {
                 429 | 500.. => Hope::Return,
+                // A provider that has just started, or does not know a new lease yet, says no at first.
                 401 | 403 | 404 => Hope::Moment,
                 _ => Hope::None,
             },
@@ -191,6 +192,7 @@ pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let more = cause.to_string();
+        // Some errors have their cause in their own text already.
         if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);

@@ -87,6 +87,7 @@ impl Judge {
             Some(Shown::Own(facts, der)) => (facts, der),
             None => return Err(stranger("it showed no certificate".to_owned())),
         };
+        // Anybody can put a certificate of his own on the chain, so it must be this account's.
         if facts.owner != *provider {
             return Err(stranger(format!(
                 "its certificate is that of {}, not of {provider}",
@@ -112,6 +113,7 @@ impl Judge {
         intermediates: &[CertificateDer<'_>],
         now: Duration,
     ) -> Option<Result<Shown, Error>> {
+        // The network's certificates sign themselves. A chain of them is a matter for the authorities.
         if !intermediates.is_empty() {
             return None;
         }
@@ -140,6 +142,7 @@ fn is_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result
         return Err(format!("its certificate {serial} is revoked"));
     }
     match cert::der_of(&found.cert) {
+        // The bytes and not serial and name: those can be copied into a certificate with another key.
         Ok(published) if published == der => Ok(()),
         Ok(_) => Err(format!("certificate {serial} on the chain is another one")),
         Err(error) => Err(format!(
@@ -158,6 +161,7 @@ impl ServerCertVerifier for Judge {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // Authorities first: who has a public certificate costs no question to the chain, and works without one.
         let vouched = match &self.authorities.0 {
             Some(public) => public.verify_server_cert(end_entity, intermediates, name, ocsp, now),
             None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),

@@ -11,7 +11,7 @@ use anyhow::bail;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Time between questions.
+/// Time between two rounds of questions, one to each lease.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Services that a line names.
 const NAMED_MAX: usize = 5;
@@ -67,6 +67,7 @@ async fn missing_of(tenant: &Tenant, lease: &LeaseId) -> anyhow::Result<Option<S
     let answer = match one(tenant, lease, &STATUS).await {
         Ok(answer) => answer,
         Err(error) => {
+            // Providers know nothing of a lease that is over, and it would be waited for like a new one.
             if let Some(over) = tenant.is_over(lease).await {
                 bail!(over);
             }

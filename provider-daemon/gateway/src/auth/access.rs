@@ -9,30 +9,30 @@ use std::time::Duration;
 /// One thing a token may allow, by the network's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// `send-manifest`
+    /// `send-manifest`: `PUT /deployment/{dseq}/manifest`, which changes every lease of the deployment.
     SendManifest,
-    /// `get-manifest`
+    /// `get-manifest`: reads back the manifest that the cluster runs, environment variables included.
     GetManifest,
-    /// `logs`
+    /// `logs`: what the containers write, past and to come.
     Logs,
-    /// `shell`
+    /// `shell`: runs commands inside a service, with whatever rights the container has.
     Shell,
-    /// `events`
+    /// `events`: what the cluster reports about the workload, on `kubeevents`.
     Events,
-    /// `status`
+    /// `status`: of a lease and of one service; the provider's own status needs no scope.
     Status,
     /// `restart`; nothing here needs it.
     Restart,
-    /// `hostname-migrate`
+    /// `hostname-migrate`: moves hostnames between leases of one tenant.
     HostnameMigrate,
-    /// `ip-migrate`
+    /// `ip-migrate`: moves leased addresses between leases of one tenant.
     IpMigrate,
     /// `attestation`; nothing here needs it.
     Attestation,
 }
 
 impl Scope {
-    /// All of them.
+    /// Every scope a token of the network may name. Any other word makes the token invalid.
     pub const ALL: [Self; 10] = [
         Self::SendManifest,
         Self::GetManifest,
@@ -46,7 +46,7 @@ impl Scope {
         Self::Attestation,
     ];
 
-    /// The network's word.
+    /// The scope as it stands in the claims of a token.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -83,15 +83,15 @@ pub type Scopes = BTreeSet<Scope>;
 /// What a token allows on the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
-    /// The deployment.
+    /// Sequence number of the deployment, never 0; its owner is the issuer of the token.
     pub dseq: u64,
     /// Only this group; 0 for any.
     pub gseq: u32,
     /// Only this order; 0 for any.
     pub oseq: u32,
-    /// What.
+    /// What may be done there; never empty.
     pub scopes: Scopes,
-    /// In which services.
+    /// Names of the services where it may be done; never empty, so there is no word for "all".
     pub services: BTreeSet<String>,
 }
 
@@ -115,12 +115,12 @@ pub enum Target {
     Deployment(u64),
     /// One group of a deployment.
     Group(u64, u32),
-    /// One lease.
+    /// One lease, as `dseq`, `gseq` and `oseq`; owner and provider follow from who asks whom.
     Lease(u64, u32, u32),
 }
 
 impl Target {
-    /// A lease.
+    /// The target for a lease of the caller. The owner in the id is not compared: paths have none.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)
@@ -141,9 +141,9 @@ impl Target {
 /// Services that a permission is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Services {
-    /// Every one.
+    /// Every service, also those of manifests to come: full and scoped access.
     All,
-    /// Only these.
+    /// These names alone, from grants of a granular token; a service that is renamed is lost.
     Only(BTreeSet<String>),
 }
 
@@ -158,10 +158,10 @@ impl Services {
     }
 }
 
-/// Who asks.
+/// A caller whose certificate or token was verified. One of a token is shared for as long as the token is cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The tenant.
+    /// The tenant's account: the subject of the certificate, or the issuer of the token.
     pub owner: Address,
     /// What it may do here.
     pub access: Access,
@@ -199,7 +199,9 @@ impl Identity {
                 let fitting = grants
                     .iter()
                     .filter(|g| g.scopes.contains(&scope) && target.is_covered_by(g));
+                // Grants for one target add up; none takes away what another gives.
                 let services: BTreeSet<String> = fitting.flat_map(|g| g.services.clone()).collect();
+                // No fitting grant must be a refusal: an empty list of services reads as "all of them" elsewhere.
                 (!services.is_empty()).then_some(Services::Only(services))
             }
             Access::Elsewhere => None,

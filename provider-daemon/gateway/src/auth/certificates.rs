@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Certificates at hand.
+/// Entries of each of the three caches. One that is pushed out costs a question to the chain and nothing else.
 const AT_HAND_MAX: u64 = 10_000;
 /// One that is not on the chain is looked for again after so long.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ const UNANSWERED_FOR: Duration = Duration::from_secs(1);
 pub struct ClientCertificate {
     /// Whose it says it is.
     pub owner: Address,
-    /// Decimal serial.
+    /// Serial number in decimal, the form in which the chain is asked for it.
     pub serial: String,
     /// End of its validity, since the Unix epoch.
     pub not_after: Duration,
@@ -105,6 +105,8 @@ impl Certificates {
         if self.valid.get(&key).await.is_some() {
             return Ok(true);
         }
+        // The negative caches come before the chain, or a refused client that connects in a loop costs a question
+        // each time.
         if self.unknown.contains_key(&key) {
             return Ok(false);
         }
@@ -113,6 +115,7 @@ impl Certificates {
         }
         let found = self
             .valid
+            // A client may open many connections at once with one certificate: they share this look-up.
             .try_get_with(key, self.look_up(certificate, peer))
             .await;
         match found.map_err(|e| *e) {
@@ -136,6 +139,7 @@ impl Certificates {
             memory: Arc::clone(&self.memory),
             lookups: Arc::clone(&self.lookups),
         };
+        // Only a certificate that was valid before may be let in without an answer. Any other has to wait for one.
         if !self.memory.has_certificate(&key) {
             return question.ask(certificate, peer).await;
         }
@@ -169,6 +173,8 @@ impl Question {
         let key = certificate.fingerprint;
         let question = async {
             let serial = Some(certificate.serial.as_str());
+            // The serial only narrows the question. Anybody can make a certificate with somebody else's name and
+            // serial, so the bytes decide.
             let published = self.chain.certificates(&certificate.owner, serial).await?;
             let same = |c: &akash_provider_core::chain::Certificate| {
                 let bytes = cert::der_of(&c.cert);
@@ -182,9 +188,12 @@ impl Question {
                 Ok(())
             }
             Ok(None) => {
+                // Forgotten for good, so that a revoked certificate does not come back with the next outage.
                 self.memory.forget_certificate(&key);
                 Err(NotValid::Unknown)
             }
+            // An outage must not lock out tenants whose workloads run on. It delays a revocation for as long as it
+            // lasts.
             Err(LookupFault::Outage) if self.memory.has_certificate(&key) => Ok(()),
             Err(fault) => Err(NotValid::Fault(fault)),
         }

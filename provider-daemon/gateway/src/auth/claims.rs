@@ -26,15 +26,15 @@ pub enum ClaimFault {
 /// Claims that keep every rule but for the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// The tenant.
+    /// `iss`: the account that signed the token, and the tenant it speaks for.
     pub issuer: Address,
     /// Since the Unix epoch.
     pub issued_at: Duration,
-    /// Not valid before.
+    /// `nbf`, since the Unix epoch: without leeway, in contrast to `iat`.
     pub not_before: Duration,
     /// Not valid from then on.
     pub expires: Duration,
-    /// Its id.
+    /// `jti`, for the log only: nothing is revoked by it. Cut to 64 characters.
     pub id: Option<String>,
     /// What it allows at this provider.
     pub access: Access,
@@ -82,6 +82,7 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     }
     let id = match claims.get("jti") {
         None | Some(Value::Null) => None,
+        // It ends up in the log, so its length is not the caller's choice.
         Some(Value::String(id)) => Some(id.chars().take(64).collect()),
         Some(_) => return None,
     };
@@ -102,6 +103,7 @@ fn date(value: &Value) -> Option<Duration> {
         Value::String(text) => text.parse().ok()?,
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
+    // Not `from_secs_f64`: that one panics at negative, infinite and huge numbers, which anybody can write.
     Duration::try_from_secs_f64(seconds).ok()
 }
 
@@ -133,6 +135,7 @@ fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access
     for permission in permissions {
         let permission = permission.as_object()?;
         let whose: Address = permission.get("provider")?.as_str()?.parse().ok()?;
+        // Read before the provider is compared: an invalid permission for another provider spoils the token here too.
         let access = permission_access(permission)?;
         if whose == *provider {
             here = access;
@@ -173,6 +176,7 @@ fn grant(deployment: &Value) -> Option<DeploymentGrant> {
             (!name.is_empty()).then(|| name.to_owned())
         })?,
     };
+    // Zero means any, so an order of any group would be a grant across groups that nobody can have meant.
     let in_order = grant.dseq > 0 && (grant.oseq == 0 || grant.gseq > 0);
     in_order.then_some(grant)
 }

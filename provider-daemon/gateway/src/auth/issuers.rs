@@ -14,14 +14,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys at hand.
+/// Keys of accounts that have signed something here. One that is pushed out is read from the memory again.
 const AT_HAND_MAX: u64 = 10_000;
 /// Accounts that were named and have not signed anything, with a key or without.
 const NAMED_MAX: u64 = 10_000;
 /// For so long they are not asked about again: an account gets its key with its first transaction.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Keys of accounts.
+/// Public keys of accounts, in three caches: those proven by a signature, those merely named, and names without a
+/// key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
@@ -71,6 +72,7 @@ impl Issuers {
         if let Some(key) = self.at_hand(account) {
             return Ok(Some(Key { key, is_proven: true }));
         }
+        // A name without a key is remembered apart: the cache below keeps answers and forgets failures.
         if self.nobody.contains_key(account) {
             return Ok(None);
         }
@@ -93,6 +95,7 @@ impl Issuers {
 
     /// Something was signed with it: from here on it is known, also after a restart.
     pub(super) fn keep(&self, account: &Address, key: &Key) {
+        // A proven key is in the memory already: writing to disk at each request would be for nothing.
         if !key.is_proven {
             self.memory.keep_key(account, *key.key.as_bytes());
             self.proven.insert(account.clone(), Arc::clone(&key.key));
@@ -103,6 +106,7 @@ impl Issuers {
         if let Some(key) = self.proven.get(account) {
             return Some(key);
         }
+        // The key is checked against the address again: the file may have been changed by hand or be damaged.
         let kept = self.memory.key(account).and_then(|k| key_of(account, &k))?;
         let key = Arc::new(kept);
         self.proven.insert(account.clone(), Arc::clone(&key));

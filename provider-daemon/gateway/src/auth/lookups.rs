@@ -45,6 +45,7 @@ impl Lookups {
         peer: IpAddr,
         question: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Result<Option<T>, LookupFault> {
+        // Looked at before the wait for a turn, so that whoever floods us does not fill the queue too.
         if self.unknown.is_spent(peer) {
             return Err(LookupFault::TooMany);
         }
@@ -53,12 +54,14 @@ impl Lookups {
             let _turn = self.turns.acquire().await;
             question.await
         };
+        // One limit over turn and answer: behind a slow node the waits of many would add up otherwise.
         match timeout(PATIENCE, asking).await {
             Ok(Ok(Some(answer))) => Ok(Some(answer)),
             Ok(Ok(None)) => {
                 self.in_vain(peer);
                 Ok(None)
             }
+            // An outage is never counted against an address: the node is at fault and not who asks.
             Ok(Err(error)) => {
                 tracing::warn!("the chain cannot be asked about a tenant: {error}");
                 Err(LookupFault::Outage)

@@ -14,7 +14,7 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// How a token is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The text itself.
+    /// `ES256K`: the signature is over the token's own text, `header.payload`.
     Es256k,
     /// The text inside of a transaction.
     Es256kAdr36,
@@ -26,7 +26,7 @@ pub struct Token<'a> {
     algorithm: Algorithm,
     signed: &'a str,
     signature: Vec<u8>,
-    /// What it claims.
+    /// The payload, an object. Anybody can have written it until [`Token::is_signed_by`] says otherwise.
     pub claims: Value,
 }
 
@@ -34,6 +34,7 @@ impl<'a> Token<'a> {
     /// Takes a token apart; `None` when it is none, or is signed in a way that is not accepted.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
+        // The limit comes before any decoding, which would make copies of what a stranger sent.
         if text.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -49,6 +50,8 @@ impl<'a> Token<'a> {
         if header.get("crit").is_some() {
             return None;
         }
+        // A closed list: `none` and the symmetric algorithms, with which tokens are classically forged, never get
+        // further.
         let algorithm = match header.get("alg")?.as_str()? {
             "ES256K" => Algorithm::Es256k,
             "ES256KADR36" => Algorithm::Es256kAdr36,

@@ -19,7 +19,7 @@ pub(crate) enum Over {
 }
 
 impl Over {
-    /// What is told.
+    /// The reason in the close frame of a websocket, and in the log.
     pub(crate) const fn message(self) -> &'static str {
         match self {
             Self::Expired => "what was shown is expired",
@@ -70,6 +70,7 @@ impl CredentialValidity {
             if let Some(certificate) = &self.certificate {
                 // A question to the chain is large and short: ten thousand that wait do not keep room for it.
                 let asking = Box::pin(self.auth.is_welcome(certificate, self.peer));
+                // Only a clear "no" cuts it. An error is an outage, and an outage ends nobody's stream.
                 if asking.await == Ok(false) {
                     return Over::Revoked;
                 }

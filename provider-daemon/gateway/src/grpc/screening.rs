@@ -14,6 +14,7 @@ pub(super) async fn answer(
     peer: Option<&Peer>,
     asked: BidScreeningRequest,
 ) -> Result<(BidScreeningResponse, Option<OwnedSemaphorePermit>), Status> {
+    // The budget is taken before the group is converted: that is work too, and a broken group must cost its sender.
     admit(app, peer).map_err(unscreened)?;
     let group = convert::group_spec(asked.group_spec)
         .map_err(|e| Status::invalid_argument(format!("group_spec: {e}")))?;

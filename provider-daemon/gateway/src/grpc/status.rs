@@ -39,10 +39,14 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
         return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
     }
     let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
+    // The share of the network first: one that has too many must not take the last of the permits for all, not even
+    // for a moment.
     let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
     let permit = Arc::clone(&app.status_streams).try_acquire_owned();
     let permit = permit.map_err(|_| refused(()))?;
     let mut ticks = interval(LOOK_EVERY);
+    // While a client reads slowly ticks are missed. To make up for them would be a burst of looks at one and the same
+    // page.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
         app,
@@ -76,6 +80,7 @@ impl Watch {
                 _ = self.ticks.tick() => {}
             }
             let news = now(&self.app).await;
+            // Compared without its time, which differs always, or every look would be news.
             let timeless = wire::Status {
                 timestamp: None,
                 ..news.clone()

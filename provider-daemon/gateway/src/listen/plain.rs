@@ -12,6 +12,7 @@ const DRAINED: usize = 64 * 1024;
 /// True where the other end begins as a method of http does; waits for its first byte.
 pub(super) async fn is_spoken(tcp: &TcpStream) -> io::Result<bool> {
     let mut first = [0; 1];
+    // Only peeked at: TLS has to find the byte where it was.
     let read = tcp.peek(&mut first).await?;
     Ok(read == 1 && first[0] != TLS && first[0].is_ascii_uppercase())
 }
@@ -28,6 +29,7 @@ pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
         tcp.write_all(answer.as_bytes()).await?;
         tcp.shutdown().await?;
         let (mut rest, mut read) = ([0; 1024], 0);
+        // Closing with unread bytes makes the system send a reset, which may overtake and discard the answer.
         while read < DRAINED {
             match tcp.read(&mut rest).await? {
                 0 => break,

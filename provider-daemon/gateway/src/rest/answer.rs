@@ -12,10 +12,10 @@ const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// An answer.
+/// What handlers return: always a response, never an error that a framework would put into words.
 pub(crate) type Answer = Response<Body>;
 
-/// No words.
+/// An answer of a status alone, without a body and without a content type.
 pub(crate) fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = status;
@@ -29,6 +29,7 @@ pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Answer 
     answer.headers_mut().insert(CONTENT_TYPE, TEXT);
     answer
         .headers_mut()
+        // The words may repeat what a stranger sent. No browser shall take them for a page.
         .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
     answer
 }
@@ -57,7 +58,8 @@ pub(crate) fn plain_json(value: &impl Serialize) -> Answer {
     answer
 }
 
-/// Turned away.
+/// The answer to a caller who is turned away: 400 for what breaks a rule, 401 for what is not believed, 503 or 429
+/// where it is not known who it is.
 pub(crate) fn denied(denial: Denial) -> Answer {
     let status = match denial {
         Denial::Header | Denial::Ambiguous | Denial::Claims => StatusCode::BAD_REQUEST,

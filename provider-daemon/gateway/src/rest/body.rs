@@ -11,6 +11,7 @@ use tokio::time::timeout;
 /// Reads a body whole.
 pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Refused> {
     let refuse = |status, words: String| Err(Box::new(answer::text(status, words)));
+    // Size and time are both limited while it is read. The declared length is only what the client says.
     match timeout(within, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => refuse(

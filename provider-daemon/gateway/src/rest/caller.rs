@@ -34,6 +34,7 @@ impl Caller {
             };
             let identity = auth.identify(shown).await?;
             if let (Some(identity), Some(peer)) = (&identity, &peer) {
+                // From here on its connection is not cut to make room, whether the request is allowed or not.
                 peer.stranger.is_of(&identity.owner);
             }
             Ok(Self { identity, peer })
@@ -65,7 +66,7 @@ pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Resul
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
-/// Not allowed.
+/// 401 for whoever may not do this; the same words as for nobody, so that they tell nothing about the lease.
 pub(crate) fn unauthorized() -> Refused {
     Box::new(answer::denied(Denial::Unauthorized))
 }

@@ -170,6 +170,7 @@ pub(super) async fn service_status(
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
     };
+    // Before the cluster is asked: whoever may not see a service does not learn whether it exists.
     if !services.contains(&path.service) {
         return *super::caller::unauthorized();
     }
@@ -177,6 +178,7 @@ pub(super) async fn service_status(
     match app.bounded("service status", asking).await {
         Ok(status) => answer::json(&ServiceBody::from(&status)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Today's provider has other words for each of the two cases.
             let words = if app.has_workload(&lease).await {
                 "kube: no service for that lease"
             } else {

@@ -29,6 +29,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
     const SCOPE: Scope = Scope::SendManifest;
     let identity = caller.tenant()?;
     let deployment = path::deployment(&identity.owner, dseq)?;
+    // Before the body is read: a mebibyte of somebody who may not send it is not taken.
     let services = permit(identity, SCOPE, Target::Deployment(deployment.dseq))?;
     // It changes every lease of the deployment, so a grant for one of them alone is not enough for the others.
     if identity.is_granular() {
@@ -43,6 +44,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
     let bytes = body::read(request.into_body(), app.limits.body_bytes, app.limits.body).await?;
     let (manifest, hashes) = read(bytes).await?;
     let mut named = manifest.groups.iter().flat_map(|g| &g.services);
+    // A granular token names services, and the manifest replaces all of them.
     if !named.all(|s| services.contains(&s.name)) {
         return Err(unauthorized());
     }

@@ -108,6 +108,7 @@ async fn destination(
     };
     let group = GroupId { deployment, gseq };
     let unavailable = |error| Box::new(answer::cluster(&error));
+    // Before everything is known, "no such deployment" would be a guess that clients take for final.
     if let Some(why) = app.status.awaited().await {
         let words = format!("{why}; ask again");
         return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
@@ -150,6 +151,7 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     let holders = &status.hostnames;
     for name in &names {
         let holder = holders.get(&name.to_ascii_lowercase());
+        // Names held by other tenants are left to the provider, which refuses them with words of its own.
         let from = holder.filter(|from| **from != to.lease && from.owner() == &identity.owner);
         if let Some(from) = from {
             permit(identity, SCOPE, Target::lease(from))?;
@@ -224,6 +226,7 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
             message: "this instance is a standby; ask the leading one".to_owned(),
         })));
     }
+    // A token for all services covers every lease of its tenant, so the questions to the cluster are spared.
     if services_are_limited(&to.services) {
         check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
     }

@@ -51,6 +51,7 @@ fn number(text: &str, max: u64) -> Result<u64, Refused> {
 
 /// A number of digits alone.
 fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
+    // Rust's parser takes a leading `+`, which the network's does not.
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err("invalid syntax");
     }
@@ -60,6 +61,7 @@ fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
 
 /// What today's provider says of text that is not what it should be.
 pub(crate) fn bad_number(what: &str, text: &str, why: &str) -> String {
+    // The text is a stranger's: it goes back into the answer, but not at any length.
     let shown: String = text.chars().take(64).collect();
     format!("strconv.Parse{what}: parsing {shown:?}: {why}")
 }

@@ -103,6 +103,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
     let waits_for = match app.status.awaited().await {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
+        // Last of the three, for the two before say what it still waits for.
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
         None => {
             let mut said = no_bids(&app.status.get().await.status);

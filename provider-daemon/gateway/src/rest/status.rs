@@ -217,7 +217,9 @@ impl StatusPage {
         if let Some(shown) = self.at_hand() {
             return shown;
         }
+        // However many ask at once, one question goes to the provider. The others wait here and find its answer.
         let _turn = self.asking.lock().await;
+        // Looked at again: whoever had the turn before has just put it there.
         if let Some(shown) = self.at_hand() {
             return shown;
         }
@@ -231,6 +233,7 @@ impl StatusPage {
 
     /// What has to be known before "there is none" can be said; `None` once it is.
     pub(crate) async fn awaited(&self) -> Option<&'static str> {
+        // Asked of the handle and not of the page: a stopping provider may not answer a question any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {
             return Some("the provider is stopping");
         }

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// A group of a deployment is some kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// The network's `ValidateGroupSpecResult`.
+/// The network's `ValidateGroupSpecResult`: the price that a bid would have.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,
@@ -32,6 +32,7 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Answ
         return answer::denied(denial);
     }
     let peer = request.extensions().get::<Peer>().cloned();
+    // Admitted before the body is read, so that the budget also limits how much is read.
     if let Err(why) = admit(&app, peer.as_ref()) {
         return unscreened(why);
     }

@@ -18,7 +18,7 @@ const AUDITS_FOR: Duration = Duration::from_secs(60);
 /// Auditors that are remembered.
 const AUDITORS_MAX: u64 = 1000;
 
-/// What is known.
+/// Facts of the chain with a short life. Failures are not kept: the next one asks again.
 #[derive(Debug)]
 pub(crate) struct Known {
     record: Cache<(), Arc<Record>>,
@@ -72,6 +72,7 @@ impl Known {
             let found = app.auth.ask_about_a_stranger(peer, question).await?;
             Ok::<_, LookupFault>(found.map(Arc::new))
         };
+        // Kept under the parsed account, so that only what is an address can take a place in the cache.
         let found = self.audits.try_get_with(account, asking).await;
         found.map_err(|fault| Unscreened::from(*fault))
     }

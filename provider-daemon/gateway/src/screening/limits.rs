@@ -44,6 +44,7 @@ pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), Strin
     at_most("attributes of the placement", placement.len(), ATTRIBUTES_MAX)?;
     at_most("bytes of names and attributes", text_bytes(group), TEXT_BYTES_MAX)?;
     limits::check_group(group).map_err(|e| format!("the group is invalid: {e}"))?;
+    // The denomination goes on to whatever calculates the price, which may be a shell script.
     let denom = group.max_price().map(|p| p.denom).unwrap_or_default();
     if is_denom(&denom) {
         Ok(())

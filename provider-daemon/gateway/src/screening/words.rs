@@ -72,6 +72,7 @@ pub(super) fn short(words: &str) -> String {
             shown.push('…');
             break;
         }
+        // Shown in terminals and logs: an escape sequence in a name must not reach them.
         shown.push(if letter.is_control() { ' ' } else { letter });
     }
     shown

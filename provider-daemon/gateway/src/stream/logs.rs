@@ -38,6 +38,7 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options
 
 /// The lines, or how the stream ends at once.
 async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
+    // Said at once as today's provider does: following a misspelt service would wait for ever.
     if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
         return Err(Ending::new(Ending::FAILED, "no running pods"));
     }

@@ -73,6 +73,7 @@ impl Query {
         let mut all = Vec::new();
         for name in ["service", "services"] {
             let Some(text) = self.get(name) else { continue };
+            // Today's provider refuses it, rather than take what follows for an empty name.
             if text.ends_with(',') {
                 return Err(bad(format!(
                     "parameter \"{name}\" must not contain trailing comma"
@@ -134,10 +135,12 @@ fn replica(text: &str) -> Option<u32> {
         [b'0', _, ..] => (lower.get(1..)?, 8),
         _ => (lower.as_str(), 10),
     };
+    // `from_str_radix` takes a sign, so `0x-1` would be read as a number.
     if digits.starts_with(['+', '-']) {
         return None;
     }
     let number = u32::from_str_radix(digits, base).ok()?;
+    // The network's field is signed: a larger index is one that no client can mean.
     i32::try_from(number).is_ok().then_some(number)
 }
 

@@ -87,6 +87,7 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: 
         stderr: Box::new(stderr_there),
         resize: resizes(sizes),
     };
+    // Behind a lock because the listener makes a new future for each frame. They come one at a time, so nobody waits.
     let input = asked.stdin.then(|| Arc::new(Mutex::new(stdin_here)));
     let outcome = async {
         match shell.exec(lease, asked.request, io).await {
@@ -118,6 +119,7 @@ fn until_over<'a>(
     stream::poll_fn(move |context| {
         loop {
             match merged.poll_next_unpin(context) {
+                // Held back: the command may end before the last of its output is read from the pipes.
                 std::task::Poll::Ready(Some((true, outcome))) => last = outcome,
                 std::task::Poll::Ready(Some((false, message))) => {
                     return std::task::Poll::Ready(message.map(Ok));
@@ -168,6 +170,7 @@ async fn take(said: Said, input: Option<Arc<Mutex<DuplexStream>>>, size: &watch:
             }
         }
         (Said::Size(width, height), Some(_)) => {
+            // Replaces what nobody has read yet: while a window is dragged, only its last size matters.
             size.send_replace(Some((width, height)));
         }
         (Said::Input(_) | Said::Size(..), None) | (Said::Nothing, _) => {}

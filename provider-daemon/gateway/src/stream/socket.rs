@@ -29,13 +29,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// All was shown.
+    /// All was shown; the code of RFC 6455 for a normal end.
     pub(super) const DONE: u16 = 1000;
-    /// The gateway stops.
+    /// The gateway stops: "going away" in RFC 6455.
     const STOPPING: u16 = 1001;
     /// What the client has shown holds no more.
     const OVER: u16 = 1008;
-    /// Something went wrong.
+    /// Something went wrong, with the reason in words. Codes from 4000 on are an application's own.
     pub(super) const FAILED: u16 = 4000;
     /// There is no such thing.
     pub(super) const NOT_FOUND: u16 = 4001;
@@ -62,7 +62,7 @@ impl Ending {
     }
 }
 
-/// A websocket.
+/// A websocket in two halves, so that it is read while something is written.
 #[derive(Debug)]
 pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
@@ -76,7 +76,7 @@ pub(super) struct Socket {
 
 /// Why writing goes on no more.
 enum Over {
-    /// All was written.
+    /// All was written, or the stream failed; the client is told which.
     Ended(Ending),
     /// The client is gone, or takes nothing.
     Gone,
@@ -118,6 +118,8 @@ impl Socket {
             let listening = listen(&mut self.incoming, self.silence, &mut hear);
             tokio::select! {
                 biased;
+                // The stop and the end of a credential come first: a busy stream would never let them have their
+                // turn.
                 () = self.shutdown.cancelled() => Over::Ended(Ending::stopping()),
                 over = self.validity.over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
                 over = writing => over,
@@ -129,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// Ends at once.
+    /// Says goodbye without having sent anything, and waits for the client's goodbye for [`GOODBYE`] at most.
     pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
         Box::pin(self.say_goodbye(ending)).await;
     }
@@ -160,6 +162,7 @@ where
     loop {
         match timeout(silence, incoming.next()).await {
             Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) | Err(_) => return,
+            // The library answers pings itself. Both count as a sign of life.
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
             Ok(Some(Ok(message))) => hear(message).await,
         }
@@ -179,6 +182,7 @@ async fn write(
     loop {
         let next = tokio::select! {
             biased;
+            // Pings first, or a stream that always has something to write would send none, and the client give up.
             _ = pings.tick() => Some(Ok(Message::Ping(Bytes::new()))),
             next = messages.next() => next,
         };
@@ -215,6 +219,7 @@ async fn put(
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,
     first: Message,
 ) -> Result<Option<Ending>, tokio_tungstenite::tungstenite::Error> {
+    // Fed and flushed once: a write to TLS for each line of a busy log would cost a record and a system call each.
     sink.feed(first).await?;
     let mut ended = None;
     for _ in 0..TOGETHER {

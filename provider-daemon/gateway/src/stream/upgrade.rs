@@ -38,6 +38,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let accept = check(request.method(), request.headers()).map_err(|status| Box::new(refusal(status)))?;
+    // Checked before the answer: a websocket that begins only to be closed looks like a broken service.
     if app.draining.is_cancelled() {
         let words = "the provider is stopping; ask again";
         return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
@@ -46,6 +47,7 @@ where
         return Err(Box::new(refusal(StatusCode::BAD_REQUEST)));
     };
     let served = Arc::clone(app);
+    // The upgrade is there only once the answer below has been sent, so this cannot be waited for here.
     app.tasks.spawn(async move {
         let io = match upgrade.await {
             Ok(upgraded) => TokioIo::new(upgraded),
@@ -104,6 +106,8 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode
     if !has(SEC_WEBSOCKET_VERSION, "13") {
         return Err(StatusCode::BAD_REQUEST);
     }
+    // Browsers send client certificates with requests of any page and do not apply CORS to websockets. Without this,
+    // a foreign page could open a shell.
     if !is_same_origin(headers) {
         return Err(StatusCode::FORBIDDEN);
     }

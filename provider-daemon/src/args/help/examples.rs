@@ -6,7 +6,7 @@ pub(super) fn of(path: &str) -> &'static [&'static str] {
     all.map_or(&[], |(_, lines)| lines)
 }
 
-/// Command and examples.
+/// Each command by its path, with its examples as somebody would type them.
 pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "dev",

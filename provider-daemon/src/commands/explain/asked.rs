@@ -21,6 +21,7 @@ pub(super) async fn explain(
     let mut verdicts = Vec::new();
     if let Some(id) = &args.order {
         let order = real::open_order(screener.chain(), id).await?;
+        // A gateway is asked about groups and not about orders, so it cannot know that it has bid on this one.
         let (_, is_ours) = real::bids(screener.chain(), provider, id).await?;
         verdicts.push(match is_ours {
             true => Verdict::new(&order.spec, refused(Decline::AlreadyBid)),

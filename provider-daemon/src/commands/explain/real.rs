@@ -100,6 +100,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
         config.provider.clone(),
         &config.chain_id,
         &options,
+        // A command that only looks cleans up nothing.
         LeadershipGate::new(false),
     );
     let kubernetes = connecting.await.context("the cluster")?;
@@ -150,6 +151,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     };
     let mut engine = Engine::new(config)?;
     let inputs = [
+        // A standby writes nothing, so whatever the engine asks for can be dropped.
         Input::Leadership(Leadership::Standby),
         Input::Inventory(update),
         Input::Chain(ChainEvent::Resync(Arc::new(known))),

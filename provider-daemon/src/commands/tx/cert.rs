@@ -34,6 +34,7 @@ fn generate(what: &GenerateCert, author: &Author, home: &Path) -> anyhow::Result
     };
     let files = KeyFiles::new(home, author.key()?);
     let path = files.path(KeyFile::Current);
+    // The file holds the only key of a certificate that may be published already.
     if !overwrite && path.exists() {
         bail!(
             "there is a certificate at {} already; --overwrite replaces it",
@@ -55,6 +56,7 @@ async fn publish(role: Role, args: &TxArgs, author: &Author, home: &Path) -> any
     let own = KeyFiles::new(home, author.key()?).read(KeyFile::Current)?;
     check_role(role, &own)?;
     let (cert, key) = (own.cert_pem(), own.public_key_pem());
+    // What the chain would refuse is refused here, before a fee is paid for it.
     check_published(&author.address, cert.as_bytes(), key.as_bytes())?;
     if !args.how.offline {
         let known = on_chain(args, author, &own.facts().serial).await?;

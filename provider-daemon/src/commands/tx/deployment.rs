@@ -115,7 +115,7 @@ async fn close(which: &DeploymentArgs, args: &TxArgs, author: &Author) -> anyhow
     tell(args, author, TenantMsg::CloseDeployment { id }).await
 }
 
-/// `tx escrow deposit`.
+/// `tx escrow deposit`: where a node may be asked, only to a deployment that is open, and with money that is there.
 pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let DepositTx::Deployment { amount, which } = command;
     let author = Author::of(args, home)?;

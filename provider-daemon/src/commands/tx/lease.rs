@@ -33,6 +33,7 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, author: &Author) -> anyho
     for bid in &bids {
         eprintln!("taking bid {bid}");
     }
+    // In one transaction: every group gets its lease, or none does.
     let taken = bids.into_iter().map(|bid| TenantMsg::CreateLease { bid });
     let messages = taken.filter_map(|msg| tenant_to_any(&msg)).collect();
     let code = send(args, author, messages).await?;
@@ -67,6 +68,7 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
     loop {
         match chosen(node, what, id).await? {
             Ok(bids) => return Ok(bids),
+            // Without `--wait` the deadline is over at once, and the first answer is the last.
             Err(why) if Instant::now() >= deadline => match what.wait {
                 None => bail!("{why}; --wait waits for one"),
                 Some(limit) => bail!("{why} after {}", humantime::format_duration(limit)),

@@ -24,14 +24,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest key of an attribute on the chain.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
 
-/// What `provider.yaml` says.
+/// What `provider.yaml` says; what it leaves out is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderFile {
     /// Where tenants reach the provider.
     pub host: String,
-    /// For people.
+    /// Address for people who have a question; empty for none.
     pub email: String,
-    /// Likewise.
+    /// Page about the provider for people; empty for none.
     pub website: String,
     /// What the provider declares, in the file's order.
     pub attributes: Vec<Attribute>,

@@ -60,6 +60,7 @@ pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> 
     let messages = sending.messages.clone();
     let preview = unsigned(messages, fee, price.gas_limit, is_unordered, args)?;
     if !args.yes {
+        // On stderr: what goes to stdout is the result, which scripts read.
         eprintln!("{}", serde_json::to_string_pretty(&preview)?);
         if !secrets::confirm("Sign and send this transaction?")? {
             bail!("nothing was sent: say yes, or use --yes");
@@ -368,6 +369,7 @@ impl<'a> Sending<'a> {
 
     async fn submit(&self, price: &Price) -> anyhow::Result<(String, Submission)> {
         let signed = self.sign(price)?;
+        // Known before it is sent, so that it can be looked for when the node's answer is lost.
         let hash = signed.hash.to_string();
         let sent = self.node.broadcast(signed.bytes).await;
         let sent = sent.with_context(|| {

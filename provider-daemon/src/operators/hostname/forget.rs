@@ -43,6 +43,7 @@ fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
         "POST /forget/{lease} HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).with_context(asking)?;
+    // Something else may listen at that port, so its answer is cut as well.
     let mut answer = String::new();
     stream
         .take(ANSWER_MAX)

@@ -12,7 +12,7 @@ pub(super) enum Escape {
     Start,
     /// After a `~` there, which is held back.
     Sign,
-    /// Within a line.
+    /// Within a line, where a `~` is sent like any other byte.
     Within,
 }
 
@@ -28,6 +28,7 @@ impl Escape {
                 }
                 (Self::Sign, b'.') => return (sent, true),
                 (Self::Sign, SIGN) | (Self::Start | Self::Within, _) => {}
+                // It was no way out, so the sign that was held back goes first.
                 (Self::Sign, _) => sent.push(SIGN),
             }
             sent.push(byte);

@@ -5,7 +5,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::io::{IsTerminal, stdin, stdout};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// This process's terminal.
+/// The terminal of this process, and the signal that its size has changed.
 #[derive(Debug)]
 pub(super) struct Terminal {
     changes: Signal,
@@ -59,6 +59,7 @@ impl Terminal {
                     .context("listening for changes of the terminal's size")?;
             }
             self.is_told = true;
+            // Where the output goes elsewhere, the terminal is the one behind the input.
             let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin()));
             match size {
                 Ok(size) if size.ws_col > 0 && size.ws_row > 0 => return Ok((size.ws_col, size.ws_row)),
