@@ -93,7 +93,9 @@ impl Engine {
 
     /// Our record was read.
     pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
-        self.market.facts.provider_read(result);
+        if self.market.facts.provider_read(result) {
+            self.call(Target::Provider, Call::FetchProvider);
+        }
         self.block_own_host();
         self.market.orders.forget_declines();
     }
