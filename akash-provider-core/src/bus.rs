@@ -45,7 +45,9 @@ pub type EventStream = BoxStream<'static, Delivery>;
 ///
 /// # Implementing
 /// Run `bus::conformance::suite` (feature `conformance`) on it.
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
     /// Publishes an event; returns when the bus has it, not when anyone has read it.
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;

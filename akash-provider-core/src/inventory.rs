@@ -283,6 +283,8 @@ pub struct InventoryUpdate {
 /// away is closed, not left out. Everything that runs counts, except the workloads of our own leases: those are
 /// subtracted by their reservations. How to write one: `docs/writing-an-inventory.md`.
 #[cfg(feature = "runtime")]
+#[cfg_attr(feature = "mock", mockall::automock)]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait InventorySource: fmt::Debug + Send + Sync + 'static {
     /// Starts a watcher; any number of them may run side by side.
     fn watch(&self) -> futures::stream::BoxStream<'static, Result<InventoryUpdate, crate::error::Error>>;

@@ -116,8 +116,6 @@ pub mod engine;
 pub mod error;
 #[cfg(feature = "runtime")]
 mod feed;
-#[cfg(feature = "runtime")]
-mod forward;
 pub mod inventory;
 mod kept;
 pub mod manifest;

@@ -1,4 +1,5 @@
-//! Mocks of the ports by `mockall`, for tests of the kind "this call is made once".
+//! Mocks of the ports by `mockall`, for tests of the kind "this call is made once". Each stands beside its port; the chain's
+//! is made here, for one client has three ports.
 //!
 //! Behaviour is better tested on the memory backends: [`MemoryChain`](crate::chain::MemoryChain),
 //! [`MemoryCluster`](crate::cluster::MemoryCluster) and [`LocalBus`](crate::bus::LocalBus).
@@ -21,145 +22,24 @@
     reason = "the methods of a mock are generated; the ports describe them"
 )]
 
-use crate::bus::{Bus, EventStream};
 use crate::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
 };
-use crate::cluster::{
-    Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,
-    HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
-    LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
-};
 use crate::error::Error;
-use crate::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
-use crate::manifest::Group;
-use crate::pricing::{PriceRequest, PricingStrategy};
 use crate::types::{
-    Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId,
-    DeploymentRecord, Event, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order,
-    OrderId, ProviderRecord, Snapshot, Topic, TxOutcome,
+    Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
+    GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, ProviderRecord,
+    Snapshot, TxOutcome,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use mockall::mock;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
-mock! {
-    /// A mock of the cluster.
-    #[derive(Debug)]
-    pub Cluster {}
-
-    #[async_trait]
-    impl Cluster for Cluster {
-        async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
-        async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
-        fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
-        async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
-        async fn deployments(&self) -> Result<Listing, Error>;
-        async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
-        async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
-        async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
-        async fn forwarded_port_status(
-            &self,
-            lease: &LeaseId,
-        ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error>;
-        async fn lease_logs(
-            &self,
-            lease: &LeaseId,
-            options: LogOptions,
-        ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
-        async fn lease_events(
-            &self,
-            lease: &LeaseId,
-            options: EventOptions,
-        ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error>;
-        async fn version(&self) -> Result<String, Error>;
-        fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
-        fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
-        fn shell(&self) -> Option<Arc<dyn Shell>>;
-    }
-}
-
-mock! {
-    /// A mock of the hostname facet.
-    #[derive(Debug)]
-    pub Hostnames {}
-
-    #[async_trait]
-    impl Hostnames for Hostnames {
-        async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
-        async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error>;
-        async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error>;
-        async fn all_hostnames(&self) -> Result<Vec<DeclaredHostname>, Error>;
-    }
-}
-
-mock! {
-    /// A mock of the leased-IP facet.
-    #[derive(Debug)]
-    pub LeasedIps {}
-
-    #[async_trait]
-    impl LeasedIps for LeasedIps {
-        async fn declare_ip(
-            &self,
-            lease: &LeaseId,
-            ip: &IpDeclaration,
-            overwrite: bool,
-        ) -> Result<(), Error>;
-        async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
-        async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
-        async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error>;
-        async fn usage(&self) -> Result<LeasedIpUsage, Error>;
-    }
-}
-
-mock! {
-    /// A mock of the shell facet.
-    #[derive(Debug)]
-    pub Shell {}
-
-    #[async_trait]
-    impl Shell for Shell {
-        async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
-    }
-}
-
-mock! {
-    /// A mock of the bus.
-    #[derive(Debug)]
-    pub Bus {}
-
-    #[async_trait]
-    impl Bus for Bus {
-        async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;
-        async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
-        async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, Error>;
-    }
-}
-
-mock! {
-    /// A mock of a pricing strategy.
-    #[derive(Debug)]
-    pub PricingStrategy {}
-
-    #[async_trait]
-    impl PricingStrategy for PricingStrategy {
-        async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error>;
-    }
-}
-
-mock! {
-    /// A mock of what watches capacity.
-    #[derive(Debug)]
-    pub InventorySource {}
-
-    impl InventorySource for InventorySource {
-        fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>>;
-    }
-}
+pub use crate::bus::MockBus;
+pub use crate::cluster::{MockCluster, MockHostnames, MockLeasedIps, MockShell};
+pub use crate::inventory::MockInventorySource;
+pub use crate::pricing::MockPricingStrategy;
 
 mock! {
     /// A mock of the whole chain port.

@@ -153,28 +153,12 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 /// # Implementing
 /// Run `pricing::conformance::suite` (feature `conformance`) on it.
 #[cfg(feature = "runtime")]
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait::async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
     /// The price of one order.
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error>;
-}
-
-#[cfg(feature = "runtime")]
-#[deny(clippy::missing_trait_methods)]
-#[async_trait::async_trait]
-impl<T: PricingStrategy + ?Sized> PricingStrategy for Arc<T> {
-    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
-        self.as_ref().calculate_price(request).await
-    }
-}
-
-#[cfg(feature = "runtime")]
-#[deny(clippy::missing_trait_methods)]
-#[async_trait::async_trait]
-impl<T: PricingStrategy + ?Sized> PricingStrategy for Box<T> {
-    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
-        self.as_ref().calculate_price(request).await
-    }
 }
 
 #[cfg(test)]

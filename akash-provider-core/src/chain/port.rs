@@ -178,6 +178,7 @@ pub struct Account {
 /// # Errors
 /// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     /// The record of a provider; `None` when it is not registered.
     async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error>;
@@ -230,6 +231,7 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 /// [`TxError::BidExists`](crate::types::TxError::BidExists), a bid that is no longer there
 /// [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Sends messages as one transaction and waits until its outcome is known, or known to be unknown.
     ///
@@ -249,6 +251,7 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 /// `Block` says that *all* of the block was told, and is told of blocks without facts too: rather late than early. A fact
 /// told twice changes nothing, so after a break rather tell a block again than leave one out. A listener that does not
 /// read costs a bounded amount; a `Resync` replaces what it missed.
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
     /// Starts listening for what concerns `provider`.
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;

@@ -38,7 +38,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 ///
 /// # Implementing
 /// Run `cluster::conformance::suite` (feature `conformance`) on it. `MemoryCluster` is the reference.
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Creates or updates a workload.
     ///
@@ -149,7 +151,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Hostnames that lead to services.
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
     /// Makes a hostname lead to a service of a lease, wherever it led before.
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
@@ -165,7 +169,9 @@ pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
 }
 
 /// IP addresses of tenants' own.
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     /// Makes an address lead to a service. With `overwrite` the sharing key moves here from another lease of
     /// the same tenant; without it a key held elsewhere is a conflict.
@@ -185,7 +191,9 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Commands inside a running service.
+#[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
+#[auto_impl::auto_impl(Arc, Box)]
 pub trait Shell: fmt::Debug + Send + Sync + 'static {
     /// Runs a command until it ends; returns its exit code. Dropping the future stops it.
     ///

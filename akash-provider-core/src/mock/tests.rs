@@ -1,7 +1,12 @@
 use super::*;
+use crate::bus::Bus;
 use crate::chain::ChainClient;
-use crate::types::Dec;
+use crate::cluster::{Cluster, ExecIo, ExecRequest, Hostnames};
+use crate::inventory::{InventorySource, LeasedIpUsage};
+use crate::pricing::{PriceRequest, PricingStrategy};
+use crate::types::{Dec, DecCoin, Topic};
 use futures::{StreamExt, stream};
+use std::sync::Arc;
 
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";

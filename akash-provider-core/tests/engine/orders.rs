@@ -1,7 +1,7 @@
 //! Orders and bids.
 
 use crate::world::*;
-use akash_provider_core::engine::Call;
+use akash_provider_core::engine::{Call, Completion, Input};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
     Attribute, BidOutcome, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, ProviderRecord, SignedBy,
@@ -147,6 +147,38 @@ fn w9_our_record_counts_as_soon_as_it_changes() {
         attributes: vec![region],
     }));
     world.wait(MINUTE);
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
+/// Node and engine are not of one mind about when a question was asked.
+#[test]
+fn our_record_is_asked_for_again_when_it_changes_while_it_is_read() {
+    let mut world = World::new();
+    let region = Attribute {
+        key: "region".into(),
+        value: "west".into(),
+    };
+    let mut sdl = web();
+    sdl.groups[0].requirements.attributes = vec![region.clone()];
+    let order = world.order(1, &sdl);
+    let mut record = ProviderRecord {
+        owner: us(),
+        host_uri: "https://provider.example:8443".to_owned(),
+        info: Default::default(),
+        attributes: Vec::new(),
+    };
+    let is_asked = |call: &Call| matches!(call, Call::FetchProvider);
+    world.hold = Some(is_asked);
+    world.outside(&Msg::UpdateProvider(record.clone()));
+    let before = record.clone();
+    record.attributes.push(region);
+    world.outside(&Msg::UpdateProvider(record));
+    let asked = world.in_flight.iter().position(|(_, call)| is_asked(call));
+    let (id, _) = world.in_flight.remove(asked.unwrap()).unwrap();
+    world.hold = None;
+    world.feed(Input::Completed(id, Completion::Provider(Ok(Some(before)))));
+    world.wait(MINUTE);
+    assert_eq!(world.count(is_asked), 2);
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 

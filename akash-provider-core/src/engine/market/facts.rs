@@ -39,6 +39,8 @@ enum Audit {
 pub(in crate::engine) struct Facts {
     provider: Option<ProviderRecord>,
     provider_asked: bool,
+    /// It changed while it was being asked for.
+    provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
     /// Orders that wait, by the auditor whose answer they wait for.
@@ -107,16 +109,24 @@ impl Facts {
 
     /// Our record changed: true when it is to be asked for (once).
     pub(in crate::engine) fn provider_stale(&mut self) -> bool {
-        !std::mem::replace(&mut self.provider_asked, true)
+        let is_asked = std::mem::replace(&mut self.provider_asked, true);
+        // The answer on its way may be the old one.
+        self.provider_outdated |= is_asked;
+        !is_asked
     }
 
-    /// Our record was read; a failure keeps the old one.
-    pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
-        self.provider_asked = false;
+    /// Our record was read, and a failure keeps the old one: true when it is to be asked for again.
+    pub(in crate::engine) fn provider_read(
+        &mut self,
+        result: Result<Option<ProviderRecord>, Failure>,
+    ) -> bool {
+        let again = std::mem::take(&mut self.provider_outdated);
+        self.provider_asked = again;
         if let Ok(provider) = result {
             self.version = self.version.wrapping_add(1);
             self.provider = provider;
         }
+        again
     }
 
     /// What an auditor signed changed.

@@ -98,7 +98,9 @@ impl Engine {
 
     /// Our record was read.
     pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
-        self.market.facts.provider_read(result);
+        if self.market.facts.provider_read(result) {
+            self.call(Target::Provider, Call::FetchProvider);
+        }
         // The record may name another host, and no tenant may take that one.
         self.block_own_host();
         // What was declined by the old record may be right by this one.

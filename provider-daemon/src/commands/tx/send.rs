@@ -390,7 +390,8 @@ impl<'a> Sending<'a> {
                     progress.end(&format!("in block {}", response.height));
                     return Ok(response);
                 }
-                Ok(None) => {}
+                // Asked after the tip above: what a failure before left open, this answers.
+                Ok(None) => last_error = None,
                 Err(error) => last_error = Some(error),
             }
             if let Ok(tip) = tip {
