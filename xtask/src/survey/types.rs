@@ -6,11 +6,13 @@ use super::{Source, count};
 use crate::figures::Figure;
 
 /// The crates that strangers build on.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 6] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
     ("process", "akash-provider-process/src/"),
+    ("gateway", "provider-daemon/gateway/src/"),
+    ("devnet", "provider-daemon/devnet/src/"),
 ];
 
 /// Types and variants of each crate, and how many types no file outside of the crate's own source names.
