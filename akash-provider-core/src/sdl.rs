@@ -69,10 +69,12 @@ fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
     let document = read::document(&root, notes)?;
     check::document(&document, notes);
     limits::parts(&document, notes);
+    // Nothing is built of parts that only stand in for wrong ones.
     notes.so_far()?;
     let built = build::build(&document)?;
     limits::groups(&built, &document, notes);
     let manifest = built.manifest;
+    // The rules of the manifest itself, as a provider will apply them: what passes here is not refused there.
     for fault in manifest::faults(&manifest, MAX_ERRORS) {
         let spot = document.spot_of(match &fault {
             ManifestError::Structure { at, .. } => at,
