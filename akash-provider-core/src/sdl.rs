@@ -74,7 +74,7 @@ fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
     let built = build::build(&document)?;
     limits::groups(&built, &document, notes);
     let manifest = built.manifest;
-    // The rules of the manifest itself, as a provider will apply them: what passes here is not refused there.
+    // By the same rules by which a provider looks at a manifest that it is sent.
     for fault in manifest::faults(&manifest, MAX_ERRORS) {
         let spot = document.spot_of(match &fault {
             ManifestError::Structure { at, .. } => at,

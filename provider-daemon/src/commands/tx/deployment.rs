@@ -55,7 +55,7 @@ async fn create(what: &CreateArgs, sdl: &Sdl, args: &TxArgs, author: &Author) ->
     let id = author.deployment(dseq, what.owner.as_ref())?;
     let deposit = match (&what.deposit, &node) {
         (given, Some(node)) => {
-            // The chain would refuse it in a block, and keep the fee.
+            // Asked first, because the chain's own refusal names no mend.
             if node.deployment(&id).await?.is_some() {
                 bail!("deployment {id} is there already: give another number with --dseq, or leave it out");
             }
