@@ -69,10 +69,12 @@ fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
     let document = read::document(&root, notes)?;
     check::document(&document, notes);
     limits::parts(&document, notes);
+    // Nothing is built of parts that only stand in for wrong ones.
     notes.so_far()?;
     let built = build::build(&document)?;
     limits::groups(&built, &document, notes);
     let manifest = built.manifest;
+    // By the same rules by which a provider looks at a manifest that it is sent.
     for fault in manifest::faults(&manifest, MAX_ERRORS) {
         let spot = document.spot_of(match &fault {
             ManifestError::Structure { at, .. } => at,

@@ -30,6 +30,7 @@ impl<T: Clone> Default for Journal<T> {
 impl<T: Clone + Send + 'static> Journal<T> {
     /// Adds an item of a service.
     pub(crate) fn push(&mut self, service: &str, item: T) {
+        // Bounded, because a service that talks without end would fill the memory.
         if self.items.len() >= KEPT {
             self.items.pop_front();
         }
@@ -58,6 +59,8 @@ impl<T: Clone + Send + 'static> Journal<T> {
         if !follow {
             return first.boxed();
         }
+        // Subscribed here and not at the first read. The caller holds the lock, so nothing is lost between
+        // the items kept and those to come.
         let rest = stream::unfold(self.followers.subscribe(), move |mut items| {
             let services = services.clone();
             async move {
@@ -66,6 +69,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
                         Ok((service, item)) if is_wanted(&services, &service) => {
                             return Some((Ok(item), items));
                         }
+                        // A follower who is too slow loses items rather than holding the service up.
                         Ok(_) | Err(RecvError::Lagged(_)) => {}
                         Err(RecvError::Closed) => return None,
                     }

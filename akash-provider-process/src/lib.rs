@@ -56,6 +56,7 @@ impl ProcessCluster {
             images: Arc::new(images),
             state: Arc::default(),
         };
+        // Kept and not skipped: a teardown must find the file, though nobody can read it.
         cluster.state().unreadable = unreadable;
         for mut kept in found {
             // One that cannot start keeps no other from it.
@@ -74,6 +75,7 @@ impl ProcessCluster {
     /// Ends everything that runs, and waits until it has. What is kept stays: the next [`ProcessCluster::open`]
     /// of the folder starts it again.
     pub async fn close(&self) {
+        // The lock ends with this block: the tasks that end take it themselves to tell their last news.
         let stopped: Vec<_> = {
             let state = self.state();
             let running = state.all().filter_map(|w| w.running.as_ref());

@@ -29,6 +29,7 @@ impl ProcessCluster {
             for replica in 0..service.count {
                 let program = self.program(&running, service, replica)?;
                 let (lease, name) = (deployment.lease.clone(), service.name.clone());
+                // Weak, so that replicas do not keep alive the state that stops them when it is dropped.
                 let state: Weak<Mutex<State>> = Arc::downgrade(&self.state);
                 let stop = running.stop.clone();
                 let told = running.stop.clone();
@@ -42,6 +43,7 @@ impl ProcessCluster {
                 running.replicas.spawn(keep_running(program, tell, stop));
             }
         }
+        // Waiting for a tracker ends only once it is closed, however empty it is.
         running.replicas.close();
         state.run(running);
         Ok(())
@@ -49,8 +51,10 @@ impl ProcessCluster {
 
     /// Fails for what can never run.
     pub(crate) fn check(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
+        // Without ports, because none are taken for what may never start.
         let plan = Running::new(deployment.clone(), BTreeMap::new());
         let mut services = deployment.group.services.iter();
+        // Replicas of a service run the same program, so the first stands for all.
         services.try_for_each(|service| self.program(&plan, service, 0).map(drop))
     }
 
@@ -83,6 +87,8 @@ impl ProcessCluster {
         Ok(Program {
             program: program.clone(),
             args: args.iter().chain(more).cloned().collect(),
+            // Ports come last: of two equal names the later counts, so a manifest cannot move a port
+            // elsewhere.
             env: given.chain(ports).collect(),
             folder: home.join(format!("{}-{replica}", service.name)),
         })
@@ -149,8 +155,11 @@ impl Cluster for ProcessCluster {
             recorded: deployment.clone(),
             deployed: Some(deployment.clone()),
         };
+        // On the disk before anything stops or starts: a crash in between starts the new version.
         self.records.keep(kept.clone()).await?;
         self.state().keep(kept);
+        // The old replicas end first: both versions would listen at the same port and write into the same
+        // folder.
         self.stop(&deployment.lease).await;
         self.start(deployment)
     }
@@ -185,7 +194,10 @@ impl Cluster for ProcessCluster {
             state.get(lease).is_some() || state.unreadable.iter().any(|u| u.is_of(lease))
         };
         if is_known {
+            // Processes first: they would go on writing into the folder that is removed.
             self.stop(lease).await;
+            // The file goes before the memory: where it cannot be removed, the lease is still known to the
+            // next try.
             self.records.forget(lease).await?;
             self.state().forget(lease);
         }
@@ -278,6 +290,7 @@ impl Cluster for ProcessCluster {
 fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u64>) -> Vec<LogLine> {
     let limit = limit.unwrap_or(u64::MAX);
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    // Counted for each replica, so that a talkative one does not push out the lines of the others.
     let newest_first = lines.rev().filter(|line| {
         let seen = seen.entry(&line.name).or_default();
         *seen += 1;

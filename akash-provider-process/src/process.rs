@@ -62,6 +62,7 @@ pub(crate) async fn keep_running(
         match Group::start(&program, Stdio::null()) {
             Ok(mut group) => {
                 let why = group.live(&tell, &stop).await;
+                // Before the news: of a replica that is told to be down nothing should run any more.
                 group.end().await;
                 if stop.is_cancelled() {
                     return;
@@ -109,6 +110,7 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
             // It may end without reading all of it.
             let _ = copy(&mut from, &mut to).await;
         }
+        // Input that has ended says nothing about the command, so this side never ends the whole.
         std::future::pending::<()>().await
     };
     let killed = CancellationToken::new();
@@ -118,6 +120,7 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
             () = stop.cancelled() => None,
             status = group.child.wait() => Some(status.map_or(NOT_RUN, code_of)),
         };
+        // Also after it ended by itself: what it left in the background would hold its pipes open.
         let _ = group.child.start_kill();
         killed.cancel();
         code
@@ -125,6 +128,7 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
     let told = async {
         tokio::select! {
             _ = async { tokio::join!(hand_on(out, io.stdout), hand_on(err, io.stderr)) } => {}
+            // A process that left the group keeps the pipes open, and nobody waits for it for ever.
             () = async { killed.cancelled().await; sleep(GONE).await } => {}
         }
     };
@@ -163,6 +167,8 @@ impl Group {
         let mut command = CommandWrap::with_new(&program.program, |command| {
             command
                 .args(&program.args)
+                // The daemon's own variables may hold keys and passwords, and are none of a tenant's
+                // business.
                 .env_clear()
                 .env("PATH", path)
                 .envs(program.env.iter().cloned())
@@ -171,6 +177,7 @@ impl Group {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
         });
+        // A group of its own, so that a signal reaches all that a replica has started, and never the daemon.
         let child = command.wrap(ProcessGroup::leader()).spawn()?;
         Ok(Self { child, ended: false })
     }
@@ -181,11 +188,13 @@ impl Group {
         let killed = CancellationToken::new();
         let life = async {
             let how = tokio::select! {
+                // Stop first: what ends in the moment it is asked to has not failed.
                 biased;
                 () = stop.cancelled() => None,
                 how = self.end_by_itself(tell) => Some(how),
             };
             if how.is_none() {
+                // It may have ended meanwhile, and what is left is killed below anyway.
                 let _ = self.child.signal(SIGTERM);
                 let _ = timeout(GRACE, self.child.wait()).await;
             }
@@ -223,6 +232,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.ended {
+            // Nothing can be waited for in a drop, so the end is only asked for.
             let _ = self.child.start_kill();
         }
     }
@@ -237,6 +247,7 @@ async fn tell_lines(pipe: Option<impl AsyncRead + Unpin>, tell: &impl Fn(News)) 
     let mut reader = BufReader::new(pipe);
     loop {
         let mut line = Vec::new();
+        // Cut at a length, because a program that never ends its line would fill the memory.
         match (&mut reader).take(LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {

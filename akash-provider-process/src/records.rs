@@ -73,6 +73,7 @@ impl Records {
             let draft = path.with_extension("draft");
             let mut file = File::create(&draft)?;
             file.write_all(&serde_json::to_vec(&kept)?)?;
+            // The contents before the name: after a crash the name could else stand for an empty file.
             file.sync_all()?;
             fs::rename(&draft, &path)?;
             // The name is durable only when the folder is.
@@ -85,6 +86,7 @@ impl Records {
     pub(crate) async fn forget(&self, lease: &LeaseId) -> Result<(), Error> {
         let (path, home) = (self.path(lease), self.home(lease));
         on_disk("teardown", move || {
+            // The folder first: while the file is there, a restart knows that something is left to remove.
             missing_is_fine(fs::remove_dir_all(home))?;
             missing_is_fine(fs::remove_file(path))
         })

@@ -105,6 +105,7 @@ impl Running {
 
 impl Workload {
     pub(crate) fn event(&mut self, severity: Severity, service: &str, reason: &str, message: String) {
+        // A clock that stands before 1970 is no reason to lose an event.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = LeaseEvent {
             time: BlockTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX)),
@@ -205,6 +206,7 @@ impl State {
     /// How a replica goes.
     pub(crate) fn news(&mut self, lease: &LeaseId, service: &str, replica: u32, news: News) {
         let Some(workload) = self.workloads.get_mut(lease) else {
+            // Torn down meanwhile: its last words concern nobody.
             return;
         };
         let name = format!("{service}-{replica}");
@@ -233,6 +235,7 @@ impl State {
 
     /// The whole present, and everything after it.
     pub(crate) fn watch(&self) -> (ClusterChange, broadcast::Receiver<ClusterChange>) {
+        // Both under one lock, so that no change falls between the snapshot and the subscription.
         (self.snapshot(), self.changes.subscribe())
     }
 
@@ -261,6 +264,8 @@ impl State {
         let mut taken: BTreeSet<u16> = of_all.map(|p| p.external_port).collect();
         let mut ports = Ports::new();
         for service in &deployment.group.services {
+            // What the ingress or a leased IP would serve gets no port of a node in a cluster, and so none
+            // here.
             let exposes = service
                 .expose
                 .iter()
@@ -274,6 +279,7 @@ impl State {
                 let free = |port: &u16| !taken.contains(port) && is_free(*port, expose.proto);
                 let port = before.next().map(|p| p.external_port);
                 let Some(external_port) = port.or_else(|| (FIRST_PORT..=u16::MAX).find(free)) else {
+                    // No port is free. The service runs all the same, and its status shows that it has none.
                     continue;
                 };
                 taken.insert(external_port);
@@ -294,6 +300,7 @@ impl State {
 }
 
 fn is_free(port: u16, proto: Proto) -> bool {
+    // Only trying tells. The port is let go at once, so another program may still be faster than the replica.
     match proto {
         Proto::Tcp => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),
         Proto::Udp => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),

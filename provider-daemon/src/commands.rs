@@ -38,6 +38,7 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     };
     let mut bytes = Vec::new();
     let limit = u64::try_from(MAX_BYTES)?;
+    // One byte more than allowed, so that a text at the limit is told from a larger one.
     reader
         .take(limit + 1)
         .read_to_end(&mut bytes)

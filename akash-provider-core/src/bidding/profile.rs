@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 /// values of one key are all satisfied, with that key declared several times.
 #[must_use]
 pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {
+    // In order, so that the same groups always make the same profile.
     let mut placement = BTreeSet::new();
     let mut volumes = BTreeSet::new();
     let mut gpus = BTreeSet::new();

@@ -46,6 +46,7 @@ impl Offer {
 pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Result<PriceRequest, Decline> {
     should_bid(order, facts, capacity.config())?;
     let units = capacity.fit(&order.spec).map_err(Decline::shortened)?;
+    // After the place, as in the engine: the bids of others are counted only for an order that has one.
     if let (Some(bids), Some(params)) = (facts.bids, facts.params) {
         check_bid_count(bids, params)?;
     }

@@ -253,6 +253,7 @@ impl Layout {
     }
 
     fn kind(&mut self, kind: Kind) -> usize {
+        // A cluster has few kinds, so a walk costs less than a map.
         let known = self.kinds.iter().position(|k| *k == kind);
         known.unwrap_or_else(|| {
             self.kinds.push(kind);

@@ -98,7 +98,9 @@ async fn next(
     (mut receiver, updates, failures): Watcher,
 ) -> Option<(Result<InventoryUpdate, Error>, Watcher)> {
     let news = |s: &State| s.closed || s.update.0 > updates || s.failure.0 > failures;
+    // A source that is gone means shutdown too.
     let state = receiver.wait_for(news).await.ok()?.clone();
+    // Before all else: at shutdown nobody wants an update any more.
     if state.closed {
         return None;
     }

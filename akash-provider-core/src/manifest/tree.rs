@@ -13,6 +13,7 @@ use std::fmt;
 pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Tree.deserialize(&mut reader)?;
+    // What follows the value would be outside of the hash.
     reader.end()?;
     Ok(value)
 }

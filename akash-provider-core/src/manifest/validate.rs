@@ -147,6 +147,7 @@ fn check_expose<'a>(
         if !is_hostname(host) {
             return Err(broken(&at(), StructureFault::Hostname { host: shown(host) }));
         }
+        // Names in capitals are refused above, so equal hostnames are equal byte for byte.
         if !seen.hosts.insert(host) {
             return Err(broken(
                 &at(),

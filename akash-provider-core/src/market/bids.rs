@@ -143,6 +143,7 @@ impl Market {
         offer: &[ResourceUnit],
         window: Option<Duration>,
     ) -> Result<(), Rejection> {
+        // In the network's order: a bid that is wrong in two ways gets the refusal that a node would give.
         if id.owner() == &id.provider {
             let log = "owner and provider are the same account";
             return Err(Rejection::market(TxError::Other, 2, log));
@@ -161,6 +162,7 @@ impl Market {
         check_offer(&order.order.spec, offer)?;
         let provider = self.providers.get(&id.provider);
         let provider = provider.ok_or_else(|| Rejection::market(TxError::Other, 30, "unknown provider"))?;
+        // Finding them walks over all signatures there are, so only where the order asks for one.
         let audits = if order.order.spec.requirements.signed_by.is_empty() {
             Vec::new()
         } else {
@@ -175,6 +177,7 @@ impl Market {
             });
         }
         check_window(&self.params, order.order.reclamation_min_window, window)?;
+        // Whatever became of that bid: the chain takes one bid of a provider on an order, ever.
         if order.bids.contains_key(&id.provider) {
             let log = "invalid bid: bid exists from provider";
             return Err(Rejection::market(TxError::BidExists, 21, log));
@@ -255,6 +258,7 @@ impl Market {
         }
         // Settled before anything ends, so that the lease is paid up to this block.
         let overdrawn = book.settle(cx.height);
+        // Paused and not closed when its provider leaves: the tenant may start the group again.
         if let Some(group) = book.group_mut(&id.order.group) {
             group.group.state = GroupState::Paused;
             let id = group.group.id.clone();

@@ -135,6 +135,7 @@ impl DeploymentBook {
     pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
         self.record.active = false;
         let id = self.record.id.clone();
+        // The deployment before what is below it, as the network tells it.
         cx.events.push(ChainEvent::DeploymentClosed { id });
         for group in &mut self.groups {
             // What has ended before keeps its own end.
@@ -175,6 +176,7 @@ impl GroupBook {
         let Some(order) = self.orders.last_mut() else {
             return;
         };
+        // Each end is told once, so an order that has ended keeps quiet.
         if order.order.state == OrderState::Closed {
             return;
         }
@@ -190,6 +192,7 @@ impl GroupBook {
 
     /// Makes the next order of the group.
     pub(super) fn new_order(&mut self, cx: &mut Cx<'_>, deployment: &Deployment) {
+        // Orders are never removed, so their number is the newest sequence.
         let oseq = u32::try_from(self.orders.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1);

@@ -11,6 +11,7 @@ const SERIAL_BYTES_MAX: usize = 21;
 
 /// First PEM block, decoded.
 fn pem_bytes(pem: &[u8]) -> Option<Vec<u8>> {
+    // Before it is decoded, because anybody may publish one.
     if pem.len() > CERTIFICATE_BYTES_MAX {
         return None;
     }
@@ -68,6 +69,7 @@ fn serial(pem: &[u8]) -> Option<String> {
 
 /// A big-endian number in decimal.
 fn decimal(number: &[u8]) -> String {
+    // By hand, because a serial of 20 bytes is beyond every whole number of the language.
     let mut digits = vec![0_u8];
     for byte in number {
         let mut carry = u32::from(*byte);

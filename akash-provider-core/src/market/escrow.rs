@@ -33,6 +33,7 @@ impl EscrowDetails {
     /// The oldest deposits pay first.
     fn spend(&mut self, denom: &Denom, amount: Dec) {
         let transferred = self.transferred.entry(denom.clone()).or_default();
+        // Saturating: this sum is only shown, and must never stand in the way of a payment.
         *transferred = Dec::from_scaled(transferred.scaled().saturating_add(amount.scaled()));
         let mut left = amount.scaled();
         for (_, deposit) in self.deposits.iter_mut().filter(|(_, d)| d.denom == *denom) {
@@ -83,6 +84,7 @@ impl Escrow {
             return false;
         };
         self.account.funds.insert(coin.denom.clone(), sum);
+        // So that a node shows the denomination, with zero, from its first deposit on.
         self.details.transferred.entry(coin.denom.clone()).or_default();
         self.details
             .deposits
@@ -141,11 +143,13 @@ impl DeploymentBook {
 
     fn settle_denom(&mut self, denom: &Denom, elapsed: i128) -> bool {
         let rates = self.live_leases().filter(|l| l.payment.rate.denom == *denom);
+        // Saturating, because the rates come from whoever bids.
         let total = rates.fold(0_i128, |sum, l| {
             sum.saturating_add(l.payment.rate.amount.scaled())
         });
         let held = self.escrow.account.funds.get(denom).copied().unwrap_or_default();
         let funds = held.scaled();
+        // It is also the divisor below.
         if total <= 0 {
             return false;
         }
@@ -204,12 +208,14 @@ fn share(amount: i128, part: i128, whole: i128) -> i128 {
     if part >= whole {
         return amount;
     }
+    // Reduced first, so that most products stay exact.
     let divisor = gcd(part, whole).max(1);
     let (mut part, mut whole) = (part / divisor, whole / divisor);
     loop {
         match amount.checked_mul(part) {
             Some(product) => return product / whole.max(1),
             None => {
+                // Halving both nearly keeps their ratio, and only the product must not overflow.
                 part >>= 1;
                 whole >>= 1;
             }

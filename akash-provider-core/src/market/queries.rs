@@ -37,6 +37,7 @@ impl Market {
     /// Height of the newest complete block.
     #[must_use]
     pub fn height(&self) -> Height {
+        // Every block has its time in the list, from height 1.
         self.block_times.len() as Height
     }
 
@@ -237,6 +238,7 @@ impl Market {
             .filter_map(|o| o.live_lease_of(provider))
             .map(lease_record)
             .collect();
+        // A deployment with several leases of this provider is told once.
         let ids: BTreeSet<&DeploymentId> = leases.iter().map(|l| l.lease.id.deployment()).collect();
         let books = ids.into_iter().filter_map(|id| self.deployments.get(id));
         let deployments: Vec<DeploymentRecord> = books.map(deployment_record).collect();

@@ -166,6 +166,7 @@ impl Market {
         hash: [u8; 32],
     ) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
+        // The network refuses an update that changes nothing.
         if book.record.hash == hash {
             return Err(refuse(10, "Invalid: deployment hash"));
         }
@@ -199,6 +200,7 @@ impl Market {
         if state != GroupState::Open {
             return Err(wrong_state(state));
         }
+        // Settled before the lease ends, so that it is paid up to this block.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
             group.group.state = GroupState::Paused;
@@ -230,6 +232,7 @@ impl Market {
         if matches!(state, GroupState::Closed | GroupState::InsufficientFunds) {
             return Err(wrong_state(state));
         }
+        // Settled first, because a lease that has ended earns nothing for these blocks.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
             group.end(&mut cx, Ending::Owner);
@@ -294,6 +297,7 @@ impl Market {
         if live.is_none() {
             return Err(Rejection::market(TxError::LeaseNotActive, 10, "lease not active"));
         }
+        // Settled while the lease lives, so that its last blocks are paid.
         let overdrawn = book.settle(cx.height);
         if let Some(order) = book.order_mut(&id.order) {
             order.end_by_lease(&mut cx, CloseReason::Owner);

@@ -36,6 +36,7 @@ struct Building {
 /// Services of a placement that want different confidential computing, and sums beyond what can be counted.
 pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
     let sequence = sequence_numbers(document);
+    // By name, because the chain numbers groups in that order.
     let mut groups: BTreeMap<&str, Building> = BTreeMap::new();
     for (name, deployed) in document.deployment.iter() {
         for (placement, placed) in deployed.placed.iter() {
@@ -64,6 +65,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                     .position(|profile| *profile == placed.profile),
             };
             if let Some(unit) = shared.and_then(|at| group.spec.resources.get_mut(at)) {
+                // The manifest names the shared unit, so that the cross-check finds it.
                 resources.id = unit.resources.id;
                 unit.count = unit
                     .count
@@ -74,6 +76,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                     .endpoints
                     .sort_by_key(|endpoint| endpoint.sequence_number);
             } else {
+                // From 1, because the network takes 0 for no id at all.
                 resources.id = u32::try_from(group.spec.resources.len() + 1).unwrap_or(u32::MAX);
                 group.profiles.push(placed.profile.clone());
                 group.spec.resources.push(ResourceUnit {
@@ -193,6 +196,8 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
             ip: String::new(),
             endpoint_sequence_number: 0,
         };
+        // Without a target a port is for the tenant's other services, and still has its entry in the
+        // manifest.
         if expose.to.is_empty() {
             all.push(bare());
         }

@@ -164,6 +164,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
             let problem = format!("the volume `{}` is mounted there already", shown(other));
             notes.wrong(spot.error(ErrorKind::Reference, problem, "give each its own path"));
         }
+        // The network's tools look at this in version 2.1 only.
         if volume.is_ram() && mount.read_only && version == Version::V2_1 {
             let problem = "a volume in memory cannot be read-only";
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "leave `readOnly` out"));

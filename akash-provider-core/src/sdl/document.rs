@@ -71,6 +71,7 @@ pub(super) struct Document {
 impl Document {
     /// Where the service is that a place in the manifest (`placement.service…`) belongs to.
     pub(super) fn spot_of(&self, place: &str) -> Spot {
+        // With the dot, because the name of one placement may begin like another's.
         let below = |name: &String| place.strip_prefix(name.as_str())?.strip_prefix('.');
         let service = self.placements.keys().find_map(below).and_then(|rest| {
             let name = rest.split(['.', '[']).next()?;

@@ -80,12 +80,14 @@ fn within(spot: &Spot, what: &str, value: u64, (least, most): (u64, u64)) -> Res
 }
 
 fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
+    // In 128 bits: the largest memory for the largest count is beyond 64.
     let total = |of: fn(&ResourceUnit) -> u64| -> u128 {
         let units = group.resources.iter();
         units
             .map(|unit| u128::from(of(unit)) * u128::from(unit.count))
             .sum()
     };
+    // The network limits each volume by itself and never their sum.
     let largest_volume = |unit: &ResourceUnit| {
         let volumes = unit.resources.storage.iter();
         volumes.map(|volume| volume.bytes).max().unwrap_or(0)

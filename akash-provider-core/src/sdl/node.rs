@@ -143,6 +143,7 @@ impl Tree {
     fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), SdlError> {
         match event {
             Event::Alias(id) => {
+                // Only complete nodes are anchored, so an alias can never lead into itself.
                 let node = self.anchors.get(&id).cloned().ok_or_else(|| {
                     let problem = "this alias leads to something that is not complete";
                     self.spot(line).error(
@@ -228,6 +229,7 @@ impl Tree {
                 format!("there are more than {MAX_NODES} values here, aliases counted as often as used");
             return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
         }
+        // An alias brings its whole height at once, so what is open is not all that counts.
         if self.open.len() + node.height > MAX_DEPTH {
             return Err(self.too_deep(line));
         }
@@ -275,6 +277,7 @@ impl Tree {
 
     /// Brings merged entries in, refuses a key that is there twice.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
+        // Before anything is merged in, because only a key that is written here twice is a slip.
         let mut own = BTreeSet::new();
         for (key, _) in &entries {
             if !own.insert(key.text.clone()) {

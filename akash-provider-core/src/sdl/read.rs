@@ -45,6 +45,7 @@ pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlEr
     let at = notes.keep(at);
     let deployment_line = at.as_ref().map_or(1, |at| at.spot.line);
     let mut deployment = named(at, notes, deployed);
+    // That it is missing was noted above. As unread it raises no second error that nothing is deployed.
     deployment.is_unread |= top.get("deployment").is_none();
     let reclamation = reclamation(&top, notes);
     Ok(Document {
@@ -66,6 +67,7 @@ fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Place
     };
     let Some(profiles) = notes.keep(at.map()) else {
         let (mut compute, mut placements) = <(Named<_>, Named<_>)>::default();
+        // Nobody is told that a name is missing where the names could not be read.
         (compute.is_unread, placements.is_unread) = (true, true);
         return (compute, placements);
     };
@@ -132,6 +134,7 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
 }
 
 fn deployed(at: &At<'_>, notes: &mut Notes) -> Result<Deployed, SdlError> {
+    // For its error alone: what is no map is wrong as a whole, and not an empty list of placements.
     at.map()?;
     Ok(Deployed {
         spot: at.spot.clone(),

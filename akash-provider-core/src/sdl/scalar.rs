@@ -37,6 +37,7 @@ pub(super) fn whole(text: &str) -> Result<u64, Bad> {
     if digits.starts_with(['+', '-']) {
         return Err(Bad::NotANumber);
     }
+    // A float only where no whole number can be read: above 2^53 it would lose digits.
     let value = match integer(&digits) {
         Some(value) => value,
         None => integral(&digits)?,
@@ -101,6 +102,7 @@ pub(super) fn milli_cpu(text: &str) -> Result<u64, Bad> {
     let value = match text.strip_suffix('m') {
         Some(milli) if milli.starts_with('-') => return Err(Bad::Negative),
         Some(milli) => decimal(milli)?,
+        // In 64-bit floats and cut off, as the network's tools compute it: the hash depends on it.
         None => to_u64(float(text)? * 1000.0)?,
     };
     if value > u64::from(u32::MAX) {
@@ -173,6 +175,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         ("h", 3_600_000_000_000),
     ];
     let mut rest = text.strip_prefix('+').unwrap_or(text);
+    // The one duration that Go takes without a unit.
     if rest == "0" {
         return Some(Duration::ZERO);
     }

@@ -183,6 +183,7 @@ impl Model<'_> {
             sum(&mut self.interface.iter().map(|i| i.1)),
             sum(&mut self.both.iter().map(|b| b.2)),
         ];
+        // Only the counter of the model counts devices. Without it the largest sum is what there is at least.
         let total = if self.devices > 0 {
             self.devices
         } else {
@@ -236,6 +237,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
             .kinds
             .iter()
             .fold(0, |sum: u32, k| sum.saturating_add(k.count));
+        // A device has to be healthy and of a model that can be promised.
         usable = usable.saturating_add(healthy.min(labelled));
         // Of one kind only: what others use is of that kind.
         if let [only] = vendor.kinds.as_slice() {
@@ -252,6 +254,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
         }
     }
     let listed = kinds.iter().fold(0, |sum: u32, k| sum.saturating_add(k.count));
+    // Said only where it is less: without it the ledger adds up the kinds itself.
     (kinds, (usable < listed).then_some(usable), unknown)
 }
 

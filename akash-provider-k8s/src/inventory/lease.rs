@@ -39,6 +39,7 @@ impl LeaseFacts {
         let spec = <ManifestSpec as serde::Deserialize>::deserialize(spec);
         let spec = spec.map_err(|e| wrong(format!("it cannot be read: {e}")))?;
         let lease = lease(&spec, settings).ok_or_else(|| wrong("its lease_id makes no sense".to_owned()))?;
+        // Under another name it would have the pods of another lease counted as its own.
         if lease.namespace() != name {
             return Err(wrong(format!("its name is not that of lease {lease}")));
         }

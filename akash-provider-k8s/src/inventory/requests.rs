@@ -45,6 +45,7 @@ impl Requests {
 
 impl AddAssign for Requests {
     fn add_assign(&mut self, other: Self) {
+        // Saturating, because anybody may write any request into a pod.
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.memory = self.memory.saturating_add(other.memory);
         self.ephemeral = self.ephemeral.saturating_add(other.ephemeral);

@@ -142,6 +142,7 @@ impl Shared {
             inner.tally.apply(change);
         }
         let dirty = inner.tally.is_dirty();
+        // The lock is free before anybody is woken, who would want it at once.
         drop(inner);
         if dirty {
             self.news.notify_one();

@@ -166,6 +166,7 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {
         let of_class = volumes.entry(&volume.class).or_default();
+        // In 128 bits: thousands of volumes may each have the most that is counted.
         let bytes = i128::from(volume.bytes);
         match &volume.claim {
             Some(namespace) if (view.ours)(namespace) => of_class.ours += bytes,

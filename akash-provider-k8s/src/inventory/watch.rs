@@ -58,6 +58,7 @@ impl<T: kube::Resource> Intake<T> {
 
 impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
     fn begin(&mut self) {
+        // A list that broke off says nothing of what there is.
         self.listed.clear();
     }
 
@@ -66,6 +67,7 @@ impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {
             let change = self.change(&object);
+            // What counts nothing is left out, so that the end of the list forgets it as well.
             if let Change::Set(key, _) = &change {
                 self.listed.insert(key.clone());
             }

@@ -52,6 +52,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
 
 /// What a word allows. Words this version does not know allow nothing.
 fn rules(word: &str) -> Vec<PolicyRule> {
+    // No word leads to Secrets: the registry logins of all services of the lease are among them.
     match word {
         "deployment" => vec![
             rule("apps", &["deployments", "statefulsets"], &READ),

@@ -16,6 +16,7 @@ const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
 /// The template of a service: as it runs where the service did not change, else rendered.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
+    // Rendered in any case, so that what Kubernetes would not take is refused also where nothing changed.
     let rendered = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(cx.service_labels(&service.name)),
@@ -46,6 +47,7 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
         image_pull_secrets: registry::pull_secrets(cx, service),
         runtime_class_name: runtime_class(cx, service)?,
         security_context: Some(PodSecurityContext {
+            // Most images of tenants run as root within their container.
             run_as_non_root: Some(false),
             seccomp_profile: (!cx.is_legacy()).then_some(seccomp),
             ..PodSecurityContext::default()
@@ -94,6 +96,7 @@ fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> 
         ports: ports(service),
         resources: Some(resources::render(cx, service)?),
         security_context: Some(SecurityContext {
+            // No setuid program of an image gains what its container was not given.
             allow_privilege_escalation: Some(false),
             capabilities: (!cx.is_legacy()).then_some(capabilities),
             privileged: Some(false),
@@ -148,6 +151,7 @@ fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
         }
     }
     let mut seen = BTreeSet::new();
+    // Turned twice, so that the last of a name stays and the order does too.
     vars.reverse();
     vars.retain(|var| seen.insert(var.name.clone()));
     vars.reverse();

@@ -86,6 +86,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     egress.extend(resolvers(cx)?);
     egress.extend(world(cx)?);
     let spec = NetworkPolicySpec {
+        // An empty selector is every pod of the namespace, also one that is not of our making.
         pod_selector: Some(LabelSelector::default()),
         policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
         ingress: Some(sources.into_iter().map(from).collect()),
@@ -122,6 +123,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
 /// Everything but what is closed.
 fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     if cx.is_legacy() {
+        // For IPv4 alone, as the other provider has it: what no rule opens stays closed.
         let closed = LEGACY_CLOSED.map(str::to_owned).to_vec();
         return Ok(vec![to(vec![block(WORLD_V4.to_owned(), closed)], None)]);
     }
@@ -140,6 +142,7 @@ fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
 
 fn node_ports(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let ports = container_ports(service, ports::is_node_port)?;
+    // No source is named, because a port of the nodes is for everybody.
     let rule = NetworkPolicyIngressRule {
         ports: Some(ports),
         ..NetworkPolicyIngressRule::default()

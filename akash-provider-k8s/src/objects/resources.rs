@@ -74,6 +74,7 @@ impl Amounts {
             cpu: committed(self.cpu, levels.cpu),
             memory: committed(self.memory, levels.memory),
             ephemeral: committed(self.ephemeral, levels.storage),
+            // Devices are never promised twice, whatever the operator commits.
             ..self
         }
     }

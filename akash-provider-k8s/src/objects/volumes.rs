@@ -44,6 +44,7 @@ fn check(service: &Service) -> Result<(), Refusal> {
                 format!("more than {} bytes; Kubernetes counts no further", i64::MAX),
             );
         }
+        // What is part of the container's own disk is no volume of the pod, so its name is free.
         if !volume.is_persistent() && !volume.is_ram() {
             continue;
         }
@@ -138,6 +139,7 @@ pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refu
             );
             return refuse(".mount", problem);
         };
+        // Compared by its parts: `/data` and `//data/.` are the same place.
         if !seen.insert(path) {
             let problem = format!("another volume is mounted at `{}` too", text::shown(&mount.mount));
             return refuse(".mount", problem);
@@ -171,6 +173,7 @@ fn unmountable(service: &Service, mount: &StorageParams) -> Option<String> {
 
 /// A path without its idle parts; `None` where it cannot be mounted at.
 fn plain_path(path: &str) -> Option<Vec<&str>> {
+    // Kubernetes takes no path with a colon, and no process one with a zero byte.
     if !path.starts_with('/') || path.contains([':', '\0']) {
         return None;
     }

@@ -169,6 +169,7 @@ impl View<'_> {
 
     fn fee(&self, tx: &Tx, stage: Stage) -> Result<Vec<Coin>, Refusal> {
         let fee = tx.fee_coins()?;
+        // Grants are not played here, so the answer is that of a chain without any.
         if !tx.fee.granter.is_empty() {
             return Err(Refusal::sdk(38, "fee-grant not found: not found"));
         }
@@ -195,10 +196,12 @@ impl View<'_> {
 
     fn price_of_gas(&self, tx: &Tx, fee: &[Coin]) -> Result<(), Refusal> {
         let price = &self.rules.gas_price;
+        // A price beyond what a number holds is more than anybody pays.
         let scaled = price
             .amount
             .checked_mul_int(i128::from(tx.fee.gas_limit))
             .map_or(i128::MAX, |d| d.scaled());
+        // Rounded up, because a fraction of the smallest unit cannot be paid.
         let required = u128::try_from(scaled / DEC_ONE + i128::from(scaled % DEC_ONE != 0));
         let required = Coin {
             denom: price.denom.clone(),
@@ -265,6 +268,7 @@ impl View<'_> {
             let log = format!("wrong number of signers; expected 1, got {n}: unauthorized");
             return Err(Refusal::sdk(4, log));
         };
+        // Of the bytes as they came: encoded anew they might be others, and the signature is over these.
         let document = SignDoc {
             body_bytes: tx.raw.body_bytes.clone(),
             auth_info_bytes: tx.raw.auth_info_bytes.clone(),
@@ -288,6 +292,7 @@ impl View<'_> {
 fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
     let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {
+        // Only the first transaction of an account has to carry its key.
         return Ok(account.pubkey.clone());
     };
     let key = PublicKey::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))?;

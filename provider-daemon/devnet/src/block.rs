@@ -226,6 +226,7 @@ impl Block {
             "consensus_param_updates": consensus_updates(),
             "app_hash": BASE64.encode(&self.app_hash),
         });
+        // A node leaves the field out for a block without transactions.
         if !self.txs.is_empty() {
             results["tx_results"] = self.results().into();
         }
@@ -287,6 +288,7 @@ fn block_id(hash: &Hash) -> Value {
 
 fn commit(height: Height, hash: &Hash, chain_id: &str, time: BlockTime) -> Value {
     let half = hash_of(&[b"signature", chain_id.as_bytes(), hash]);
+    // A signature of the network has 64 bytes, as many as two hashes.
     let signature: Vec<u8> = half.iter().chain(&half).copied().collect();
     json!({
         "height": height.to_string(),

@@ -139,6 +139,7 @@ impl Ledger<'_> {
                 *held = held.saturating_sub(coin.amount);
             }
         }
+        // The key of an account never changes once it is known.
         if account.pubkey.is_none() {
             account.pubkey.clone_from(&passed.public_key);
         }
@@ -165,6 +166,7 @@ impl Ledger<'_> {
         let mut events = vec![message(&step.type_url, super::tx::signer(&step.act))];
         events.extend(before.events(self.market, &step.act, &facts, self.height));
         let transfers = events.iter().filter(|e| e.kind == "transfer").count() as u64;
+        // As nodes mark them: clients tell the messages of one transaction apart by it.
         for event in &mut events {
             event.attributes.push(("msg_index", index.to_string()));
         }
@@ -205,6 +207,7 @@ impl Ledger<'_> {
 /// Gas of a message for which only one thing can come of it.
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
+    // The amounts that `gas::fact` has for what these messages bring about.
     let certain = match &step.act {
         Act::Provider(Msg::CreateBid { .. }) => 45_000 + gas::TRANSFER,
         Act::Provider(

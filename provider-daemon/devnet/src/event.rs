@@ -109,6 +109,7 @@ fn of_order(id: &OrderId) -> Id<'_> {
 fn of_bid(id: &BidId) -> Id<'_> {
     Id {
         provider: Some(id.provider.as_str()),
+        // The chain takes one bid of a provider on an order, so there is no other number.
         bseq: Some(0),
         ..of_order(&id.order)
     }
@@ -186,6 +187,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
             reason: r,
             deadline,
         } => {
+            // The network writes this time in seconds.
             let deadline = quoted("deadline", deadline.0.div_euclid(1000));
             market(
                 "EventLeaseReclaimStarted",

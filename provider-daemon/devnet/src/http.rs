@@ -46,6 +46,7 @@ pub(super) async fn connection(
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
+        // A client that sends its head byte by byte would else hold the connection for ever.
         .header_read_timeout(limits.request_time)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
@@ -65,6 +66,7 @@ async fn respond(
     }
     match *request.method() {
         Method::POST => {
+            // Limited while it comes in: the length that a client claims proves nothing.
             let body = Limited::new(request.into_body(), limits.request_bytes).collect();
             match tokio::time::timeout(limits.request_time, body).await {
                 Ok(Ok(body)) => answer(StatusCode::OK, &in_body(node, &body.to_bytes()).await),

@@ -131,6 +131,7 @@ impl Devnet {
     /// # Errors
     /// An address is taken or not of this machine.
     pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
+        // Both ports before anything else, so that a chain stays untouched where one cannot be had.
         let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
         let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
         let chain = config.chain;

@@ -182,6 +182,7 @@ impl Node {
             // What is only tried uses up no nonce of the chain.
             nonces: &mut Nonces::default(),
         };
+        // Without a limit, because the limit is chosen by what is found here.
         let result = ledger.execute(&tx, &passed, u64::MAX);
         if result.code == 0 {
             return Ok((tx, result));
@@ -263,6 +264,7 @@ impl Inner {
         if self.seen.all.contains(&tx.hash) {
             return Err(NotTaken::Seen);
         }
+        // Before the check, whose signature is most of the work: a full pool costs a node next to nothing.
         if self.waiting.len() >= WAITING_MAX {
             return Err(NotTaken::Full(self.waiting.len()));
         }

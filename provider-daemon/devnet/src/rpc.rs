@@ -325,6 +325,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     // The usual search names its height. To look into that block alone spares a hundred thousand others.
     match filter.only("tx.height").map(str::parse::<Height>) {
         Some(Ok(height)) => inner.block(height).into_iter().for_each(&mut look),
+        // What is no number is the height of no block.
         Some(Err(_)) => {}
         None => inner.blocks().for_each(&mut look),
     }
@@ -341,6 +342,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
         .unwrap_or(SEARCH_DEFAULT)
         .clamp(1, SEARCH_MAX);
     let total = found.len() as u64;
+    // An empty answer is one page to nodes.
     let pages = total.div_ceil(per_page).max(1);
     let page = params.number("page")?.unwrap_or(1);
     if page == 0 || page > pages {

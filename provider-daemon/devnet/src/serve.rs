@@ -68,6 +68,7 @@ pub(super) async fn listen<F>(
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be taken");
+                // Mostly file handles are used up, and come back as others end: no reason to spin meanwhile.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -80,6 +81,7 @@ pub(super) async fn listen<F>(
             if let Err(error) = serving.await {
                 tracing::debug!(%peer, %error, "a connection ended");
             }
+            // Held up to here, so that a place is free only when its connection has ended.
             drop(place);
         });
     }

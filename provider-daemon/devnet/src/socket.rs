@@ -122,6 +122,7 @@ impl Socket {
             let text = format!("max_subscriptions_per_client {SUBSCRIPTIONS_MAX} reached");
             return Err(Failure::internal(text));
         }
+        // Before it is read, because reading takes the longer the longer it is.
         if query.len() > QUERY_MAX {
             return Err(Failure::internal("maximum query length exceeded"));
         }

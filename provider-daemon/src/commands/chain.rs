@@ -14,6 +14,7 @@ const ATTEMPTS: u32 = 3;
 /// # Errors
 /// The command's own.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    // One thread does: a command asks one thing after the other.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -54,6 +55,7 @@ pub fn named(args: &NodeArgs) -> anyhow::Result<Endpoints> {
 /// The chain id that was given.
 #[must_use]
 pub fn given_chain_id(args: &NodeArgs) -> Option<&str> {
+    // A variable of the environment that is set to nothing gives an empty text.
     args.chain_id.as_deref().filter(|id| !id.is_empty())
 }
 

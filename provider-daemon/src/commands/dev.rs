@@ -33,6 +33,7 @@ pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(live(args, sdls));
+    // A thread that hangs in a call must not keep the program from ending.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
 }
@@ -75,6 +76,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         return Ok(ExitCode::SUCCESS);
     }
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    // Before anything is started, so that Ctrl-C at the start stops it in order too.
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let world = World::start(args, &sdls, &printer, shutdown.clone(), abort).await?;
     let world = Arc::new(world);
@@ -168,6 +170,7 @@ async fn play(
         let groups = given.map(|(_, sdl)| sdl.groups.as_slice()).unwrap_or_default();
         outcome.mend = Some(mend(args, groups, outcome.reason.as_deref().unwrap_or_default()));
     }
+    // They end in any order, and two runs should read alike.
     outcomes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(outcomes)
 }

@@ -56,6 +56,7 @@ fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
         None => MemoryChain::new(MarketConfig::new(args.chain_id.clone(), now()?)),
     };
     let behind = now()?.0 - chain.market(|m| m.time()).0;
+    // A clock that was set back leaves the chain where it is: its time never goes backwards.
     if let Ok(millis @ 1..) = u64::try_from(behind) {
         chain.advance(Duration::from_millis(millis));
     }

@@ -56,6 +56,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
         None if (add.account, add.index) == (0, 0) => DEFAULT_PATH.to_owned(),
         None => format!("m/44'/118'/{}'/0/{}", add.account, add.index),
     };
+    // Without a passphrase of BIP 39, as the network's tools make keys unless told otherwise.
     let key = key_of_mnemonic(&mnemonic, &"".into(), &path)?;
     let info = if add.dry_run {
         KeyInfo {

@@ -87,6 +87,7 @@ impl Asking {
             QueryCommand::Params => self.params().await,
             QueryCommand::Tx { hash } => {
                 let request = cosmos::tx::v1beta1::GetTxRequest {
+                    // Explorers write hashes in several ways, nodes in capitals and without a prefix.
                     hash: hash.trim_start_matches("0x").to_ascii_uppercase(),
                 };
                 let answer = self.ask(&request).await?;

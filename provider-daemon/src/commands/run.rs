@@ -32,6 +32,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     }
     let chain_id =
         given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for")?;
+    // For its error alone, before a passphrase is asked for.
     addresses(&args.node)?;
     let pricing = args
         .pricing

@@ -59,6 +59,7 @@ impl Credentials {
             AuthType::Jwt => Ok(Self::Key(Arc::clone(key))),
             AuthType::Mtls => {
                 let own = certificate(key, home)?;
+                // A provider ends the connection of a revoked certificate without a word, so it is told here.
                 if let Some(chain) = chain {
                     check_on_chain(&own, chain).await?;
                 }

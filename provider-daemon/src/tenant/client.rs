@@ -125,6 +125,7 @@ impl Client {
         // The token is made and sent only after the other end has shown that it is the provider.
         let mut sender = self.connect().await?;
         let request = self.request(&ask, HeaderMap::new())?;
+        // The body is within the limit too: a provider may begin an answer and never end it.
         let answer = async {
             let response = sender.send_request(request).await.map_err(|e| self.cut(&e))?;
             let status = response.status();
@@ -168,6 +169,7 @@ impl Client {
         let connecting = async {
             let unreachable = |why: String| Trouble::Unreachable { at: self.at(), why };
             let tcp = self.dial().await.map_err(|e| unreachable(e.to_string()))?;
+            // Keys that are typed into a shell are small, and must not wait for more of them.
             tcp.set_nodelay(true).map_err(|e| unreachable(e.to_string()))?;
             let connector = TlsConnector::from(Arc::new(self.config(Arc::clone(&judge))?));
             let name = self.server_name()?;
@@ -203,6 +205,7 @@ impl Client {
     fn config(&self, judge: Arc<Judge>) -> Result<ClientConfig, Trouble> {
         let strange = |e: rustls::Error| self.strange(&e.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.crypto));
+        // Nothing older: before TLS 1.3 a client's certificate goes over the wire in clear.
         let builder = builder.with_protocol_versions(&[&TLS13]).map_err(strange)?;
         // The verifier takes certificates that sign themselves. `connect` has those confirmed by the chain.
         let builder = builder.dangerous().with_custom_certificate_verifier(judge);

@@ -56,6 +56,7 @@ pub(super) async fn follow(
     for lease in tenant.leases(which).await? {
         match open(tenant, &lease, listening, &listening.query).await {
             Ok(hearing) => streams.push(messages(Following::new(tenant, listening, lease, hearing))),
+            // One provider that is away keeps nobody from seeing the streams of the others.
             Err(error) => {
                 code = ExitCode::FAILURE;
                 tell(&lease, &error);
@@ -269,6 +270,8 @@ impl<'a> Following<'a> {
             sleep(outage.pause).await;
             // Clamped from below as well, for the pause before may have been none.
             outage.pause = (outage.pause * 2).clamp(PAUSES.0, PAUSES.1);
+            // The chain first: a provider has the same no for a lease that is over and for one it does not
+            // know yet.
             if let Some(over) = self.tenant.is_over(&self.lease).await {
                 eprintln!("{over}");
                 return Ok(false);
@@ -330,6 +333,7 @@ async fn heard(hearing: &mut Hearing, due: Option<Instant>) -> Result<Next, Trou
 /// The query of a stream that is opened again: as much of the past as is remembered.
 fn query_again(listening: &Listening<'_>) -> Vec<(String, String)> {
     let mut query = listening.query.clone();
+    // Only logs can be asked for by lines. Events come again as all there are.
     if listening.scope == Scope::Logs {
         query.retain(|(name, _)| name != TAIL);
         query.push((TAIL.to_owned(), KEPT.to_string()));

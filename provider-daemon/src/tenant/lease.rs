@@ -85,6 +85,7 @@ impl Tenant {
             (_, _, Some(chain)) => chain,
             (_, _, None) => bail!("without a node, the lease's provider must be named with --provider"),
         };
+        // Also those that have ended, because they tell why there is nothing to ask about.
         let mut records = all(chain, &deployment).await?;
         let is_meant = |id: &LeaseId| {
             let is = |given: Option<u32>, has: u32| given.is_none_or(|given| given == has);

@@ -88,6 +88,7 @@ pub(super) async fn each(
         all.push(match one(tenant, &lease, question).await {
             Ok(answer) => entry.with(question.name, answer),
             Err(error) => {
+                // Told in the list as well, for a script that reads nothing but the output.
                 code = ExitCode::FAILURE;
                 let text = format!("{error:#}");
                 eprintln!("error: lease {lease}: {text}");
@@ -124,6 +125,7 @@ pub(super) async fn one(tenant: &Tenant, lease: &LeaseId, question: &Question<'_
         .collect();
     let body = client.ask(Ask::get(&path, question.scope)).await?;
     let answer = serde_json::from_slice::<Json>(&body).map_err(|e| client.strange(&with_causes(&e)))?;
+    // A 200 alone proves nothing: any web server may be behind the address.
     if !(question.is_right)(&answer) {
         let trouble: Trouble = client.strange(&format!("this is no {} of a lease", question.name));
         return Err(trouble.into());

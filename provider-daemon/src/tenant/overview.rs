@@ -159,6 +159,7 @@ fn endpoints(by_service: &Json, names: &'static Names) -> impl Iterator<Item = [
         items(all).iter().map(move |endpoint| {
             let port = |name| number(endpoint.at(name)).unwrap_or_default();
             let host = cell(endpoint.at(names.host).text().unwrap_or_default());
+            // An IPv6 address has colons of its own, so the port needs something to part it.
             let host = if host.contains(':') {
                 format!("[{host}]")
             } else {

@@ -55,6 +55,7 @@ fn has(words: &str, text: &str) -> bool {
     words.match_indices(text).any(|(at, _)| {
         let before = words.get(..at).and_then(|part| part.chars().next_back());
         let after = words.get(at + text.len()..).and_then(|part| part.chars().next());
+        // Behind a dot it is the end of a longer path, and so another thing.
         !before.is_some_and(|c| is_of_name(c) || c == '.') && !after.is_some_and(is_of_name)
     })
 }

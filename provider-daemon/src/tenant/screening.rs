@@ -65,6 +65,7 @@ impl Screener {
     /// # Errors
     /// It does not answer, is somebody else, or answers no such questions.
     pub(crate) async fn screen(&self, group: &GroupSpec) -> anyhow::Result<Screened> {
+        // A GET with a body, because so the network's gateways take this question.
         let ask = Ask {
             body: serde_json::to_vec(group)?.into(),
             ..Ask::get(&["validate"], Scope::Status)

@@ -71,6 +71,7 @@ enum Over {
 }
 
 pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    // Before anything is asked: a command that cannot be sent needs no provider.
     let words = words::of(&args.command)?;
     let terminal = args.tty.then(Terminal::of_process).transpose()?;
     let tenant = Tenant::of(&args.lease.access, home).await?;
@@ -151,6 +152,7 @@ impl Stop {
     fn new(is_tty: bool) -> std::io::Result<Self> {
         let one = |kind: SignalKind| Ok::<_, std::io::Error>((kind.as_raw_value(), signal(kind)?));
         Ok(Self {
+            // With a terminal Ctrl-C is a key like others, and goes to the command.
             interrupt: if is_tty {
                 None
             } else {
@@ -255,6 +257,7 @@ async fn talk(
     let mut escape = Escape::Start;
     loop {
         let frame = tokio::select! {
+            // The size first, so that a command that draws knows it before the first key.
             biased;
             size = sizes(&mut terminal) => match size {
                 Ok(size) => size_frame(size),
@@ -315,6 +318,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
         let mut chunk = vec![0; CHUNK];
         loop {
             match stdin.read(&mut chunk) {
+                // The channel ends with its sender, which is how the end of the input is told.
                 Ok(0) => return,
                 Ok(read) => {
                     let bytes = chunk.get(..read).unwrap_or_default().to_vec();

@@ -28,6 +28,7 @@ impl Authorities {
     /// Reads them; there may be none, for the chain vouches for most providers.
     pub(super) fn of_system(provider: &Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
+        // One that cannot be read keeps none of the others from being trusted.
         let (_, ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if ignored > 0 {
             tracing::debug!("{ignored} certificates of the system's authorities cannot be read");
@@ -170,6 +171,7 @@ impl ServerCertVerifier for Judge {
             Ok(_) => Shown::Vouched,
             Err(error) => {
                 let since_epoch = Duration::from_secs(now.as_secs());
+                // Where it is none of the network's either, the reason of the authorities is the one to tell.
                 Self::judge_own(end_entity, intermediates, since_epoch).unwrap_or(Err(error))?
             }
         };

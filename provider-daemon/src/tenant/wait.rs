@@ -26,6 +26,7 @@ pub(super) async fn until_available(
     which: &LeaseArgs,
     limit: Duration,
 ) -> anyhow::Result<()> {
+    // Outside of what the time limit cuts off, so that it can be told afterwards.
     let mut missing = "there was no answer yet".to_owned();
     let waited = timeout(limit, watch(tenant, which, &mut missing)).await;
     waited.unwrap_or_else(|_| {
@@ -38,6 +39,7 @@ pub(super) async fn until_available(
 }
 
 async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyhow::Result<()> {
+    // Once is enough: that a lease ends meanwhile is seen by the questions below.
     let leases = chosen(tenant, which).await?;
     loop {
         let mut now = Vec::new();
@@ -54,6 +56,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
             return Ok(());
         }
         let now = now.join(", ");
+        // Only what changes is told, so that a long wait is no long output.
         if *missing != now {
             eprintln!("waiting: {now}");
             *missing = now;

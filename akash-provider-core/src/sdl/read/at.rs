@@ -95,6 +95,7 @@ impl<'a> At<'a> {
     pub(super) fn whole(&self, max: u32) -> Result<u32, SdlError> {
         let mend = format!("write a whole number from 0 to {max}, without quotes");
         let Scalar { text, plain } = self.scalar("a number", &mend)?;
+        // A quoted number is a text to every reader of YAML.
         let value = if *plain {
             scalar::whole(text)
         } else {
@@ -166,6 +167,7 @@ impl<'a> Fields<'a> {
     /// A field that is there, null or not.
     pub(super) fn present(&self, name: &str) -> Option<At<'a>> {
         let (key, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
+        // The line of the key, because the value may begin further down.
         let spot = Spot::new(key.line, self.path(name));
         Some(At { node, spot })
     }

@@ -142,6 +142,7 @@ fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
     if let Some(at) = fields.get("ram") {
         let mend = "write a number and a binary unit, for example `80Gi`";
         let bytes = at.quantity(scalar::gpu_ram, mend)?;
+        // Whole gibibytes, the form in which devices are compared later.
         key.push_str(&format!("/ram/{}Gi", bytes >> 30));
     }
     if let Some(at) = fields.get("interface") {
@@ -153,6 +154,7 @@ fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
             }
         }
     }
+    // The whole key is looked at, because memory and interface count towards its length.
     if model.is_empty() || !is_attribute_key(&key) {
         let problem = format!("`{}` cannot name a GPU model here", shown(model));
         return Err(at.spot.error(ErrorKind::Invalid, problem, MEND));
@@ -236,6 +238,8 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
     };
     let class = fields.text("class")?;
     let class = match class {
+        // Only for the very word `true`: with `on` and `yes` the class stays empty, as in the network's
+        // tools.
         "" if persistent == "true" => "default",
         class => class,
     };
@@ -248,6 +252,7 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
             return error(problem, "write `persistent: true` or `persistent: false`");
         }
     };
+    // Compared as written, so `off` and `no` are refused here too, as in the network's tools.
     if class == "ram" && persistent != "false" {
         return error(
             "a volume in memory cannot be persistent".to_owned(),
@@ -306,6 +311,7 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
 pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, SdlError> {
     let fields = at.map()?;
     fields.only(&["attributes", "signedBy", "pricing"], notes);
+    // Sorted by key: their order goes into the group on the chain.
     let mut attributes = BTreeMap::new();
     if let Some(at) = fields.get("attributes") {
         for (key, at) in at.map()?.each() {
@@ -354,6 +360,7 @@ fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
     let mend = "write a number above zero with at most 18 digits after the point";
     let amount_at = fields.required("amount", mend)?;
     let text = amount_at.text()?;
+    // An SDL may say `.5`, and a decimal is read with a digit before its point.
     let padded = if text.starts_with('.') {
         format!("0{text}")
     } else {

@@ -78,6 +78,7 @@ fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
 }
 
 fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> {
+    // Looked through for faults alone: nothing in the manifest stands for it.
     if let Some(at) = fields.get("dependencies") {
         for item in at.list(notes)? {
             let item = item.map()?;
@@ -212,6 +213,7 @@ fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError>
         notes,
     );
     let preset = HttpOptions::default();
+    // A zero is an option that was left out, as in the network's tools.
     let or = |value: u32, preset: u32| if value == 0 { preset } else { value };
     let cases = match fields.get("next_cases") {
         Some(at) => next_cases(&at, notes)?,

@@ -163,6 +163,7 @@ pub(super) fn epoch(text: &str) -> u64 {
 
 /// Hash of a spec without its passwords.
 fn hash(spec: &ManifestSpec) -> String {
+    // Without them it is the same hash whether the operator keeps passwords in clear or not.
     let mut spec = spec.clone();
     for service in &mut spec.group.services {
         if let Some(login) = &mut service.credentials {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Key of a login that stands among a service's params.
 fn params_key(service: &str) -> String {
+    // A service has no dot in its name, so this is the key of no other service.
     format!("{service}.params")
 }
 

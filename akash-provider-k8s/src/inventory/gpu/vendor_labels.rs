@@ -93,6 +93,7 @@ fn parts(product: &str) -> Option<Parts> {
     };
     for word in product.to_ascii_lowercase().split(['-', ' ', '_']) {
         let size = word.strip_suffix("gb").and_then(|digits| digits.parse().ok());
+        // A shared or a parted device is no whole one, and orders ask for whole ones.
         if word == "shared" || word == "mig" {
             return None;
         } else if word.starts_with("sxm") || word == "pcie" {

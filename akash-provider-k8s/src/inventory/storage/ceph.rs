@@ -40,6 +40,7 @@ impl CephClusterFacts {
         Self {
             namespace,
             name,
+            // Where nobody says how much is used, all of it is: what may not be there is not sold.
             raw: total.map(|total| (total, amount("bytesUsed").unwrap_or(total))),
         }
     }
@@ -56,6 +57,7 @@ impl CephPoolFacts {
     pub fn of(object: &DynamicObject) -> Self {
         let number = |at: &str| {
             let number = object.data.pointer(at).and_then(Value::as_i64);
+            // Never zero, because it divides.
             number.filter(|n| (1..=64).contains(n)).map(i128::from)
         };
         let chunks = (

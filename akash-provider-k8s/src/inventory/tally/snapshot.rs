@@ -76,6 +76,7 @@ impl Tally {
             disks: &disks,
             options: &self.options,
         });
+        // Amounts differ at every count. What is said in words hangs on which classes there are.
         let same = storage.keys().eq(self.storage.keys()) && notes == self.storage_notes;
         self.storage = storage;
         self.storage_notes = notes;

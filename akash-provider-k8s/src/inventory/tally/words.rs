@@ -10,6 +10,7 @@ impl Tally {
     /// Everything that is not offered, and why: kinds that cannot be read, storage, manifests, nodes.
     pub(super) fn words(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        // What concerns the whole cluster comes first, because the end is cut off.
         for (kind, why) in &self.troubles {
             lines.push(format!("{} cannot be read: {why}", kind.plural()));
         }

@@ -129,6 +129,7 @@ impl Index {
             Event::Manifests(change) => self.apply_manifests(change),
             Event::Routes(change) => self.apply_routes(change),
             Event::RouteDeleted((namespace, name), uid) => {
+                // A route that was made anew under the name is another one, and stays.
                 let there = self.live(&name, &namespace).is_some_and(|live| live.uid == uid);
                 if there {
                     self.put_route(&name, &namespace, None);
@@ -361,6 +362,7 @@ fn changed<V: PartialEq>(table: &mut Option<BTreeMap<Name, V>>, change: Change<N
     match change {
         Change::Listed(all) => {
             let before = table.take().unwrap_or_default();
+            // A list comes again after every outage, and must not make it everybody's turn.
             let keys = before.keys().chain(all.keys());
             let touched = keys
                 .filter(|key| before.get(*key) != all.get(*key))
@@ -371,6 +373,7 @@ fn changed<V: PartialEq>(table: &mut Option<BTreeMap<Name, V>>, change: Change<N
         }
         Change::Put(key, value) => {
             let Some(table) = table else {
+                // Before the first list nothing counts, and that list has it too.
                 return BTreeSet::new();
             };
             table.insert(key.clone(), value);

@@ -118,6 +118,7 @@ impl Live {
 #[must_use]
 pub fn version_of(meta: &ObjectMeta) -> u64 {
     let version = meta.resource_version.as_deref();
+    // Where versions are no numbers all are equal, and no event is dropped as an old one.
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 

@@ -139,6 +139,7 @@ impl Queue {
                 self.push(name);
             }
         }
+        // One look at each name at most, so that it ends where all of them are running.
         let turns = self.order.len();
         for _ in 0..turns {
             let name = self.order.pop_front()?;

@@ -118,6 +118,7 @@ impl Shared {
         let touched = inner.index.apply(event);
         let is_known = inner.index.is_known();
         inner.queue.changed(touched);
+        // The lock is free before anybody is told, who would look at once.
         drop(inner);
         self.ready
             .send_if_modified(|ready| !std::mem::replace(ready, is_known) && is_known);

@@ -34,6 +34,7 @@ const BID_PAGES: usize = 16;
 /// Explains an order of the chain, or every group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
+    // A fixed seed, so that asking twice gives the same price.
     let pricing = run.pricing.strategy(1).context("the prices, --bid-price-…")?;
     let chain_id = given_chain_id(&run.node).context("--chain-id is missing: say which chain this is for")?;
     let mut config = config(run, account(run, home)?, chain_id)?;
@@ -220,6 +221,7 @@ pub(super) async fn bids(
             .bids(&filter, page)
             .await
             .context("counting the bids of the order")?;
+        // A node that does not apply the filter answers with the bids on other orders too.
         for bid in answer.items.iter().filter(|bid| bid.id.order == *order) {
             ours |= bid.id.provider == *us;
             others += u32::from(bid.id.provider != *us && bid.state != BidState::Lost);

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 pub(super) fn run(command: &DeploymentTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
         DeploymentTx::Create(what) => {
+            // Before the key: nobody should type a passphrase for a file that is wrong.
             let sdl = read_sdl(&what.sdl)?;
             block_on(create(what, &sdl, args, &Author::of(args, home)?))
         }
@@ -45,6 +46,7 @@ async fn create(what: &CreateArgs, sdl: &Sdl, args: &TxArgs, author: &Author) ->
     }
     let dseq = match (what.dseq, &node) {
         (Some(dseq), _) => dseq,
+        // The newest height, as the network's tools number deployments.
         (None, Some(node)) => ChainQuery::sync_info(node).await?.height,
         (None, None) => {
             bail!("--offline asks no node for the height: give the number of the deployment with --dseq")
@@ -53,6 +55,7 @@ async fn create(what: &CreateArgs, sdl: &Sdl, args: &TxArgs, author: &Author) ->
     let id = author.deployment(dseq, what.owner.as_ref())?;
     let deposit = match (&what.deposit, &node) {
         (given, Some(node)) => {
+            // Asked first, because the chain's own refusal names no mend.
             if node.deployment(&id).await?.is_some() {
                 bail!("deployment {id} is there already: give another number with --dseq, or leave it out");
             }
@@ -90,6 +93,7 @@ async fn update(
     if let Some(node) = node(args)? {
         let record = open_deployment(&node, &id).await?;
         check_groups(path, sdl, &record)?;
+        // The chain refuses an update that changes nothing.
         if record.deployment.hash == sdl.hash {
             eprintln!("deployment {id} has the manifest of {} already", path.display());
             return Ok(ExitCode::SUCCESS);
@@ -200,6 +204,7 @@ fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Re
     let mend = "an update changes images, commands and environments alone; for other resources, prices or places close \
                 the deployment and create another one";
     let mut wanted: Vec<&GroupSpec> = sdl.groups.iter().collect();
+    // The chain has its groups by name.
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let path = path.display();
     if wanted.len() != record.groups.len() {

@@ -28,6 +28,7 @@ fn split(text: &str) -> anyhow::Result<Vec<String>> {
         match c {
             '"' => {
                 is_quoted = !is_quoted;
+                // Also for two quotes with nothing between: that is a word, though an empty one.
                 word.get_or_insert_default();
             }
             ' ' if !is_quoted => words.extend(word.take()),
