@@ -220,15 +220,14 @@ impl<'a> Scene<'a> {
 
     fn commands_by(&self, auth: &str) {
         assert!(self.runs(auth), "{auth}");
-        let all = self.shown("lease-logs", auth, &[]);
-        for (pod, line) in [
-            ("[web-", "said first\n"),
-            ("[web-", "tick 1\n"),
-            ("[side-", "aside\n"),
-        ] {
-            let has = |l: &str| l.contains(pod) && l.ends_with(line.trim_end());
-            assert!(all.lines().any(has), "{auth}: {pod} {line}: {all}");
-        }
+        // A pod is available before it has said everything: its first tick comes a third of a second later.
+        until("the logs have the first lines of both services", || {
+            let all = self.shown("lease-logs", auth, &[]);
+            let has = |(pod, line): &(&str, &str)| all.lines().any(|l| l.contains(pod) && l.ends_with(line));
+            [("[web-", "said first"), ("[web-", "tick 1"), ("[side-", "aside")]
+                .iter()
+                .all(has)
+        });
         let last = self.shown("lease-logs", auth, &["--tail", "1", "--service", "web"]);
         assert!(
             last.lines().count() == 1 && last.contains("[web-") && last.contains("tick"),
