@@ -19,6 +19,7 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use http::StatusCode;
 use query::Query;
+use socket::Socket;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,15 +61,13 @@ fn open_logs(app: &Arc<App>, caller: &Caller, path: &LeasePath, request: Request
     let mut options = query.log_options()?;
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
-    // Moved into the stream and given back with it, also where the upgrade below is refused.
-    let permit = stream_permit(app, &lease)?;
-    upgrade::upgrade(
+    open(
         app,
-        caller.validity(app),
+        caller,
         request,
-        move |app, socket| async move {
+        lease,
+        move |app, socket, lease| async move {
             logs::run(&app, socket, &lease, options).await;
-            drop(permit);
         },
     )
 }
@@ -85,14 +84,13 @@ fn open_events(
     let mut options = query.event_options()?;
     let services = permit(identity, Scope::Events, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
-    let permit = stream_permit(app, &lease)?;
-    upgrade::upgrade(
+    open(
         app,
-        caller.validity(app),
+        caller,
         request,
-        move |app, socket| async move {
+        lease,
+        move |app, socket, lease| async move {
             events::run(&app, socket, &lease, options).await;
-            drop(permit);
         },
     )
 }
@@ -111,19 +109,41 @@ fn open_shell(
     if !services.contains(&asked.request.service) {
         return Err(unauthorized());
     }
-    let permit = stream_permit(app, &lease)?;
     let token = identity.token_id.clone();
-    upgrade::upgrade(
+    open(
         app,
-        caller.validity(app),
+        caller,
         request,
-        move |app, socket| async move {
+        lease,
+        move |app, socket, lease| async move {
             let service = &asked.request.service;
             tracing::info!(%lease, service, token, "a command is run");
             shell::run(&app, socket, &lease, asked).await;
-            drop(permit);
         },
     )
+}
+
+/// Opens a stream of a lease's tenant, who may have so many at once.
+fn open<F>(
+    app: &Arc<App>,
+    caller: &Caller,
+    request: Request,
+    lease: LeaseId,
+    run: impl FnOnce(Arc<App>, Box<Socket>, LeaseId) -> F + Send + 'static,
+) -> Result<Answer, Refused>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    // Moved into the stream and given back with it, also where the upgrade below is refused.
+    let permit = stream_permit(app, &lease)?;
+    let validity = caller.validity(app);
+    upgrade::upgrade(app, validity, request, move |app, socket| {
+        let running = run(app, socket, lease);
+        async move {
+            running.await;
+            drop(permit);
+        }
+    })
 }
 
 /// Reads the bytes of a client as the server's end of a websocket, and each message as a shell's.
