@@ -138,7 +138,12 @@ fn spec(lease: &LeaseId, name: &HostnameDeclaration) -> ProviderHostSpec {
     }
 }
 
-/// RFC 3339 in UTC, to the second.
+/// Now, as [`rfc3339`].
 pub(crate) fn timestamp() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(Timestamp::now())
+}
+
+/// RFC 3339 in UTC, to the second.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -118,7 +118,6 @@ where
             is_down: false.into(),
         },
         watch_config: WatchConfig::default(),
-        silent_since: None,
     };
     AbortOnDropHandle::new(tokio::spawn(follower.run()))
 }

@@ -347,7 +347,6 @@ impl Starter<'_> {
                 shared: Arc::clone(self.shared),
             },
             watch_config: self.watch_config,
-            silent_since: None,
         };
         let task = tokio::spawn(follower.run());
         self.tasks.push(AbortOnDropHandle::new(task));

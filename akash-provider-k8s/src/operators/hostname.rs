@@ -23,7 +23,8 @@ mod watch;
 mod writer;
 
 pub use front::Front;
-pub use status::{CountStatus, HostnameStatus, Ignored, LeaseParts, Managed, Status, WatchStatus};
+pub use shared::Counts;
+pub use status::{HostnameStatus, Ignored, LeaseParts, Managed, Status, WatchStatus};
 
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;

@@ -113,8 +113,6 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) sink: S,
     pub(crate) report: R,
     pub(crate) watch_config: WatchConfig,
-    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
-    pub(crate) silent_since: Option<Instant>,
 }
 
 impl<T, S, R> Follower<T, S, R>
@@ -135,7 +133,7 @@ where
             sink: Box::new(Typed(self.sink, PhantomData)),
             report: Box::new(self.report),
             watch_config: self.watch_config,
-            silent_since: self.silent_since,
+            silent_since: None,
         };
         watch.run().await;
     }
@@ -223,6 +221,7 @@ struct Watch {
     sink: Box<dyn Objects>,
     report: Box<dyn Report>,
     watch_config: WatchConfig,
+    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
     silent_since: Option<Instant>,
 }
 

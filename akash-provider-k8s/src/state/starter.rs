@@ -60,7 +60,6 @@ impl Starter<'_> {
                 board: Arc::clone(&self.shared.board),
             },
             watch_config: self.shared.watch_config,
-            silent_since: None,
         };
         let task = tokio::spawn(follower.run());
         self.tasks.push(AbortOnDropHandle::new(task));

@@ -34,6 +34,23 @@ impl WatchState {
         self.down_since.map(|since| since.elapsed())
     }
 
+    /// Everything was listed.
+    pub(crate) fn listed(&mut self) {
+        self.lists += 1;
+        self.synced = true;
+        self.down_since = None;
+        self.awaited = None;
+    }
+
+    /// It does not work, and that since `since` at the latest. True when that is news.
+    pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
+        let news = self.down_since.is_none();
+        self.failures += 1;
+        self.last_error = Some(error);
+        self.down_since.get_or_insert(since);
+        news
+    }
+
     fn is_usable(&self, kind: Kind) -> bool {
         self.synced || (kind.may_be_absent() && self.awaited.is_some())
     }
@@ -69,12 +86,7 @@ impl Board {
     }
 
     pub(super) fn listed(&self, kind: Kind) {
-        self.change(kind, |state| {
-            state.lists += 1;
-            state.synced = true;
-            state.down_since = None;
-            state.awaited = None;
-        });
+        self.change(kind, WatchState::listed);
     }
 
     pub(super) fn works(&self, kind: Kind) {
@@ -84,12 +96,7 @@ impl Board {
     /// It does not work, and that since `since` at the latest. True when that is news.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut news = false;
-        self.change(kind, |state| {
-            news = state.down_since.is_none();
-            state.failures += 1;
-            state.last_error = Some(error);
-            state.down_since.get_or_insert(since);
-        });
+        self.change(kind, |state| news = state.failed(error, since));
         news
     }
 

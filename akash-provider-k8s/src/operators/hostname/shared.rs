@@ -9,6 +9,7 @@ use crate::apply::hash;
 use crate::state::WatchState;
 use akash_provider_core::error::Error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ impl Kind {
 }
 
 /// What was done since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Routes written, new ones and others.
     pub written: u64,
@@ -66,6 +67,8 @@ pub(super) struct Inner {
 pub(super) struct Turn {
     pub(super) name: String,
     pub(super) work: Work,
+    /// Of what is to be written.
+    hash: Option<String>,
 }
 
 /// What the writer is to do next.
@@ -138,8 +141,9 @@ impl Shared {
                 continue;
             }
             let hash = work.write.as_ref().map(|write| hash::of(&write.body));
-            if hash.is_none_or(|hash| inner.queue.may_write(&name, &hash, now)) {
-                return Next::Turn(Turn { name, work });
+            let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
+            if hash.as_ref().is_none_or(may_write) {
+                return Next::Turn(Turn { name, work, hash });
             }
         }
         Next::More
@@ -164,10 +168,7 @@ impl Shared {
     pub(super) fn finish(&self, turn: &Turn, outcome: Result<(), Error>, now: Instant) {
         let mut inner = self.inner();
         match outcome {
-            Ok(()) => {
-                let hash = turn.work.write.as_ref().map(|write| hash::of(&write.body));
-                inner.queue.done(&turn.name, hash, now);
-            }
+            Ok(()) => inner.queue.done(&turn.name, turn.hash.clone(), now),
             Err(error) => {
                 inner.counts.failed += 1;
                 let is_first = inner.queue.failure(&turn.name).is_none();

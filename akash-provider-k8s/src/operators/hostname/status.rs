@@ -3,6 +3,7 @@
 use super::front::Front;
 use super::live::Accepted;
 use super::shared::{Counts, Inner, Kind, Shared};
+use crate::hostnames::rfc3339;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -19,7 +20,7 @@ pub struct Status {
     /// The class of Ingresses or the Gateway.
     pub front: Front,
     /// Routes written, routes deleted, failures, since the start.
-    pub counts: CountStatus,
+    pub counts: Counts,
     /// Names whose turn it is.
     pub busy: usize,
     /// Each name that is declared or has a route.
@@ -35,17 +36,6 @@ pub struct WatchStatus {
     pub down_for_seconds: Option<u64>,
     /// What went wrong last, also when it works again.
     pub last_error: Option<String>,
-}
-
-/// What was done since the start.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct CountStatus {
-    /// Routes written, new ones and others.
-    pub written: u64,
-    /// Routes deleted since the start.
-    pub deleted: u64,
-    /// Writes and deletes that failed.
-    pub failed: u64,
 }
 
 /// How a name is.
@@ -136,16 +126,6 @@ impl From<&LeaseId> for LeaseParts {
     }
 }
 
-impl From<Counts> for CountStatus {
-    fn from(counts: Counts) -> Self {
-        Self {
-            written: counts.written,
-            deleted: counts.deleted,
-            failed: counts.failed,
-        }
-    }
-}
-
 impl Shared {
     pub(super) fn status(&self) -> Status {
         let inner = self.inner();
@@ -154,7 +134,7 @@ impl Shared {
             is_ready: inner.index.is_known(),
             watches: inner.watch_status(),
             front: inner.front.clone(),
-            counts: inner.counts.into(),
+            counts: inner.counts,
             busy: inner.queue.busy(),
             hostnames: names
                 .map(|name| {
@@ -203,7 +183,7 @@ impl Shared {
             let Some(Ok(host)) = inner.index.host(name) else {
                 continue;
             };
-            let failed_at = rfc3339(at, now);
+            let failed_at = date_of(at, now);
             let entry = leases.entry(host.lease.to_string()).or_insert_with(|| Ignored {
                 hostnames: Vec::new(),
                 last_error: String::new(),
@@ -264,9 +244,9 @@ impl Inner {
     }
 }
 
-fn rfc3339(at: Instant, now: Instant) -> String {
+fn date_of(at: Instant, now: Instant) -> String {
     // An instant has no date: it is counted back from the time of day.
     let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
     let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
-    then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(then)
 }

@@ -10,8 +10,8 @@ use super::route::Mode;
 use super::shared::{Kind, Shared};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
-use crate::state::WatchConfig;
 use crate::state::follow::{Follower, Report, Sink};
+use crate::state::{WatchConfig, WatchState};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::collections::BTreeMap;
@@ -89,7 +89,6 @@ where
         },
         report: Fares { kind, shared },
         watch_config,
-        silent_since: None,
     };
     AbortOnDropHandle::new(tokio::spawn(follower.run()))
 }
@@ -142,8 +141,8 @@ struct Fares {
 }
 
 impl Fares {
-    fn change(&self, change: impl FnOnce(&mut crate::state::WatchState)) {
-        change(self.shared.inner().watches.entry(self.kind).or_default());
+    fn change<R>(&self, change: impl FnOnce(&mut WatchState) -> R) -> R {
+        change(self.shared.inner().watches.entry(self.kind).or_default())
     }
 }
 
@@ -157,12 +156,7 @@ impl Report for Fares {
     }
 
     fn listed(&self) {
-        self.change(|watch| {
-            watch.lists += 1;
-            watch.synced = true;
-            watch.down_since = None;
-            watch.awaited = None;
-        });
+        self.change(WatchState::listed);
     }
 
     fn starts(&self) {
@@ -182,25 +176,14 @@ impl Report for Fares {
     }
 
     fn absent(&self, error: String) -> bool {
-        let mut news = false;
         self.change(|watch| {
-            news = watch.awaited.is_none();
-            watch.failures += 1;
-            watch.awaited = Some("the cluster does not serve this kind".to_owned());
-            watch.last_error = Some(error);
-            watch.down_since.get_or_insert_with(Instant::now);
-        });
-        news
+            watch.failed(error, Instant::now());
+            let awaited = "the cluster does not serve this kind".to_owned();
+            watch.awaited.replace(awaited).is_none()
+        })
     }
 
     fn failed(&self, error: String, since: Instant) -> bool {
-        let mut news = false;
-        self.change(|watch| {
-            news = watch.down_since.is_none();
-            watch.failures += 1;
-            watch.last_error = Some(error);
-            watch.down_since.get_or_insert(since);
-        });
-        news
+        self.change(|watch| watch.failed(error, since))
     }
 }
