@@ -4,6 +4,7 @@
 
 pub mod args;
 mod breaker;
+mod cluster_client;
 pub mod commands;
 pub mod dev;
 pub mod json;

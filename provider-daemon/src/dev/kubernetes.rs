@@ -1,6 +1,7 @@
 //! Leases of the embedded market on a real cluster.
 
 use crate::args::KubernetesArgs;
+use crate::cluster_client::client;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
@@ -11,8 +12,7 @@ use akash_provider_k8s::inventory::{KubeInventory, Options};
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Kubernetes {
         chain_id: &str,
         capacity: &Options,
     ) -> anyhow::Result<Self> {
-        let client = client(kubeconfig).await?;
+        let client = client(Some(kubeconfig)).await?;
         refuse_foreign(&client, chain_id, args).await?;
         // Nobody else serves the embedded chain.
         Self::start(
@@ -81,15 +81,7 @@ impl Kubernetes {
         capacity: &Options,
         leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
-        let client = match kubeconfig {
-            Some(file) => client(file).await?,
-            None => {
-                let config = Config::infer().await.context(
-                    "no cluster is known: name one with --kubeconfig, or run in a pod with a service account",
-                )?;
-                Client::try_from(config).context("the client of the cluster")?
-            }
-        };
+        let client = client(kubeconfig).await?;
         Self::start(client, args, provider, chain_id, capacity, leading).await
     }
 
@@ -159,14 +151,6 @@ impl Kubernetes {
     }
 }
 
-/// A client for a kubeconfig file.
-async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
-    let file = || format!("kubeconfig {}", kubeconfig.display());
-    let read = Kubeconfig::read_from(kubeconfig).with_context(file)?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-    Client::try_from(config.with_context(file)?).with_context(file)
-}
-
 /// The embedded chain must not touch a cluster on which leases of another chain live.
 async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
@@ -222,7 +206,7 @@ pub async fn remove_leftovers(
     if !is_embedded(chain_id) {
         bail!("`{chain_id}` is not the id of an embedded chain; those begin with `dev-`");
     }
-    let client = client(kubeconfig).await?;
+    let client = client(Some(kubeconfig)).await?;
     let ns = &args.k8s_manifest_ns;
     let mut removed = remove::<Namespace>(Api::all(client.clone()), chain_id).await?;
     removed.extend(remove::<ProviderHost>(Api::namespaced(client.clone(), ns), chain_id).await?);

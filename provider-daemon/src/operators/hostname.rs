@@ -17,10 +17,11 @@ use super::serve::{Peer, Prepared, serve, status};
 use crate::COMMIT;
 use crate::args::Output;
 use crate::args::operators::HostnameArgs;
+use crate::cluster_client::client;
 use crate::dev::Printer;
 use crate::signals::on_signals;
+use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Status};
-use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
@@ -56,12 +57,13 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn live(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
-    let client = super::client(args.kubeconfig.as_deref()).await?;
+    let client = client(args.kubeconfig.as_deref()).await?;
     let address = SocketAddr::new(args.rest_address, args.rest_port);
     // The port before the operator: one that cannot have it writes no route.
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("--rest-address, --rest-port: {address} cannot be listened on"))?;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| {
+        anyhow::anyhow!("--rest-address, --rest-port: {address}: {}", listen_text(&error))
+    })?;
     let printer = Arc::new(Printer::with_wall_clock(Output::Text));
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;

@@ -2,18 +2,25 @@
 
 use crate::args::Output;
 use crate::args::operators::ForgetArgs;
+use crate::commands::chain::block_on;
 use crate::{plain, say};
 use anyhow::{Context, bail};
+use http::header::HOST;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// The operator answers from what it knows.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Longest answer in bytes.
-const ANSWER_MAX: u64 = 64 * 1024;
+const ANSWER_MAX: usize = 64 * 1024;
 
 /// Has the hostnames of a lease tried again.
 ///
@@ -21,7 +28,12 @@ const ANSWER_MAX: u64 = 64 * 1024;
 /// No operator runs on this machine at that port, or it refuses.
 pub fn forget(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.rest_port));
-    let answer = ask(at, &args.lease.to_string())?;
+    let lease = args.lease.to_string();
+    let answer = block_on(async {
+        timeout(LIMIT, ask(at, &lease))
+            .await
+            .with_context(|| format!("{at}: no answer within {LIMIT:?}"))?
+    })?;
     let count = answer["forgotten"].as_u64().unwrap_or(0);
     match args.output {
         Output::Json => say(&format!("{answer}\n")),
@@ -31,28 +43,29 @@ pub fn forget(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
+async fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
     let asking = || format!("asking the operator at {at}");
-    let stream = TcpStream::connect_timeout(&at, LIMIT);
-    let mut stream = stream.with_context(|| {
+    let stream = TcpStream::connect(at).await.with_context(|| {
         format!("{at}: no operator runs on this machine at that port; name it with --rest-port, and run this in its pod")
     })?;
-    stream.set_read_timeout(Some(LIMIT)).with_context(asking)?;
-    stream.set_write_timeout(Some(LIMIT)).with_context(asking)?;
-    let request = format!(
-        "POST /forget/{lease} HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).with_context(asking)?;
-    // Something else may listen at that port, so its answer is cut as well.
-    let mut answer = String::new();
-    stream
-        .take(ANSWER_MAX)
-        .read_to_string(&mut answer)
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
         .with_context(asking)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let line = head.lines().next().unwrap_or_default();
-    if !line.starts_with("HTTP/1.1 200 ") {
-        bail!("{at}: it answered `{}` {}", plain::line(line), plain::line(body));
+    // It ends with the answer.
+    tokio::spawn(connection);
+    let request = Request::post(format!("/forget/{lease}")).header(HOST, at.to_string());
+    let request = request.body(String::new()).with_context(asking)?;
+    let answer = sender.send_request(request).await.with_context(asking)?;
+    let status = answer.status();
+    // Something else may listen at that port, so its answer is cut as well.
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+    let body = body
+        .map_err(anyhow::Error::from_boxed)
+        .with_context(asking)?
+        .to_bytes();
+    if status != StatusCode::OK {
+        let words = String::from_utf8_lossy(&body);
+        bail!("{at}: it answered {status}: {}", plain::line(&words));
     }
-    serde_json::from_str(body).with_context(|| format!("{at}: what answers there is no hostname operator"))
+    serde_json::from_slice(&body).with_context(|| format!("{at}: what answers there is no hostname operator"))
 }
