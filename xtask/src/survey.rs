@@ -27,10 +27,11 @@ const FILLER_WORDS: usize = 3;
 /// Prints all figures.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
-    for figure in survey(&files) {
+    let surfaces = types::surfaces(&files);
+    for figure in survey(&files, &surfaces) {
         println!("{}", json(&figure)?);
     }
-    for name in types::unnamed_outside(&files) {
+    for name in surfaces.iter().flat_map(types::Surface::unnamed) {
         println!("named nowhere outside of its crate: {name}");
     }
     Ok(())
@@ -52,7 +53,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     wanted.map(read).collect()
 }
 
-fn survey(files: &[Source]) -> Vec<Figure> {
+fn survey(files: &[Source], surfaces: &[types::Surface<'_>]) -> Vec<Figure> {
     let mut figures = lines_by_kind(files);
     let product: Vec<&Source> = files.iter().filter(|(path, _)| kind(path) == "source").collect();
     let text = || product.iter().flat_map(|(_, text)| text.lines());
@@ -61,7 +62,7 @@ fn survey(files: &[Source]) -> Vec<Figure> {
         text().filter(|l| is_public_item(l)).count(),
         "items",
     ));
-    figures.extend(types::figures(files));
+    figures.extend(surfaces.iter().flat_map(types::Surface::figures));
     let docs: Vec<usize> = product.iter().flat_map(|(_, text)| doc_lengths(text)).collect();
     let fillers = docs.iter().filter(|words| **words <= FILLER_WORDS).count();
     figures.push(tenths(

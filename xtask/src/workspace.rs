@@ -161,12 +161,6 @@ impl Workspace {
 
     /// How many packages of others the members need, tests and tools included, where no member names `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
-        let nodes: BTreeMap<&str, &Node> = self
-            .graph
-            .nodes
-            .iter()
-            .map(|node| (node.id.as_str(), node))
-            .collect();
         let dropped: BTreeSet<&str> = self
             .packages
             .iter()
@@ -174,41 +168,46 @@ impl Workspace {
             .map(|package| package.id.as_str())
             .collect();
         let members: BTreeSet<&str> = self.members.iter().map(String::as_str).collect();
-        let (mut seen, mut open) = (
-            BTreeSet::new(),
-            self.members.iter().map(String::as_str).collect::<Vec<_>>(),
-        );
+        let is_taken =
+            |from: &str, link: &Link| !(members.contains(from) && dropped.contains(link.pkg.as_str()));
+        self.reached(members.iter().copied().collect(), is_taken).len() - members.len()
+    }
+
+    /// The newest compiler that anything `member` is built with needs, and what needs it; tests aside.
+    pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
+        let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
+        let reached = self.reached(vec![&member.id], is_built);
+        let packages = self
+            .packages
+            .iter()
+            .filter(|package| reached.contains(package.id.as_str()));
+        let needs = packages.filter_map(|p| Some((p.rust_version.clone()?, p.name.clone())));
+        needs
+            .filter(|(_, name)| *name != member.name)
+            .max_by_key(|(needed, _)| crate::verify::version(needed))
+    }
+
+    /// The packages that these lead to, themselves included, over the links that are taken.
+    fn reached<'a>(
+        &'a self,
+        from: Vec<&'a str>,
+        is_taken: impl Fn(&str, &Link) -> bool,
+    ) -> BTreeSet<&'a str> {
+        let nodes = self.graph.nodes.iter().map(|node| (node.id.as_str(), node));
+        let nodes: BTreeMap<&str, &Node> = nodes.collect();
+        let (mut seen, mut open) = (BTreeSet::new(), from);
         while let Some(id) = open.pop() {
             if !seen.insert(id) {
                 continue;
             }
             let links = nodes.get(id).into_iter().flat_map(|node| &node.deps);
-            let links = links.map(|link| link.pkg.as_str());
-            open.extend(links.filter(|to| !(members.contains(id) && dropped.contains(to))));
+            open.extend(
+                links
+                    .filter(|link| is_taken(id, link))
+                    .map(|link| link.pkg.as_str()),
+            );
         }
-        seen.len() - members.len()
-    }
-
-    /// The newest compiler that anything `member` is built with needs, and what needs it; tests aside.
-    pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![member.id.as_str()]);
-        while let Some(id) = open.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
-            let nodes = self.graph.nodes.iter().filter(|node| node.id == id);
-            let links = nodes.flat_map(|node| &node.deps);
-            let built = links.filter(|link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev")));
-            open.extend(built.map(|link| link.pkg.as_str()));
-        }
-        let packages = self
-            .packages
-            .iter()
-            .filter(|package| seen.contains(package.id.as_str()));
-        let needs = packages.filter_map(|p| Some((p.rust_version.clone()?, p.name.clone())));
-        needs
-            .filter(|(_, name)| *name != member.name)
-            .max_by_key(|(needed, _)| crate::verify::version(needed))
+        seen
     }
 
     /// The members whose folder lies under `folder` of the root.

@@ -15,45 +15,59 @@ const EMBEDDED: [(&str, &str); 6] = [
     ("devnet", "provider-daemon/devnet/src/"),
 ];
 
-/// Types and variants of each crate, and how many types no file outside of the crate's own source names.
-pub(super) fn figures(files: &[Source]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for (name, folder) in EMBEDDED {
+/// What a crate shows.
+pub(super) struct Surface<'a> {
+    name: &'static str,
+    types: usize,
+    variants: usize,
+    /// Types that no example, test outside of the crate, bench or other crate names.
+    unnamed: Vec<&'a str>,
+}
+
+/// The surface of each crate.
+pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
+    let of = |(name, folder): (&'static str, &str)| {
         let within: Vec<&str> = files
             .iter()
             .filter(|(path, _)| path.starts_with(folder) && super::kind(path) == "source")
             .map(|(_, text)| text.as_str())
             .collect();
         let types: Vec<&str> = within.iter().flat_map(|text| public_types(text)).collect();
-        let variants = within.iter().map(|text| public_variants(text)).sum();
-        figures.push(count(&format!("{name}_public_types"), types.len(), "types"));
-        figures.push(count(&format!("{name}_public_variants"), variants, "variants"));
-        let unnamed = unnamed(&types, folder, files);
-        figures.push(count(
-            &format!("{name}_types_unnamed_outside"),
-            unnamed.len(),
-            "types",
-        ));
-    }
-    figures
+        Surface {
+            name,
+            types: types.len(),
+            variants: within.iter().map(|text| public_variants(text)).sum(),
+            unnamed: unnamed(&types, folder, files),
+        }
+    };
+    EMBEDDED.map(of).into()
 }
 
-/// Types of the crates that no example, test outside of the crate, bench or other crate names, sorted.
-pub(super) fn unnamed_outside(files: &[Source]) -> Vec<String> {
-    let mut found: Vec<String> = EMBEDDED
-        .iter()
-        .flat_map(|(name, folder)| {
-            let within = files
-                .iter()
-                .filter(|(path, _)| path.starts_with(folder) && super::kind(path) == "source");
-            let types: Vec<&str> = within.flat_map(|(_, text)| public_types(text)).collect();
-            unnamed(&types, folder, files)
-                .into_iter()
-                .map(move |found| format!("{name}: {found}"))
-        })
-        .collect();
-    found.sort();
-    found
+impl Surface<'_> {
+    /// Types and variants, and how many types nobody outside names.
+    pub(super) fn figures(&self) -> [Figure; 3] {
+        let name = self.name;
+        [
+            count(&format!("{name}_public_types"), self.types, "types"),
+            count(&format!("{name}_public_variants"), self.variants, "variants"),
+            count(
+                &format!("{name}_types_unnamed_outside"),
+                self.unnamed.len(),
+                "types",
+            ),
+        ]
+    }
+
+    /// Those types, sorted, each with its crate.
+    pub(super) fn unnamed(&self) -> Vec<String> {
+        let mut all: Vec<String> = self
+            .unnamed
+            .iter()
+            .map(|of| format!("{}: {of}", self.name))
+            .collect();
+        all.sort();
+        all
+    }
 }
 
 fn unnamed<'a>(types: &[&'a str], folder: &str, files: &[Source]) -> Vec<&'a str> {
@@ -121,6 +135,7 @@ mod tests {
             ),
             ("akash-provider-core/tests/c.rs".to_owned(), "use One;".to_owned()),
         ];
-        assert_eq!(unnamed_outside(&files), ["core: Three"]);
+        let core = &surfaces(&files)[0];
+        assert_eq!(core.unnamed(), ["core: Three"]);
     }
 }
