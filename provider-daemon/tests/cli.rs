@@ -268,18 +268,24 @@ fn a_crowd_of_tenants_does_not_keep_the_provider_from_work() {
     assert_eq!(end, "800 of 800 served, 0 left over");
 }
 
-fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = daemon(&["dev", "--block-time", "50ms"])
+/// One that runs and has said so in a line with `word`: itself, what else it says, and that line.
+fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = daemon(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    while !line.contains("serving") {
+    while !line.contains(word) {
         line.clear();
         assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
     }
+    (child, stdout, line)
+}
+
+fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
+    let (child, stdout, _) = started(&["dev", "--block-time", "50ms"], "serving");
     (child, stdout)
 }
 

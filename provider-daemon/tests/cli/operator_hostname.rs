@@ -1,10 +1,10 @@
 //! `operator hostname` as a process, while its cluster is away.
 
-use super::{Scratch, daemon, send, text};
+use super::{Scratch, send, started, text};
 use nix::sys::signal::Signal;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A cluster at a port where nobody listens.
@@ -27,17 +27,7 @@ fn serving(kubeconfig: &Scratch) -> (Child, String) {
         "--rest-port=0",
         &kubeconfig,
     ];
-    let mut child = daemon(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("http://") {
-        line.clear();
-        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
-    }
+    let (child, _, line) = started(&args, "http://");
     let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
     (child, address.to_owned())
 }
