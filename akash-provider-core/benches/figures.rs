@@ -22,9 +22,29 @@ type Failed = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failed> {
     let world = World::new()?;
+    if let Some(count) = histories_asked_for()? {
+        return only_histories(&world, count);
+    }
     engine(&world)?;
     fit(&world);
     price(&world)
+}
+
+/// `--histories COUNT`: nothing else, for a tool that counts instructions.
+fn histories_asked_for() -> Result<Option<u64>, Failed> {
+    let mut words = std::env::args().skip_while(|word| word != "--histories");
+    match (words.next(), words.next()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(count)) => Ok(Some(count.parse()?)),
+        (Some(_), None) => Err("--histories: a count is missing".into()),
+    }
+}
+
+fn only_histories(world: &World, count: u64) -> Result<(), Failed> {
+    let mut engine = world.engine()?;
+    let inputs: u64 = (1..=count).map(|dseq| history(world, &mut engine, dseq)).sum();
+    println!("{inputs} inputs");
+    Ok(())
 }
 
 /// Whole order histories, and what one event costs with few and with many orders in hand.

@@ -9,6 +9,8 @@
     reason = "a test says what broke and stops"
 )]
 
+#[path = "engine/benches.rs"]
+mod benches;
 #[path = "engine/breaker.rs"]
 mod breaker;
 #[path = "engine/doubt.rs"]
