@@ -46,7 +46,7 @@ pub use phase::{LeasePhase, Lifecycle, OrderPhase};
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
-use crate::types::{DeploymentId, GroupId, LeaseId, Mono, Now, OrderId};
+use crate::types::{BlockTime, DeploymentId, GroupId, LeaseId, Mono, Now, OrderId};
 use cx::Cx;
 use leases::{Leases, deployment, escrow, workload};
 use market::{Market, order};
@@ -224,11 +224,15 @@ impl Engine {
     /// Machines whose deadlines have come, each once, in the order of the deadlines.
     fn due(&self) -> Vec<Key> {
         let now = self.progress.now();
-        let mut mono = keyed(self.market.due_mono(now), Key::Order);
-        mono.extend(self.leases.due_mono(now));
+        // Asked first, because nothing is due after most steps.
+        if !self.market.is_due(now) && !self.leases.is_due(now) {
+            return Vec::new();
+        }
+        let orders = keyed(self.market.due_mono(now), Key::Order);
+        let mut mono: Vec<(Mono, Key)> = orders.chain(self.leases.due_mono(now)).collect();
+        let orders = keyed(self.market.due_block(now), Key::Order);
+        let mut block: Vec<(BlockTime, Key)> = orders.chain(self.leases.due_block(now)).collect();
         mono.sort_unstable();
-        let mut block = keyed(self.market.due_block(now), Key::Order);
-        block.extend(self.leases.due_block(now));
         block.sort_unstable();
         let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
         // One that is due in both clocks is woken once: a wake looks at both.
@@ -316,8 +320,8 @@ impl Engine {
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,
-) -> Vec<(T, Key)> {
-    due.map(|(at, id)| (*at, key(id.clone()))).collect()
+) -> impl Iterator<Item = (T, Key)> {
+    due.map(move |(at, id)| (*at, key(id.clone())))
 }
 
 /// Keys in an order that does not depend on hashing.

@@ -134,20 +134,23 @@ impl Leases {
         machines.into_iter().flatten().min()
     }
 
+    /// Whether a deadline of any machine has come.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
+    }
+
     /// Machines whose deadlines have come, in the monotonic clock.
-    pub(super) fn due_mono(&self, now: Now) -> Vec<(Mono, Key)> {
-        let mut due = keyed(self.deployments.due_mono(now), Key::Deployment);
-        due.extend(keyed(self.workloads.due_mono(now), Key::Workload));
-        due.extend(keyed(self.escrows.due_mono(now), Key::Escrow));
-        due
+    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, Key)> {
+        let due = keyed(self.deployments.due_mono(now), Key::Deployment);
+        let due = due.chain(keyed(self.workloads.due_mono(now), Key::Workload));
+        due.chain(keyed(self.escrows.due_mono(now), Key::Escrow))
     }
 
     /// The same in block time.
-    pub(super) fn due_block(&self, now: Now) -> Vec<(BlockTime, Key)> {
-        let mut due = keyed(self.deployments.due_block(now), Key::Deployment);
-        due.extend(keyed(self.workloads.due_block(now), Key::Workload));
-        due.extend(keyed(self.escrows.due_block(now), Key::Escrow));
-        due
+    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, Key)> {
+        let due = keyed(self.deployments.due_block(now), Key::Deployment);
+        let due = due.chain(keyed(self.workloads.due_block(now), Key::Workload));
+        due.chain(keyed(self.escrows.due_block(now), Key::Escrow))
     }
 }
 

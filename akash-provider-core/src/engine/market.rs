@@ -135,6 +135,11 @@ impl Market {
         looks.into_iter().flatten().min()
     }
 
+    /// Whether a deadline of any order has come.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.orders.is_due(now)
+    }
+
     /// Orders whose deadlines have come, in the monotonic clock.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.orders.due_mono(now)

@@ -157,6 +157,11 @@ impl<M: Machine> Table<M> {
         self.timers.next_mono()
     }
 
+    /// Whether a deadline of any of them has come.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.timers.is_due(now)
+    }
+
     /// Deadlines that have come, in the monotonic clock, in their order.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, M::Id)> {
         self.timers.due_mono(now.mono)

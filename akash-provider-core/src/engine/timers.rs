@@ -1,7 +1,7 @@
 //! When which machine of a kind wants to be woken. Entries are set and removed with the machines' own deadlines, so
 //! there are no stale timers.
 
-use crate::types::{BlockTime, Mono};
+use crate::types::{BlockTime, Mono, Now};
 use std::collections::BTreeSet;
 
 /// Deadlines of one machine.
@@ -27,6 +27,12 @@ impl<Id: Clone + Ord> Timers<Id> {
     /// Earliest monotonic deadline; block time needs no alarm, for it passes with blocks alone.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.mono.first().map(|(at, _)| *at)
+    }
+
+    /// Whether a deadline has come, in either clock.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.mono.first().is_some_and(|(at, _)| *at <= now.mono)
+            || self.block.first().is_some_and(|(at, _)| *at <= now.block_time)
     }
 
     /// Replaces a machine's deadlines.

@@ -66,6 +66,11 @@ impl Orders {
         self.machines.next_mono()
     }
 
+    /// Whether a deadline of any order has come.
+    pub(in crate::engine) fn is_due(&self, now: Now) -> bool {
+        self.machines.is_due(now)
+    }
+
     /// Deadlines that have come, in the monotonic clock, in their order.
     pub(in crate::engine) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.machines.due_mono(now)
