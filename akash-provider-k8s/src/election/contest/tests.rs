@@ -1,0 +1,327 @@
+//! Contestants around one store, with answers that come late or never, processes that stand still and records that
+//! somebody deletes.
+
+use super::*;
+use proptest::prelude::*;
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// The store: one record, and a version for each write.
+#[derive(Debug, Default)]
+struct Store {
+    record: Option<Record>,
+    version: u64,
+}
+
+impl Store {
+    fn stored(&self) -> Option<Stored> {
+        let record = self.record.clone()?;
+        let version = self.version.to_string();
+        Some(Stored { record, version })
+    }
+
+    fn carry_out(&mut self, plan: &Plan, lease: Duration) -> Answer {
+        let claim = match plan {
+            Plan::Read => return Answer::Read(self.stored()),
+            Plan::Create(claim) if self.record.is_none() => claim,
+            Plan::Replace(claim, version)
+                if self.record.is_some() && *version == self.version.to_string() =>
+            {
+                claim
+            }
+            Plan::Create(_) | Plan::Replace(..) => return Answer::Failed,
+        };
+        self.version += 1;
+        self.record = Some(Record {
+            holder: claim.holder.clone(),
+            lease,
+            term: claim.term,
+            sign: self.version.to_string(),
+        });
+        self.stored().map_or(Answer::Failed, Answer::Written)
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    Read(Option<Stored>),
+    Written(Stored),
+    Failed,
+}
+
+/// A call under way: it is carried out at a time, and answered at a later one.
+#[derive(Debug)]
+struct Flight {
+    plan: Plan,
+    begun: Duration,
+    carried_out: u64,
+    answered: u64,
+    answer: Option<Answer>,
+}
+
+#[derive(Debug)]
+struct Node {
+    contest: Contest,
+    /// Its clock is so far ahead of ours.
+    ahead: Duration,
+    wakes: u64,
+    flight: Option<Flight>,
+}
+
+/// What the next call of a contestant meets.
+#[derive(Debug, Clone, Copy)]
+struct Luck {
+    way_there: u64,
+    way_back: u64,
+    /// The request is lost, or its answer is.
+    lost: u8,
+    /// It stands still for so long before it makes the next step.
+    stands_still: u64,
+}
+
+fn luck() -> impl Strategy<Value = Luck> {
+    let often = |short: u64, long: u64| prop_oneof![6 => 0..short, 1 => 0..long];
+    (often(200, 9_000), often(200, 9_000), 0u8..12, often(1, 40_000)).prop_map(
+        |(way_there, way_back, lost, stands_still)| Luck {
+            way_there,
+            way_back,
+            lost,
+            stands_still,
+        },
+    )
+}
+
+const CALL_LIMIT: u64 = 5_000;
+
+impl Node {
+    fn now(&self, at: u64) -> Duration {
+        ms(at) + self.ahead
+    }
+
+    fn leads(&self, at: u64) -> Option<u64> {
+        self.contest.leads(self.now(at)).map(|(term, _)| term)
+    }
+
+    /// One moment of its life.
+    fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
+        let lease = Timing::default().lease;
+        if let Some(flight) = &mut self.flight {
+            if flight.answer.is_none() && at >= flight.carried_out {
+                flight.answer = Some(store.carry_out(&flight.plan, lease));
+            }
+            if at < flight.answered || at < self.wakes {
+                return;
+            }
+        }
+        if at < self.wakes {
+            return;
+        }
+        let now = self.now(at);
+        if let Some(flight) = self.flight.take() {
+            match flight.answer {
+                Some(Answer::Read(stored)) => self.contest.saw(stored, now),
+                Some(Answer::Written(stored)) => self.contest.wrote(stored, flight.begun),
+                Some(Answer::Failed) | None => self.contest.failed(),
+            }
+            self.wakes = at + u64::try_from(self.contest.pause(now).as_millis()).unwrap_or(0);
+            return;
+        }
+        let Luck {
+            way_there,
+            way_back,
+            lost,
+            stands_still,
+        } = luck();
+        let (there, back) = (at + way_there, at + way_there + way_back);
+        let gone = lost == 0 || back > at + CALL_LIMIT;
+        self.flight = Some(Flight {
+            plan: self.contest.plan(now),
+            begun: now,
+            // A request whose answer nobody waits for may still be carried out, however late.
+            carried_out: if lost == 1 { u64::MAX } else { there },
+            answered: if gone || lost == 1 { at + CALL_LIMIT } else { back },
+            answer: None,
+        });
+        self.wakes = at + stands_still;
+        if gone {
+            // It is carried out and the answer is lost.
+            let flight = self.flight.take();
+            if let Some(mut flight) = flight {
+                if flight.carried_out <= at + CALL_LIMIT {
+                    store.carry_out(&flight.plan, lease);
+                }
+                flight.answer = Some(Answer::Failed);
+                self.flight = Some(flight);
+            }
+        }
+    }
+}
+
+fn nodes(count: u64) -> Vec<Node> {
+    let node = |n: u64| Node {
+        contest: Contest::new(format!("node-{n}"), Timing::default()),
+        // Clocks need not agree about anything but how fast they go.
+        ahead: ms(n * 7_777_777),
+        wakes: n * 300,
+        flight: None,
+    };
+    (0..count).map(node).collect()
+}
+
+/// Nobody in 60 s of calm stays without a leader, and never are there two.
+fn contested(lucks: &[Luck], deletes: &[u64]) -> Result<(), TestCaseError> {
+    let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
+    let mut last_term = 0;
+    let calm = Luck {
+        way_there: 5,
+        way_back: 5,
+        lost: 9,
+        stands_still: 0,
+    };
+    let trouble = 120_000;
+    for at in (0..trouble + 90_000).step_by(50) {
+        if deletes.contains(&(at / 1_000)) && at % 1_000 == 0 {
+            store.record = None;
+        }
+        for node in &mut nodes {
+            node.step(at, &mut store, || {
+                next += 1;
+                if at < trouble {
+                    lucks[next % lucks.len()]
+                } else {
+                    calm
+                }
+            });
+        }
+        let leaders: Vec<u64> = nodes.iter().filter_map(|node| node.leads(at)).collect();
+        prop_assert!(
+            leaders.len() <= 1,
+            "at {at} ms there are {} leaders",
+            leaders.len()
+        );
+        if let (Some(term), true) = (leaders.first(), deletes.is_empty()) {
+            prop_assert!(*term >= last_term, "term {term} after {last_term}");
+            last_term = *term;
+        }
+    }
+    let at = trouble + 90_000;
+    prop_assert!(
+        nodes.iter().any(|node| node.leads(at).is_some()),
+        "nobody leads: {nodes:?}"
+    );
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn there_is_one_leader_at_most_whatever_is_late_lost_or_stands_still(
+        lucks in prop::collection::vec(luck(), 20..60),
+    ) {
+        contested(&lucks, &[])?;
+    }
+
+    #[test]
+    fn a_record_that_is_deleted_makes_no_second_leader(
+        lucks in prop::collection::vec(luck(), 20..60),
+        deletes in prop::collection::vec(0u64..150, 1..6),
+    ) {
+        contested(&lucks, &deletes)?;
+    }
+}
+
+fn there(holder: Option<&str>, term: u64, sign: &str) -> Stored {
+    let record = Record {
+        holder: holder.map(str::to_owned),
+        lease: Duration::from_secs(15),
+        term,
+        sign: sign.to_owned(),
+    };
+    Stored {
+        record,
+        version: format!("v{sign}"),
+    }
+}
+
+#[test]
+fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
+    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    assert_eq!(contest.plan(ms(0)), Plan::Read);
+    contest.saw(Some(there(None, 7, "a")), ms(10));
+    let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
+        panic!("it is free");
+    };
+    assert_eq!((claim.term, claim.begins, version.as_str()), (8, true, "va"));
+    contest.wrote(there(Some("me"), 8, "b"), ms(10));
+    assert_eq!(contest.leads(ms(20)), Some((8, ms(10_010))));
+    assert_eq!(contest.leads(ms(10_010)), None, "it needs a sign of life");
+}
+
+#[test]
+fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
+    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    for second in 0..60 {
+        contest.saw(
+            Some(there(Some("other"), 1, &second.to_string())),
+            ms(second * 1_000),
+        );
+        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read);
+    }
+    for second in 60..74 {
+        let mut touched = there(Some("other"), 1, "59");
+        touched.version = second.to_string();
+        contest.saw(Some(touched), ms(second * 1_000));
+        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read, "{second}");
+    }
+    assert!(
+        matches!(contest.plan(ms(74_000)), Plan::Replace(claim, version) if claim.term == 2 && version == "73")
+    );
+}
+
+#[test]
+fn what_a_record_says_of_itself_has_bounds() {
+    let mut absurd = there(Some("other"), u64::MAX - 1, "a");
+    absurd.record.lease = Duration::from_secs(1 << 40);
+    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    contest.saw(Some(absurd), ms(0));
+    assert_eq!(contest.plan(DURATION_MAX - ms(1)), Plan::Read);
+    assert!(matches!(contest.plan(DURATION_MAX), Plan::Replace(..)));
+    let timing = Timing {
+        lease: Duration::ZERO,
+        renew: Duration::from_secs(99),
+        retry: Duration::ZERO,
+    };
+    let sane = timing.sane();
+    assert!(
+        sane.renew < sane.lease && sane.retry < sane.renew && !sane.retry.is_zero(),
+        "{sane:?}"
+    );
+}
+
+#[test]
+fn what_is_handed_over_is_ours() {
+    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    assert_eq!(contest.release(), None);
+    contest.saw(Some(there(None, 1, "a")), ms(0));
+    contest.wrote(there(Some("me"), 2, "b"), ms(0));
+    let released = contest.release();
+    assert!(
+        matches!(
+            released,
+            Some(Plan::Replace(
+                Claim {
+                    holder: None,
+                    term: 2,
+                    ..
+                },
+                _
+            ))
+        ),
+        "{released:?}"
+    );
+    assert_eq!(contest.leads(ms(1)), None, "from the moment it is handed over");
+    assert_eq!(contest.release(), None);
+}
