@@ -15,17 +15,17 @@ pub mod facts;
 mod front;
 pub mod index;
 pub mod live;
-pub mod queue;
 pub mod route;
 mod shared;
 mod status;
 mod watch;
 mod writer;
 
+pub use super::{Counts, Ignored, LeaseParts, WatchStatus, queue};
 pub use front::Front;
-pub use shared::Counts;
-pub use status::{HostnameStatus, Ignored, LeaseParts, Managed, Status, WatchStatus};
+pub use status::{HostnameStatus, Managed, Status};
 
+use super::worker::{self, Pace};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::state::WatchConfig;
@@ -94,30 +94,17 @@ impl HostnameOperator {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route"),
             resource: options.mode.resource(),
-            // An interval of zero panics.
-            prune_interval: options.prune_interval.max(Duration::from_secs(1)),
+        };
+        let pace = Pace {
+            prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let writer_ended = CancellationToken::new();
-        let ended = writer_ended.clone().drop_guard();
-        let (gate, until) = (options.gate, stopping.clone());
-        let leading = async move {
-            // Cancelled however this task ends, so that `stop` does not wait in vain.
-            let _ended = ended;
-            while !until.is_cancelled() {
-                tokio::select! {
-                    () = until.cancelled() => return,
-                    () = gate.begins() => {}
-                }
-                // Deposed, it stops where it is; whoever leads next looks at everything.
-                gate.during(writer.clone().run(until.clone())).await;
-            }
-        };
+        let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
         let [hosts, manifests, routes] = watch::start(
             client,
             &options.manifest_namespace,
             &options.mode,
-            &shared,
+            &shared.board,
             options.watch_config,
         );
         let front = front::watch(
@@ -129,13 +116,13 @@ impl HostnameOperator {
         Self {
             shared,
             stopping,
-            writer: writer_ended,
+            writer: stopped,
             tasks: [
                 hosts,
                 manifests,
                 routes,
                 AbortOnDropHandle::new(tokio::spawn(front)),
-                AbortOnDropHandle::new(tokio::spawn(leading)),
+                leading,
             ],
         }
     }
@@ -143,13 +130,13 @@ impl HostnameOperator {
     /// Waits until everything was listed.
     pub async fn ready(&self) {
         // The other end is in our hands, so it does not go away.
-        let _ = self.shared.ready().wait_for(|ready| *ready).await;
+        let _ = self.shared.board.ready().wait_for(|ready| *ready).await;
     }
 
     /// Everything was listed once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        *self.shared.ready().borrow()
+        *self.shared.board.ready().borrow()
     }
 
     /// How everything is at the moment, name by name.

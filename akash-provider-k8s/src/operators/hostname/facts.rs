@@ -3,6 +3,7 @@
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
+use crate::operators::said::cut;
 use crate::state::lease_of_host;
 use akash_provider_core::manifest::{
     Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, is_hostname, is_service_name,
@@ -13,8 +14,6 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Longest text about a record that makes no sense, in characters: some of it may be a tenant's.
-const PROBLEM_MAX: usize = 300;
 /// Attempts at replicas; a proxy that tries more makes a slow service slower.
 const MAX_TRIES: u32 = 100;
 
@@ -141,16 +140,10 @@ fn typed<K: DeserializeOwned>(kind: &str, object: &DynamicObject) -> Fact<K> {
     decode(kind, &value).map_err(|bad| bad.to_string())
 }
 
-fn cut(text: String) -> String {
-    match text.char_indices().nth(PROBLEM_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::said::PROBLEM_MAX;
     use serde_json::{Value, json};
 
     const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";

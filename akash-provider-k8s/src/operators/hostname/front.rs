@@ -30,7 +30,7 @@ pub struct Front {
 pub(super) async fn watch(client: Client, mode: Mode, limit: Duration, shared: Arc<Shared>) {
     loop {
         let front = look(&client, &mode, limit).await;
-        let before = std::mem::replace(&mut shared.inner().front, front.clone());
+        let before = shared.set_front(front.clone());
         // Said when it goes away, and not each time that it is looked at.
         if front.is_there == Some(false) && before.is_there != Some(false) {
             tracing::warn!(missing = front.name, "no hostname leads anywhere without it");

@@ -8,10 +8,13 @@
 use super::facts::{Exposes, Fact, Host};
 use super::live::Live;
 use super::route::Mode;
+use crate::operators::change::changed;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use crate::operators::change::Change;
 
 /// A name or a namespace, as an object's metadata have it.
 type Name = String;
@@ -29,17 +32,6 @@ pub enum Event {
     Routes(Change<Place, Live>),
     /// A route of this place and identity was deleted by us.
     RouteDeleted(Place, String),
-}
-
-/// A change of one kind.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Change<K, V> {
-    /// Everything there is: a list that is complete.
-    Listed(BTreeMap<K, V>),
-    /// One that is new or changed.
-    Put(K, V),
-    /// One that is gone, as it was last.
-    Gone(K, V),
 }
 
 /// What the cluster has, and what is to be done about it.
@@ -283,7 +275,7 @@ impl Index {
     }
 
     fn apply_hosts(&mut self, change: Change<Name, Fact<Host>>) -> BTreeSet<Name> {
-        let facts = values(&change).filter_map(|fact| fact.as_ref().ok());
+        let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
         // Never taken out: the last record of a provider may go before its routes do.
         self.providers.extend(providers);
@@ -291,7 +283,7 @@ impl Index {
     }
 
     fn apply_manifests(&mut self, change: Change<Name, Fact<Exposes>>) -> BTreeSet<Name> {
-        let facts = values(&change).filter_map(|fact| fact.as_ref().ok());
+        let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|exposes| exposes.lease.provider.clone()).collect();
         self.providers.extend(providers);
         let leases = changed(&mut self.manifests, change);
@@ -354,47 +346,6 @@ impl Index {
             routes.remove(name);
         }
     }
-}
-
-/// Changes a table; the keys whose value is another one by then. Before its first list an event tells nothing: the
-/// list does.
-fn changed<V: PartialEq>(table: &mut Option<BTreeMap<Name, V>>, change: Change<Name, V>) -> BTreeSet<Name> {
-    match change {
-        Change::Listed(all) => {
-            let before = table.take().unwrap_or_default();
-            // A list comes again after every outage, and must not make it everybody's turn.
-            let keys = before.keys().chain(all.keys());
-            let touched = keys
-                .filter(|key| before.get(*key) != all.get(*key))
-                .cloned()
-                .collect();
-            *table = Some(all);
-            touched
-        }
-        Change::Put(key, value) => {
-            let Some(table) = table else {
-                // Before the first list nothing counts, and that list has it too.
-                return BTreeSet::new();
-            };
-            table.insert(key.clone(), value);
-            BTreeSet::from([key])
-        }
-        Change::Gone(key, _) => {
-            if let Some(table) = table {
-                table.remove(&key);
-            }
-            BTreeSet::from([key])
-        }
-    }
-}
-
-fn values<K, V>(change: &Change<K, V>) -> impl Iterator<Item = &V> {
-    let (all, one) = match change {
-        Change::Listed(all) => (Some(all), None),
-        Change::Put(_, value) => (None, Some(value)),
-        Change::Gone(..) => (None, None),
-    };
-    all.into_iter().flat_map(BTreeMap::values).chain(one)
 }
 
 fn owner(live: &Live) -> Option<&Address> {

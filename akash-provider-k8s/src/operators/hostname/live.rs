@@ -3,6 +3,7 @@
 use super::route::{self, Mode};
 use crate::apply::subset::{self, Lists};
 use crate::labels;
+use crate::operators::change::version_of;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
@@ -112,14 +113,6 @@ impl Live {
         let has = |value: &Value| value.pointer(TIMEOUTS).is_some();
         (has(&self.body) && !has(wanted)).then(|| "spec.rules.0.timeouts".to_owned())
     }
-}
-
-/// The version of an object; 0 where it is no number, which counts as the oldest.
-#[must_use]
-pub fn version_of(meta: &ObjectMeta) -> u64 {
-    let version = meta.resource_version.as_deref();
-    // Where versions are no numbers all are equal, and no event is dropped as an old one.
-    version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn accepted(object: &DynamicObject, mode: &Mode) -> Accepted {

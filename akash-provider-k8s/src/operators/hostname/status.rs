@@ -1,14 +1,13 @@
 //! What the operator says of itself: each name as it is wanted, written and accepted, and what keeps it from that.
 
 use super::front::Front;
+use super::index::Index;
 use super::live::Accepted;
-use super::shared::{Counts, Inner, Kind, Shared};
-use crate::hostnames::rfc3339;
-use akash_provider_core::types::LeaseId;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use super::shared::Shared;
+use crate::operators::board::{Counts, Inner};
+use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tokio::time::Instant;
 
 /// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
@@ -25,17 +24,6 @@ pub struct Status {
     pub busy: usize,
     /// Each name that is declared or has a route.
     pub hostnames: BTreeMap<String, HostnameStatus>,
-}
-
-/// How a watch fares.
-#[derive(Debug, Clone, Serialize)]
-pub struct WatchStatus {
-    /// Everything was listed once.
-    pub synced: bool,
-    /// For so many seconds it has not worked.
-    pub down_for_seconds: Option<u64>,
-    /// What went wrong last, also when it works again.
-    pub last_error: Option<String>,
 }
 
 /// How a name is.
@@ -80,60 +68,14 @@ pub struct Managed {
     pub last_update: String,
 }
 
-/// A lease by its parts.
-#[derive(Debug, Clone, Serialize)]
-pub struct LeaseParts {
-    /// Address of the tenant.
-    pub owner: String,
-    /// Sequence number of the deployment.
-    pub dseq: u64,
-    /// Sequence number of the group.
-    pub gseq: u32,
-    /// Sequence number of the order.
-    pub oseq: u32,
-    /// Address of the provider.
-    pub provider: String,
-}
-
-/// A lease as today's operator shows it at `/ignore-list`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Ignored {
-    /// Its names that failed.
-    pub hostnames: Vec<String>,
-    /// The error of the name that failed last.
-    pub last_error: String,
-    /// Kind of that error, or `Problem` where nothing was tried.
-    pub last_error_type: String,
-    /// When it failed last, RFC 3339.
-    pub failed_at: String,
-    /// Failures in a row.
-    pub failure_count: u32,
-    /// Namespace of the lease.
-    pub namespace: String,
-}
-
-impl From<&LeaseId> for LeaseParts {
-    fn from(lease: &LeaseId) -> Self {
-        let group = &lease.order.group;
-        Self {
-            owner: group.deployment.owner.to_string(),
-            dseq: group.deployment.dseq,
-            gseq: group.gseq,
-            oseq: lease.order.oseq,
-            provider: lease.provider.to_string(),
-        }
-    }
-}
-
 impl Shared {
     pub(super) fn status(&self) -> Status {
-        let inner = self.inner();
+        let inner = self.board.inner();
         let names = inner.index.names().into_iter();
         Status {
             is_ready: inner.index.is_known(),
             watches: inner.watch_status(),
-            front: inner.front.clone(),
+            front: self.front(),
             counts: inner.counts,
             busy: inner.queue.busy(),
             hostnames: names
@@ -146,7 +88,7 @@ impl Shared {
     }
 
     pub(super) fn managed(&self) -> BTreeMap<String, Managed> {
-        let inner = self.inner();
+        let inner = self.board.inner();
         let mut managed = BTreeMap::new();
         for name in inner.index.names() {
             let Some(Ok(host)) = inner.index.host(&name) else {
@@ -168,61 +110,14 @@ impl Shared {
     }
 
     pub(super) fn ignored(&self) -> BTreeMap<String, Ignored> {
-        let inner = self.inner();
-        let now = Instant::now();
-        let mut leases: BTreeMap<String, Ignored> = BTreeMap::new();
-        let failures = inner.queue.failures().map(|(name, failed)| {
-            let kind = format!("{:?}", failed.kind);
-            (name, failed.error.clone(), kind, failed.at, failed.failures)
-        });
-        let problems = inner
-            .problems
-            .iter()
-            .map(|(name, problem)| (name, problem.text.clone(), "Problem".to_owned(), problem.since, 1));
-        for (name, last_error, last_error_type, at, failure_count) in failures.chain(problems) {
-            let Some(Ok(host)) = inner.index.host(name) else {
-                continue;
-            };
-            let failed_at = date_of(at, now);
-            let entry = leases.entry(host.lease.to_string()).or_insert_with(|| Ignored {
-                hostnames: Vec::new(),
-                last_error: String::new(),
-                last_error_type: String::new(),
-                failed_at: String::new(),
-                failure_count: 0,
-                namespace: host.namespace.clone(),
-            });
-            entry.hostnames.push(name.clone());
-            entry.failure_count = entry.failure_count.max(failure_count);
-            // Times of one form and zone compare as texts.
-            if failed_at >= entry.failed_at {
-                entry.last_error = last_error;
-                entry.last_error_type = last_error_type;
-                entry.failed_at = failed_at;
-            }
-        }
-        leases
+        self.board.inner().ignored(|index, name| {
+            let host = index.host(name)?.as_ref().ok()?;
+            Some((host.lease.clone(), name.to_owned()))
+        })
     }
 }
 
-impl Inner {
-    fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
-        let statuses = self.watches.iter().map(|(kind, watch)| {
-            let name = match kind {
-                Kind::Hosts => "providerhosts",
-                Kind::Manifests => "manifests",
-                Kind::Routes => "routes",
-            };
-            let status = WatchStatus {
-                synced: watch.synced,
-                down_for_seconds: watch.down_for().map(|down| down.as_secs()),
-                last_error: watch.last_error.clone(),
-            };
-            (name, status)
-        });
-        statuses.collect()
-    }
-
+impl Inner<Index> {
     fn hostname(&self, name: &str) -> HostnameStatus {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
         let live = host.and_then(|host| self.index.live(name, &host.namespace));
@@ -242,11 +137,4 @@ impl Inner {
             is_ignored: failed.is_some_and(|failed| failed.is_ignored),
         }
     }
-}
-
-fn date_of(at: Instant, now: Instant) -> String {
-    // An instant has no date: it is counted back from the time of day.
-    let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
-    let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
-    rfc3339(then)
 }

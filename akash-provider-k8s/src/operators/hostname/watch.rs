@@ -1,32 +1,26 @@
-//! Records and routes into the index, and how their watches fare.
-//!
-//! Objects are read one by one from what the API server sends, so that one which makes no sense is a fact like any
-//! other and ends no list.
+//! Records and routes into the index.
 
 use super::facts::{self, Exposes, Fact, Host};
-use super::index::{Change, Event, Place};
+use super::index::{Event, Index, Place};
 use super::live::Live;
 use super::route::Mode;
-use super::shared::{Kind, Shared};
+use super::shared::{HOSTS, MANIFESTS, ROUTES};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
-use crate::state::follow::{Follower, Report, Sink};
-use crate::state::{WatchConfig, WatchState};
+use crate::operators::board::Board;
+use crate::operators::intake::{Read, Watched, follow};
+use crate::state::WatchConfig;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-
-type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 /// Begins to watch hosts, manifests and routes, with a task for each.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
     mode: &Mode,
-    shared: &Arc<Shared>,
+    board: &Arc<Board<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 3] {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
@@ -39,151 +33,30 @@ pub(super) fn start(
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         ((namespace, named(object)), Live::of(object, &rendered))
     });
-    let follow = |kind, api, selector, shared: &Arc<Shared>| (kind, api, selector, Arc::clone(shared));
+    let watched = |key, name, labels| Watched {
+        key,
+        name,
+        labels,
+        may_be_absent: false,
+    };
+    // No selector: a record without its labels declares a name all the same.
+    let of_hosts = watched(HOSTS, "providerhosts.akash.network", "");
+    let of_manifests = watched(MANIFESTS, "manifests.akash.network", "");
+    // Routes without the label are of no lease.
+    let of_routes = watched(ROUTES, "routes", labels::SELECTOR);
     let hosts_api = records(ApiResource::erase::<ProviderHost>(&()));
     let manifests_api = records(ApiResource::erase::<Manifest>(&()));
     let routes_api = Api::all_with(client.clone(), &mode.resource());
     [
-        spawn(
-            // No selector: a record without its labels declares a name all the same.
-            follow(Kind::Hosts, hosts_api, "", shared),
-            hosts,
-            Event::Hosts,
-            config,
-        ),
-        spawn(
-            follow(Kind::Manifests, manifests_api, "", shared),
+        follow(board, of_hosts, hosts_api, hosts, Event::Hosts, config),
+        follow(
+            board,
+            of_manifests,
+            manifests_api,
             manifests,
             Event::Manifests,
             config,
         ),
-        spawn(
-            // Routes without the label are of no lease.
-            follow(Kind::Routes, routes_api, labels::SELECTOR, shared),
-            routes,
-            Event::Routes,
-            config,
-        ),
+        follow(board, of_routes, routes_api, routes, Event::Routes, config),
     ]
-}
-
-fn spawn<K, V>(
-    (kind, api, labels, shared): (Kind, Api<DynamicObject>, &'static str, Arc<Shared>),
-    read: Read<K, V>,
-    event: fn(Change<K, V>) -> Event,
-    watch_config: WatchConfig,
-) -> AbortOnDropHandle<()>
-where
-    K: Ord + Send + 'static,
-    V: Send + 'static,
-{
-    let follower = Follower {
-        api,
-        labels,
-        fields: "",
-        sink: Intake {
-            shared: Arc::clone(&shared),
-            read,
-            event,
-            listed: BTreeMap::new(),
-        },
-        report: Fares { kind, shared },
-        watch_config,
-    };
-    AbortOnDropHandle::new(tokio::spawn(follower.run()))
-}
-
-/// Where the objects of one kind go.
-struct Intake<K, V> {
-    shared: Arc<Shared>,
-    read: Read<K, V>,
-    event: fn(Change<K, V>) -> Event,
-    /// What the list under way has so far; it counts when it is complete.
-    listed: BTreeMap<K, V>,
-}
-
-impl<K, V> Intake<K, V> {
-    fn tell(&self, change: Change<K, V>) {
-        self.shared.apply((self.event)(change));
-    }
-}
-
-impl<K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<K, V> {
-    fn begin(&mut self) {
-        self.listed.clear();
-    }
-
-    fn page(&mut self, objects: Vec<DynamicObject>) {
-        let read = &self.read;
-        self.listed.extend(objects.iter().map(read));
-    }
-
-    fn complete(&mut self, _: Instant) {
-        let listed = std::mem::take(&mut self.listed);
-        self.tell(Change::Listed(listed));
-    }
-
-    fn applied(&mut self, object: DynamicObject) {
-        let (key, value) = (self.read)(&object);
-        self.tell(Change::Put(key, value));
-    }
-
-    fn deleted(&mut self, object: DynamicObject) {
-        let (key, value) = (self.read)(&object);
-        self.tell(Change::Gone(key, value));
-    }
-}
-
-/// How one watch fares.
-struct Fares {
-    kind: Kind,
-    shared: Arc<Shared>,
-}
-
-impl Fares {
-    fn change<R>(&self, change: impl FnOnce(&mut WatchState) -> R) -> R {
-        change(self.shared.inner().watches.entry(self.kind).or_default())
-    }
-}
-
-impl Report for Fares {
-    fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::Hosts => "providerhosts.akash.network",
-            Kind::Manifests => "manifests.akash.network",
-            Kind::Routes => "routes",
-        }
-    }
-
-    fn listed(&self) {
-        self.change(WatchState::listed);
-    }
-
-    fn starts(&self) {
-        self.change(|watch| watch.starts += 1);
-    }
-
-    fn works(&self) {
-        self.change(|watch| watch.down_since = None);
-    }
-
-    fn expired(&self) {
-        self.change(|watch| watch.failures += 1);
-    }
-
-    fn may_be_absent(&self) -> bool {
-        false
-    }
-
-    fn absent(&self, error: String) -> bool {
-        self.change(|watch| {
-            watch.failed(error, Instant::now());
-            let awaited = "the cluster does not serve this kind".to_owned();
-            watch.awaited.replace(awaited).is_none()
-        })
-    }
-
-    fn failed(&self, error: String, since: Instant) -> bool {
-        self.change(|watch| watch.failed(error, since))
-    }
 }

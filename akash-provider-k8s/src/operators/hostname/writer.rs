@@ -1,87 +1,36 @@
-//! The one writer: does what the index says is to be done, a few names at a time, and tells what came of it.
+//! Writes and deletes routes as the index says, and tells what came of it.
 //!
 //! A name that moves has its new route before the old one goes, so that it leads somewhere at every moment. A controller
 //! whose admission refuses a second route of a name gets the old one deleted first.
 
-use super::index::{Delete, Write};
-use super::shared::{Next, Shared, Turn};
+use super::index::{Delete, Index, Work, Write};
+use super::shared::Shared;
 use crate::apply::Calls;
 use crate::labels;
+use crate::operators::board::Board;
+use crate::operators::worker::Writes;
 use akash_provider_core::error::{Error, ErrorKind};
-use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, interval, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
-/// Names that are worked at at once.
-const AT_ONCE: usize = 8;
-
-/// The writer, which runs while its provider leads.
+/// Who writes routes.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
     pub(super) resource: ApiResource,
-    pub(super) prune_interval: Duration,
-    /// Longest wait at the end for what is under way.
-    pub(super) grace: Duration,
 }
 
-impl Writer {
-    /// Works until the end, and finishes what it began.
-    pub(super) async fn run(self, until: CancellationToken) {
-        // The term before may have ended in the middle of something.
-        self.shared.inner().queue.restart();
-        let mut jobs = FuturesUnordered::new();
-        let mut pruning = interval(self.prune_interval);
-        loop {
-            let mut due = None;
-            while jobs.len() < AT_ONCE {
-                match self.shared.next(Instant::now()) {
-                    Next::Turn(turn) => jobs.push(self.work(turn)),
-                    // Whoever waits for the same lock, or for this thread, comes in between.
-                    Next::More => tokio::task::yield_now().await,
-                    Next::Nothing(then) => {
-                        due = then;
-                        break;
-                    }
-                }
-                if until.is_cancelled() {
-                    break;
-                }
-            }
-            let later = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = until.cancelled() => break,
-                Some(()) = jobs.next(), if !jobs.is_empty() => {}
-                () = self.shared.news.notified(), if jobs.len() < AT_ONCE => {}
-                () = later => {}
-                _ = pruning.tick() => self.shared.prune(),
-            }
-        }
-        let rest = async { while jobs.next().await.is_some() {} };
-        if timeout(self.grace, rest).await.is_err() {
-            tracing::warn!("some routes were still being written at the end; the next start looks at them");
-        }
+impl Writes for Writer {
+    type Index = Index;
+
+    fn board(&self) -> &Board<Index> {
+        &self.shared.board
     }
 
-    async fn work(&self, turn: Turn) {
-        let outcome = self.carry_out(&turn).await;
-        self.shared.finish(&turn, outcome, Instant::now());
-    }
-
-    async fn carry_out(&self, turn: &Turn) -> Result<(), Error> {
-        let (name, work) = (&turn.name, &turn.work);
+    async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
         let mut written = match &work.write {
             Some(write) => self.write(name, write).await,
             None => Ok(()),
@@ -94,7 +43,9 @@ impl Writer {
         }
         written
     }
+}
 
+impl Writer {
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
         let namespace = &write.namespace;
         let meta = match &write.uid {

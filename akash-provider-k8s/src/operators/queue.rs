@@ -186,7 +186,7 @@ impl Queue {
         let failed = Failed {
             failures,
             refusals: 0,
-            error: "somebody else changes its route back".to_owned(),
+            error: "somebody else changes it back".to_owned(),
             kind: ErrorKind::Conflict,
             at: now,
             due,
@@ -216,7 +216,7 @@ impl Queue {
         self.running.remove(name);
         let before = self.failed.get(name);
         let failures = before.map_or(0, |before| before.failures) + 1;
-        // Only what the API server finds wrong with the route stays wrong: a namespace, a right or a server may come.
+        // Only what the API server finds wrong with the object stays wrong: a namespace, a right or a server may come.
         let is_refusal = error.kind() == ErrorKind::Invalid && !error.is_transient();
         let refusals = before.map_or(0, |before| before.refusals) + u32::from(is_refusal);
         let is_ignored = is_refusal && refusals >= self.patience.refusals;
@@ -240,7 +240,7 @@ impl Queue {
         }
     }
 
-    /// Drops what is remembered of names that are neither declared nor routed.
+    /// Drops what is remembered of names that are neither declared nor have an object.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));

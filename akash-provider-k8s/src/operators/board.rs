@@ -1,0 +1,217 @@
+//! What the watches, the writer and the status of an operator share: its index, whose turn it is, and how all of it
+//! fares.
+
+use super::queue::{Patience, Queue};
+use crate::apply::hash;
+use crate::state::WatchState;
+use akash_provider_core::error::Error;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// Names that are looked at in one go, so that nobody else waits long.
+const LOOKS: usize = 64;
+
+/// What the cluster has, and what is to be done about it: without a clock and without a network.
+pub(super) trait Index: Debug + Send + 'static {
+    /// What a watch or the writer says.
+    type Event: Send;
+    /// What is to be done about a name.
+    type Work: Work;
+    /// What is said of a name that something keeps from being as it is declared.
+    const KEPT: &'static str;
+
+    /// Takes an event; the names of which something may have to be done anew.
+    fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
+
+    /// True once everything was listed.
+    fn is_known(&self) -> bool;
+
+    /// All names that are declared or have an object.
+    fn names(&self) -> BTreeSet<String>;
+
+    /// What is to be done about a name.
+    fn work(&self, name: &str) -> Self::Work;
+}
+
+/// What is to be done about a name.
+pub(super) trait Work: Debug + Send + Sync + 'static {
+    /// There is nothing to do.
+    fn is_done(&self) -> bool;
+
+    /// What keeps the name from being as it is declared.
+    fn problem(&self) -> Option<&str>;
+
+    /// The object that is to be written.
+    fn body(&self) -> Option<&Value>;
+}
+
+/// What was done since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Objects written, new ones and others.
+    pub written: u64,
+    /// Objects deleted, each by its identity.
+    pub deleted: u64,
+    /// Writes and deletes that failed.
+    pub failed: u64,
+}
+
+/// What keeps a name from being as it is declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) text: String,
+    pub(super) since: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner<I> {
+    pub(super) index: I,
+    pub(super) queue: Queue,
+    /// By what they watch, as the status names it.
+    pub(super) watches: BTreeMap<&'static str, WatchState>,
+    pub(super) problems: BTreeMap<String, Problem>,
+    pub(super) counts: Counts,
+}
+
+/// A name whose turn it is, and what is to be done.
+#[derive(Debug)]
+pub(super) struct Turn<W> {
+    pub(super) name: String,
+    pub(super) work: W,
+    /// Of what is to be written.
+    hash: Option<String>,
+}
+
+/// What the writer is to do next.
+#[derive(Debug)]
+pub(super) enum Next<W> {
+    /// This name, which counts as running from then on.
+    Turn(Turn<W>),
+    /// Nothing yet; more names are to be looked at.
+    More,
+    /// Nothing until then, or until something changes.
+    Nothing(Option<Instant>),
+}
+
+#[derive(Debug)]
+pub(super) struct Board<I> {
+    inner: Mutex<Inner<I>>,
+    /// Something is to be looked at.
+    pub(super) news: Notify,
+    /// Everything was listed once.
+    ready: watch::Sender<bool>,
+}
+
+impl<I: Index> Board<I> {
+    pub(super) fn new(index: I, patience: Patience, watches: impl IntoIterator<Item = &'static str>) -> Self {
+        let watches = watches.into_iter().map(|key| (key, WatchState::default()));
+        Self {
+            inner: Mutex::new(Inner {
+                index,
+                queue: Queue::new(patience),
+                watches: watches.collect(),
+                problems: BTreeMap::new(),
+                counts: Counts::default(),
+            }),
+            news: Notify::new(),
+            ready: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner<I>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// Takes what a watch says, or what came of our own write.
+    pub(super) fn apply(&self, event: I::Event) {
+        let mut inner = self.inner();
+        let touched = inner.index.apply(event);
+        let is_known = inner.index.is_known();
+        inner.queue.changed(touched);
+        // The lock is free before anybody is told, who would look at once.
+        drop(inner);
+        self.ready
+            .send_if_modified(|ready| !std::mem::replace(ready, is_known) && is_known);
+        self.news.notify_one();
+    }
+
+    pub(super) fn next(&self, now: Instant) -> Next<I::Work> {
+        let mut inner = self.inner();
+        for _ in 0..LOOKS {
+            let Some(name) = inner.queue.next(now) else {
+                return Next::Nothing(inner.queue.due());
+            };
+            let work = inner.index.work(&name);
+            inner.tell(&name, work.problem().map(str::to_owned), now);
+            if work.is_done() {
+                inner.queue.rest(&name);
+                continue;
+            }
+            let hash = work.body().map(hash::of);
+            let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
+            if hash.as_ref().is_none_or(may_write) {
+                return Next::Turn(Turn { name, work, hash });
+            }
+        }
+        Next::More
+    }
+
+    /// The work about a name is over.
+    pub(super) fn finish(&self, turn: &Turn<I::Work>, outcome: Result<(), Error>, now: Instant) {
+        let mut inner = self.inner();
+        match outcome {
+            Ok(()) => inner.queue.done(&turn.name, turn.hash.clone(), now),
+            Err(error) => {
+                inner.counts.failed += 1;
+                let is_first = inner.queue.failure(&turn.name).is_none();
+                inner.queue.failed(&turn.name, &error, now);
+                // Later ones are in the status.
+                if is_first {
+                    tracing::warn!(name = turn.name, error = %error, "{}, and is tried again", I::KEPT);
+                }
+            }
+        }
+    }
+
+    /// Forgets what is of names that are neither declared nor have an object.
+    pub(super) fn prune(&self) {
+        let mut inner = self.inner();
+        let names = inner.index.names();
+        inner.queue.prune(|name| names.contains(name));
+        inner.problems.retain(|name, _| names.contains(name));
+    }
+
+    /// These names are tried again now; the number of those that had failed.
+    pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
+        let mut inner = self.inner();
+        let Inner { index, queue, .. } = &mut *inner;
+        let forgotten = queue.forget(|name| is_meant(index, name));
+        drop(inner);
+        self.news.notify_one();
+        forgotten
+    }
+}
+
+impl<I: Index> Inner<I> {
+    fn tell(&mut self, name: &str, problem: Option<String>, now: Instant) {
+        let Some(text) = problem else {
+            self.problems.remove(name);
+            return;
+        };
+        // Said once, not with every look.
+        if self.problems.get(name).is_none_or(|known| known.text != text) {
+            tracing::warn!(name, problem = text, "{}", I::KEPT);
+            let since = now;
+            self.problems.insert(name.to_owned(), Problem { text, since });
+        }
+    }
+}

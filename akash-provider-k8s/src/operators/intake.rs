@@ -1,0 +1,155 @@
+//! Objects of the API server into an index, and how their watches fare.
+//!
+//! Objects are read one by one from what the API server sends, so that one which makes no sense is a fact like any
+//! other and ends no list.
+
+use super::board::{Board, Index};
+use super::change::Change;
+use crate::state::follow::{Follower, Report, Sink};
+use crate::state::{WatchConfig, WatchState};
+use kube::Api;
+use kube::core::DynamicObject;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Reads the key and the value of an object.
+pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
+
+/// What is watched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watched {
+    /// Its name in the status.
+    pub(super) key: &'static str,
+    /// Its name in logs.
+    pub(super) name: &'static str,
+    /// Selector of labels; empty for all.
+    pub(super) labels: &'static str,
+    /// A cluster may go without this kind.
+    pub(super) may_be_absent: bool,
+}
+
+/// Begins to watch one kind, with a task of its own.
+pub(super) fn follow<I, K, V>(
+    board: &Arc<Board<I>>,
+    watched: Watched,
+    api: Api<DynamicObject>,
+    read: Read<K, V>,
+    event: fn(Change<K, V>) -> I::Event,
+    watch_config: WatchConfig,
+) -> AbortOnDropHandle<()>
+where
+    I: Index,
+    K: Ord + Send + 'static,
+    V: Send + 'static,
+{
+    let follower = Follower {
+        api,
+        labels: watched.labels,
+        fields: "",
+        sink: Intake {
+            board: Arc::clone(board),
+            read,
+            event,
+            listed: BTreeMap::new(),
+        },
+        report: Fares {
+            watched,
+            board: Arc::clone(board),
+        },
+        watch_config,
+    };
+    AbortOnDropHandle::new(tokio::spawn(follower.run()))
+}
+
+/// Where the objects of one kind go.
+struct Intake<I: Index, K, V> {
+    board: Arc<Board<I>>,
+    read: Read<K, V>,
+    event: fn(Change<K, V>) -> I::Event,
+    /// What the list under way has so far; it counts when it is complete.
+    listed: BTreeMap<K, V>,
+}
+
+impl<I: Index, K, V> Intake<I, K, V> {
+    fn tell(&self, change: Change<K, V>) {
+        self.board.apply((self.event)(change));
+    }
+}
+
+impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<I, K, V> {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    fn page(&mut self, objects: Vec<DynamicObject>) {
+        let read = &self.read;
+        self.listed.extend(objects.iter().map(read));
+    }
+
+    fn complete(&mut self, _: Instant) {
+        let listed = std::mem::take(&mut self.listed);
+        self.tell(Change::Listed(listed));
+    }
+
+    fn applied(&mut self, object: DynamicObject) {
+        let (key, value) = (self.read)(&object);
+        self.tell(Change::Put(key, value));
+    }
+
+    fn deleted(&mut self, object: DynamicObject) {
+        let (key, value) = (self.read)(&object);
+        self.tell(Change::Gone(key, value));
+    }
+}
+
+/// How one watch fares.
+struct Fares<I> {
+    watched: Watched,
+    board: Arc<Board<I>>,
+}
+
+impl<I: Index> Fares<I> {
+    fn change<R>(&self, change: impl FnOnce(&mut WatchState) -> R) -> R {
+        change(self.board.inner().watches.entry(self.watched.key).or_default())
+    }
+}
+
+impl<I: Index> Report for Fares<I> {
+    fn name(&self) -> &'static str {
+        self.watched.name
+    }
+
+    fn listed(&self) {
+        self.change(WatchState::listed);
+    }
+
+    fn starts(&self) {
+        self.change(|watch| watch.starts += 1);
+    }
+
+    fn works(&self) {
+        self.change(|watch| watch.down_since = None);
+    }
+
+    fn expired(&self) {
+        self.change(|watch| watch.failures += 1);
+    }
+
+    fn may_be_absent(&self) -> bool {
+        self.watched.may_be_absent
+    }
+
+    fn absent(&self, error: String) -> bool {
+        self.change(|watch| {
+            watch.failed(error, Instant::now());
+            let awaited = "the cluster does not serve this kind".to_owned();
+            watch.awaited.replace(awaited).is_none()
+        })
+    }
+
+    fn failed(&self, error: String, since: Instant) -> bool {
+        self.change(|watch| watch.failed(error, since))
+    }
+}

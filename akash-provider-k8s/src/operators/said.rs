@@ -1,0 +1,140 @@
+//! What every operator says of itself, and in the words of today's operators.
+
+use super::board::{Index, Inner};
+use crate::hostnames::rfc3339;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// Longest text about a record that makes no sense, in characters: some of it may be a tenant's.
+pub(super) const PROBLEM_MAX: usize = 300;
+
+/// How a watch fares.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchStatus {
+    /// Everything was listed once.
+    pub synced: bool,
+    /// For so many seconds it has not worked.
+    pub down_for_seconds: Option<u64>,
+    /// What went wrong last, also when it works again.
+    pub last_error: Option<String>,
+}
+
+/// A lease by its parts.
+#[derive(Debug, Clone, Serialize)]
+pub struct LeaseParts {
+    /// Address of the tenant.
+    pub owner: String,
+    /// Sequence number of the deployment.
+    pub dseq: u64,
+    /// Sequence number of the group.
+    pub gseq: u32,
+    /// Sequence number of the order.
+    pub oseq: u32,
+    /// Address of the provider.
+    pub provider: String,
+}
+
+/// A lease as today's operators show it in their list of what they ignore.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Ignored {
+    /// Its names that failed; of leased addresses their sharing keys, under the same word.
+    pub hostnames: Vec<String>,
+    /// The error of the name that failed last.
+    pub last_error: String,
+    /// Kind of that error, or `Problem` where nothing was tried.
+    pub last_error_type: String,
+    /// When it failed last, RFC 3339.
+    pub failed_at: String,
+    /// Failures in a row.
+    pub failure_count: u32,
+    /// Namespace of the lease.
+    pub namespace: String,
+}
+
+impl From<&LeaseId> for LeaseParts {
+    fn from(lease: &LeaseId) -> Self {
+        let group = &lease.order.group;
+        Self {
+            owner: group.deployment.owner.to_string(),
+            dseq: group.deployment.dseq,
+            gseq: group.gseq,
+            oseq: lease.order.oseq,
+            provider: lease.provider.to_string(),
+        }
+    }
+}
+
+impl<I: Index> Inner<I> {
+    pub(super) fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
+        let statuses = self.watches.iter().map(|(key, watch)| {
+            let status = WatchStatus {
+                synced: watch.synced,
+                down_for_seconds: watch.down_for().map(|down| down.as_secs()),
+                last_error: watch.last_error.clone(),
+            };
+            (*key, status)
+        });
+        statuses.collect()
+    }
+
+    /// What failed, by lease; `of` says whose a name is and how it is shown.
+    pub(super) fn ignored(
+        &self,
+        of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,
+    ) -> BTreeMap<String, Ignored> {
+        let now = Instant::now();
+        let mut leases: BTreeMap<String, Ignored> = BTreeMap::new();
+        let failures = self.queue.failures().map(|(name, failed)| {
+            let kind = format!("{:?}", failed.kind);
+            (name, failed.error.clone(), kind, failed.at, failed.failures)
+        });
+        let problems = self
+            .problems
+            .iter()
+            .map(|(name, problem)| (name, problem.text.clone(), "Problem".to_owned(), problem.since, 1));
+        for (name, last_error, last_error_type, at, failure_count) in failures.chain(problems) {
+            let Some((lease, shown)) = of(&self.index, name) else {
+                continue;
+            };
+            let failed_at = date_of(at, now);
+            let entry = leases.entry(lease.to_string()).or_insert_with(|| Ignored {
+                hostnames: Vec::new(),
+                last_error: String::new(),
+                last_error_type: String::new(),
+                failed_at: String::new(),
+                failure_count: 0,
+                namespace: lease.namespace(),
+            });
+            if !entry.hostnames.contains(&shown) {
+                entry.hostnames.push(shown);
+            }
+            entry.failure_count = entry.failure_count.max(failure_count);
+            // Times of one form and zone compare as texts.
+            if failed_at >= entry.failed_at {
+                entry.last_error = last_error;
+                entry.last_error_type = last_error_type;
+                entry.failed_at = failed_at;
+            }
+        }
+        leases
+    }
+}
+
+fn date_of(at: Instant, now: Instant) -> String {
+    // An instant has no date: it is counted back from the time of day.
+    let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
+    let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
+    rfc3339(then)
+}
+
+/// A text of at most [`PROBLEM_MAX`] characters.
+pub(super) fn cut(text: String) -> String {
+    match text.char_indices().nth(PROBLEM_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}

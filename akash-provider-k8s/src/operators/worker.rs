@@ -1,0 +1,114 @@
+//! The one writer of an operator: does what its index says is to be done, a few names at a time, while its provider
+//! leads.
+
+use super::board::{Board, Index, Next, Turn};
+use crate::cluster::LeadershipGate;
+use akash_provider_core::error::Error;
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::time::Duration;
+use tokio::time::{Instant, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Names that are worked at at once.
+const AT_ONCE: usize = 8;
+
+/// Who knows how to write.
+pub(super) trait Writes: Clone + Send + Sync + 'static {
+    /// Whose work it is.
+    type Index: Index;
+
+    /// What there is to do.
+    fn board(&self) -> &Board<Self::Index>;
+
+    /// Does what is to be done about one name.
+    fn carry_out(
+        &self,
+        name: &str,
+        work: &<Self::Index as Index>::Work,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// How it keeps time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// How often is forgotten what is of names that are gone.
+    pub(super) prune: Duration,
+    /// Longest wait at the end for what is under way.
+    pub(super) grace: Duration,
+}
+
+/// Begins to work whenever the gate is open, until `stopping`; the token is cancelled once it has stopped.
+pub(super) fn start(
+    writer: impl Writes,
+    pace: Pace,
+    gate: LeadershipGate,
+    stopping: &CancellationToken,
+) -> (CancellationToken, AbortOnDropHandle<()>) {
+    let stopped = CancellationToken::new();
+    let ended = stopped.clone().drop_guard();
+    let until = stopping.clone();
+    let leading = async move {
+        // Cancelled however this task ends, so that nobody waits in vain.
+        let _ended = ended;
+        while !until.is_cancelled() {
+            tokio::select! {
+                () = until.cancelled() => return,
+                () = gate.begins() => {}
+            }
+            // Deposed, it stops where it is; whoever leads next looks at everything.
+            gate.during(run(writer.clone(), pace, until.clone())).await;
+        }
+    };
+    (stopped, AbortOnDropHandle::new(tokio::spawn(leading)))
+}
+
+/// Works until the end, and finishes what it began.
+async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
+    let board = writer.board();
+    // The term before may have ended in the middle of something.
+    board.inner().queue.restart();
+    let mut jobs = FuturesUnordered::new();
+    // An interval of zero panics.
+    let mut pruning = interval(pace.prune.max(Duration::from_secs(1)));
+    loop {
+        let mut due = None;
+        while jobs.len() < AT_ONCE {
+            match board.next(Instant::now()) {
+                Next::Turn(turn) => jobs.push(work(&writer, turn)),
+                // Whoever waits for the same lock, or for this thread, comes in between.
+                Next::More => tokio::task::yield_now().await,
+                Next::Nothing(then) => {
+                    due = then;
+                    break;
+                }
+            }
+            if until.is_cancelled() {
+                break;
+            }
+        }
+        let later = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = until.cancelled() => break,
+            Some(()) = jobs.next(), if !jobs.is_empty() => {}
+            () = board.news.notified(), if jobs.len() < AT_ONCE => {}
+            () = later => {}
+            _ = pruning.tick() => board.prune(),
+        }
+    }
+    let rest = async { while jobs.next().await.is_some() {} };
+    if timeout(pace.grace, rest).await.is_err() {
+        tracing::warn!("some objects were still being written at the end; the next start looks at them");
+    }
+}
+
+async fn work<W: Writes>(writer: &W, turn: Turn<<W::Index as Index>::Work>) {
+    let outcome = writer.carry_out(&turn.name, &turn.work).await;
+    writer.board().finish(&turn, outcome, Instant::now());
+}
