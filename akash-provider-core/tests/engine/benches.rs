@@ -2,7 +2,6 @@
 //! no answer to a call that came since.
 
 #[path = "../../benches/support/fixture.rs"]
-#[expect(dead_code, reason = "what the benches do with it is theirs")]
 mod fixture;
 
 use fixture::{World, now};
