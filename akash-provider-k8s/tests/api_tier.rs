@@ -19,6 +19,8 @@ mod adoption;
 mod apply;
 #[path = "api_tier/confined.rs"]
 mod confined;
+#[path = "api_tier/election.rs"]
+mod election;
 #[path = "api_tier/facets.rs"]
 mod facets;
 #[path = "api_tier/faults.rs"]

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The rights, given to the account whose calls are counted.
-async fn give_rights(world: &World) {
+pub(crate) async fn give_rights(world: &World) {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");
     let text = std::fs::read_to_string(path).unwrap();
@@ -37,7 +37,7 @@ fn role(world: &World) -> String {
     format!("akash-operator-hostname-{}", world.settings.manifest_namespace)
 }
 
-async fn take_rights(world: &World) {
+pub(crate) async fn take_rights(world: &World) {
     let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
     let _ = bindings.delete(&role(world), &DeleteParams::default()).await;
@@ -45,7 +45,7 @@ async fn take_rights(world: &World) {
 }
 
 /// The namespace of a lease, and its record with these options.
-async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
+pub(crate) async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
     let namespace = json!({
@@ -61,7 +61,7 @@ async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
     put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
 }
 
-async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
+pub(crate) async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
     let group = &lease.order.group;
     let host = json!({
         "apiVersion": "akash.network/v2beta2", "kind": "ProviderHost",
@@ -75,7 +75,7 @@ async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
     put(&world.admin, &host, "provider").await;
 }
 
-fn options(world: &World, mode: Mode) -> Options {
+pub(crate) fn options(world: &World, mode: Mode) -> Options {
     Options {
         manifest_namespace: world.settings.manifest_namespace.clone(),
         mode,
@@ -87,7 +87,7 @@ fn options(world: &World, mode: Mode) -> Options {
     }
 }
 
-async fn start(client: &Client, options: Options) -> HostnameOperator {
+pub(crate) async fn start(client: &Client, options: Options) -> HostnameOperator {
     let operator = HostnameOperator::start(client, options);
     let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
     assert!(ready.is_ok(), "not ready: {:?}", operator.status());
@@ -98,12 +98,12 @@ fn state(operator: &HostnameOperator, hostname: &str) -> Option<HostnameStatus> 
     operator.status().hostnames.remove(hostname)
 }
 
-fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
+pub(crate) fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
     state(operator, hostname).is_some_and(|state| state.is_written)
 }
 
 /// Routes written and deleted since the last time, in order.
-fn writes(world: &World, plural: &str) -> Vec<String> {
+pub(crate) fn writes(world: &World, plural: &str) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let of_routes = calls.filter(|call| call.path.contains(plural));
     of_routes.map(|call| call.method).collect()

@@ -492,6 +492,8 @@ pub(crate) enum Fault {
     Lost(usize),
     /// So many writes pass; the answer to the next does not arrive.
     Unanswered(usize),
+    /// Nothing arrives.
+    Cut,
 }
 
 /// Counts and breaks.
@@ -529,8 +531,10 @@ where
         let is_write = call.method != "GET";
         self.calls.lock().unwrap().push(call);
         let (mut lost, mut unanswered) = (false, false);
-        if is_write && let Some(fault) = &mut *self.fault.lock().unwrap() {
+        if let Some(fault) = &mut *self.fault.lock().unwrap() {
             match fault {
+                Fault::Cut => lost = true,
+                _ if !is_write => {}
                 Fault::Lost(0) => lost = true,
                 Fault::Unanswered(0) => {
                     unanswered = true;

@@ -1,0 +1,202 @@
+//! Elections by a Lease of a real API server, with the rights of `deploy/operators/hostname.yaml`.
+
+use crate::hostname_operator::{
+    declare, give_rights, is_written, options, record, start, take_rights, writes,
+};
+use crate::world::{Fault, World, run};
+use akash_provider_core::manifest::HttpOptions;
+use akash_provider_k8s::election::{Election, ElectionConfig, Timing};
+use akash_provider_k8s::operators::hostname::HostnameOperator;
+use akash_provider_k8s::operators::hostname::route::Mode;
+use futures::FutureExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const NAME: &str = "akash-operator-hostname";
+
+/// Long against a call to the API server, and short for a test.
+fn timing() -> Timing {
+    Timing {
+        lease: Duration::from_secs(4),
+        renew: Duration::from_millis(2_500),
+        retry: Duration::from_millis(250),
+    }
+}
+
+fn contend(world: &World, client: &Client, identity: &str) -> Arc<Election> {
+    let config = ElectionConfig {
+        namespace: world.settings.manifest_namespace.clone(),
+        name: NAME.to_owned(),
+        identity: identity.to_owned(),
+        timing: timing(),
+        call_timeout: Duration::from_secs(1),
+    };
+    Arc::new(Election::start(client, config))
+}
+
+fn leads(election: &Election) -> bool {
+    election.gate().term().is_some()
+}
+
+fn leases(world: &World) -> Api<Lease> {
+    Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace)
+}
+
+/// Watches that there are never two, until it is aborted.
+fn never_two(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            // Backwards: one that begins after it was looked at is not counted beside one that ended before.
+            let leaders: Vec<String> = elections
+                .iter()
+                .filter(|one| leads(one))
+                .map(|one| one.status().identity)
+                .collect();
+            assert!(leaders.len() <= 1, "two lead: {leaders:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+}
+
+#[test]
+fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
+    run("election", |world| {
+        async move {
+            give_rights(world).await;
+            let first = contend(world, &world.client, "first");
+            world.until("the first leads", || async { leads(&first) }).await;
+            let second = contend(world, &world.client, "second");
+            let watching = never_two(vec![first.clone(), second.clone()]);
+            sleep(timing().lease + timing().retry * 2).await;
+            assert!(leads(&first), "it goes on while it lives: {:?}", first.status());
+            assert_eq!(second.status().holder.as_deref(), Some("first"));
+            let term = first.status().term;
+            // Handed over, nobody waits.
+            let begun = Instant::now();
+            first.hand_over().await;
+            world.until("the second leads", || async { leads(&second) }).await;
+            assert!(begun.elapsed() < timing().lease, "{:?}", begun.elapsed());
+            assert_eq!(
+                second.status().term,
+                term.map(|term| term + 1),
+                "{:?}",
+                second.status()
+            );
+            watching.abort();
+            assert!(
+                watching.await.unwrap_err().is_cancelled(),
+                "there were two at once"
+            );
+            let third = contend(world, &world.admin, "third");
+            let watching = never_two(vec![second.clone(), third.clone()]);
+            let other = || async { leads(&second) || leads(&third) };
+            // Cut off, it stops by itself, and the one that is not takes over; the Lease may say what it likes.
+            world.break_line(Some(Fault::Cut));
+            world.until("the third leads", || async { leads(&third) }).await;
+            assert!(second.status().error.is_some(), "{:?}", second.status());
+            world.break_line(None);
+            // Taken away by hand, it stops, and leads again when nobody renews for that hand.
+            let by_hand =
+                json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
+            let params = PatchParams::default();
+            leases(world)
+                .patch(NAME, &params, &Patch::Merge(&by_hand))
+                .await
+                .unwrap();
+            world
+                .until("nobody leads", || async { !leads(&third) && !leads(&second) })
+                .await;
+            world.until("one leads again", other).await;
+            // Deleted, it is made anew.
+            leases(world)
+                .delete(NAME, &DeleteParams::default())
+                .await
+                .unwrap();
+            let is_there = || async { leases(world).get_opt(NAME).await.unwrap().is_some() };
+            world.until("it is there again", is_there).await;
+            world.until("one leads", other).await;
+            watching.abort();
+            assert!(
+                watching.await.unwrap_err().is_cancelled(),
+                "there were two at once"
+            );
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn where_no_election_is_allowed_it_leads_alone_and_says_so() {
+    run("election-denied", |world| {
+        async move {
+            let alone = contend(world, &world.client, "alone");
+            world.until("it leads", || async { leads(&alone) }).await;
+            let status = alone.status();
+            assert!(status.is_alone && status.term == Some(0), "{status:?}");
+            assert!(status.error.is_some_and(|error| error.contains("leases")));
+            // An API server that is away is no refusal: nobody leads on a guess.
+            world.break_line(Some(Fault::Cut));
+            let waiting = contend(world, &world.client, "waiting");
+            world
+                .until("it says why", || async { waiting.status().error.is_some() })
+                .await;
+            sleep(timing().lease * 2).await;
+            assert!(!leads(&waiting), "{:?}", waiting.status());
+            world.break_line(None);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn of_two_hostname_operators_one_writes() {
+    run("election-operators", |world| {
+        async move {
+            give_rights(world).await;
+            let lease = world.lease(1, 1);
+            record(world, &lease, &HttpOptions::default()).await;
+            let elections = [
+                contend(world, &world.client, "a"),
+                contend(world, &world.client, "b"),
+            ];
+            let mut operators: Vec<HostnameOperator> = Vec::new();
+            for election in &elections {
+                let mut options = options(world, Mode::default());
+                options.gate = election.gate();
+                operators.push(start(&world.client, options).await);
+            }
+            world.take_calls();
+            for n in 0..10 {
+                declare(world, &lease, &format!("n{n}.example.com")).await;
+            }
+            let all = |operator: &HostnameOperator| {
+                let names = (0..10).all(|n| is_written(operator, &format!("n{n}.example.com")));
+                names && operator.status().busy == 0
+            };
+            let done = || async { operators.iter().any(all) };
+            world.until("all have their routes", done).await;
+            assert_eq!(writes(world, "ingresses").len(), 10);
+            let written: Vec<u64> = operators.iter().map(|one| one.status().counts.written).collect();
+            assert!(written.contains(&10) && written.contains(&0), "{written:?}");
+            // Whoever takes over finds everything as wanted.
+            let (leader, heir) = if leads(&elections[0]) { (0, 1) } else { (1, 0) };
+            operators[leader].stop().await;
+            elections[leader].hand_over().await;
+            world
+                .until("the other leads", || async { leads(&elections[heir]) })
+                .await;
+            declare(world, &lease, "late.example.com").await;
+            let late = || async { is_written(&operators[heir], "late.example.com") };
+            world.until("the other writes", late).await;
+            assert_eq!(operators[heir].status().counts.written, 1);
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
