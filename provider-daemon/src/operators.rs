@@ -1,6 +1,9 @@
 //! What runs in the cluster beside the provider, each with a port on which it is asked how it is.
 
 pub mod hostname;
+mod measures;
+mod pod;
+mod process;
 mod serve;
 
 use crate::args::operators::{HostnameAction, OperatorsCommand};

@@ -1,17 +1,16 @@
 //! Flags of the operators that run in the cluster beside the provider. Names and defaults are those of today's.
 
+pub mod common;
+
 use super::Output;
 use super::kubernetes::IngressArg;
 use super::values;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::objects::INGRESS_CLASS;
 use akash_provider_k8s::operators::hostname::Options;
-use akash_provider_k8s::operators::hostname::queue::Patience;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use clap::{Args, Subcommand, ValueEnum};
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use common::{CommonArgs, PatienceArgs};
 
 /// What runs in the cluster beside the provider.
 #[derive(Debug, Subcommand)]
@@ -48,39 +47,12 @@ pub struct HostnameArgs {
     /// Size of the Gateway's proxy buffer, with the unit k or m.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
-    /// The cluster's kubeconfig; without it KUBECONFIG, the user's own, or the account of the pod.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Manifest and ProviderHost objects.
-    #[arg(long, value_name = "NAMESPACE", default_value = "lease", value_parser = values::dns_name)]
-    pub k8s_manifest_ns: String,
-    /// The address on which it is asked how it is.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
-    pub rest_address: IpAddr,
-    /// The port on which it is asked how it is.
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    pub rest_port: u16,
-    /// How often is forgotten what is of hostnames that are gone.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
-    pub prune_interval: Duration,
-    /// How often the texts that it shows are made anew.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::go_duration)]
-    pub web_refresh_interval: Duration,
-    /// First wait after a failure; it doubles up to five minutes.
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
-    pub retry_delay: Duration,
-    /// How many hostnames are ignored at most; the oldest of them is tried again.
-    #[arg(long, value_name = "COUNT", default_value_t = 131_072)]
-    pub ignore_list_entry_limit: usize,
-    /// For how long a hostname is ignored at most.
-    #[arg(long, value_name = "DURATION", default_value = "726h", value_parser = values::go_duration)]
-    pub ignore_list_age_limit: Duration,
-    /// Refusals in a row after which a hostname is ignored until it changes.
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    pub event_failure_limit: u32,
-    /// Limit of one call to the API server.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::go_duration)]
-    pub kube_call_timeout: Duration,
+    /// Where it works and is asked.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// How failures are answered.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
 }
 
 /// What an operator that runs is asked.
@@ -142,16 +114,11 @@ impl HostnameArgs {
             },
         };
         Options {
-            manifest_namespace: self.k8s_manifest_ns.clone(),
+            manifest_namespace: self.common.k8s_manifest_ns.clone(),
             mode,
-            patience: Patience {
-                retry_delay: self.retry_delay,
-                refusals: self.event_failure_limit,
-                ignored: self.ignore_list_entry_limit,
-                ignored_for: self.ignore_list_age_limit,
-            },
-            prune_interval: self.prune_interval,
-            call_timeout: self.kube_call_timeout,
+            patience: self.patience.patience(),
+            prune_interval: self.patience.prune_interval,
+            call_timeout: self.common.kube_call_timeout,
             ..Options::default()
         }
     }

@@ -1,153 +1,107 @@
-//! `operator hostname`: routes of declared hostnames.
+//! `operator hostname`: routes of declared hostnames. Beside what every operator answers:
 //!
 //! | route | says |
 //! |---|---|
-//! | `GET /health` | it runs |
-//! | `GET /readyz` | everything was listed; 503 with what is awaited before that |
-//! | `GET /version` | name, version, commit |
 //! | `GET /managed-hostnames`, `/ignore-list` | as today's operator says it |
-//! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
 mod forget;
 
 pub use forget::forget;
 
-use super::serve::{Peer, Prepared, serve, status};
-use crate::COMMIT;
-use crate::args::Output;
+use super::measures::{Measure, of_counts, of_watches};
+use super::process::{self, Operator, answer, json_of};
+use super::serve::{Peer, status};
 use crate::args::operators::HostnameArgs;
-use crate::cluster_client::client;
-use crate::dev::Printer;
-use crate::signals::on_signals;
-use akash_provider_core::error::listen_text;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, Status};
+use akash_provider_k8s::operators::WatchStatus;
+use akash_provider_k8s::operators::hostname::live::Accepted;
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::routing::{get, post};
+use axum::routing::post;
 use http::{Response, StatusCode};
-use serde::Serialize;
-use std::net::SocketAddr;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::time::interval;
-use tokio_util::sync::CancellationToken;
-
-/// What is shown, and who is asked.
-#[derive(Debug)]
-struct Desk {
-    operator: HostnameOperator,
-    managed: Prepared,
-    ignored: Prepared,
-    status: Prepared,
-}
 
 /// Runs until it is told to stop.
 ///
 /// # Errors
 /// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let code = runtime.block_on(live(args));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    code
+    let mut options = args.options(|name| std::env::var(name).ok());
+    process::run(&args.common, async move |client, gate| {
+        options.gate = gate;
+        Ok(HostnameOperator::start(client, options))
+    })
 }
 
-async fn live(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
-    let client = client(args.kubeconfig.as_deref()).await?;
-    let address = SocketAddr::new(args.rest_address, args.rest_port);
-    // The port before the operator: one that cannot have it writes no route.
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| {
-        anyhow::anyhow!("--rest-address, --rest-port: {address}: {}", listen_text(&error))
-    })?;
-    let printer = Arc::new(Printer::with_wall_clock(Output::Text));
-    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
-    let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
-    let _signals = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(signals));
-    let options = args.options(|name| std::env::var(name).ok());
-    let desk = Arc::new(Desk {
-        operator: HostnameOperator::start(&client, options),
-        managed: Prepared::default(),
-        ignored: Prepared::default(),
-        status: Prepared::default(),
-    });
-    let at = listener.local_addr().unwrap_or(address);
-    printer.note(&format!("the hostname operator answers at http://{at}/status"));
-    let refreshing = refresh(Arc::clone(&desk), args.web_refresh_interval);
-    let served = serve(listener, router(Arc::clone(&desk)), shutdown.clone());
-    let code = tokio::select! {
-        () = abort.cancelled() => ExitCode::FAILURE,
-        ((), ()) = async { tokio::join!(served, drain(&desk, &shutdown)) } => ExitCode::SUCCESS,
-        never = refreshing => match never {},
-    };
-    Ok(code)
-}
+impl Operator for HostnameOperator {
+    const NAME: &'static str = "hostname";
+    const TEXTS: &'static [&'static str] = &["/managed-hostnames", "/ignore-list"];
 
-/// At the end it begins nothing more, and what it began is finished.
-async fn drain(desk: &Desk, shutdown: &CancellationToken) {
-    shutdown.cancelled().await;
-    desk.operator.stop().await;
-}
-
-/// Makes the texts anew, for ever.
-async fn refresh(desk: Arc<Desk>, every: Duration) -> std::convert::Infallible {
-    // An interval of zero panics, and a flag can say zero.
-    let mut ticks = interval(every.max(Duration::from_millis(100)));
-    loop {
-        ticks.tick().await;
-        let Desk {
-            operator,
-            managed,
-            ignored,
-            status,
-        } = &*desk;
-        managed.set(json(&operator.managed_hostnames()));
-        ignored.set(json(&operator.ignore_list()));
-        status.set(json(&operator.status()));
+    fn awaited(&self) -> String {
+        if self.is_ready() {
+            return String::new();
+        }
+        awaited(&Self::status(self).watches)
     }
-}
 
-fn json(value: &impl Serialize) -> Vec<u8> {
-    // Maps with texts as keys, and plain data below them, always have a form in JSON.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn router(desk: Arc<Desk>) -> Router {
-    Router::new()
-        .route("/health", get(|| async { status(StatusCode::OK, "OK") }))
-        .route("/healthz", get(|| async { status(StatusCode::OK, "OK") }))
-        .route("/readyz", get(ready))
-        .route("/version", get(version))
-        .route(
-            "/managed-hostnames",
-            get(|State(desk): State<Arc<Desk>>| async move { desk.managed.answer() }),
-        )
-        .route(
-            "/ignore-list",
-            get(|State(desk): State<Arc<Desk>>| async move { desk.ignored.answer() }),
-        )
-        .route(
-            "/status",
-            get(|State(desk): State<Arc<Desk>>| async move { desk.status.answer() }),
-        )
-        .route("/forget/{*lease}", post(forgotten))
-        .with_state(desk)
-}
-
-async fn ready(State(desk): State<Arc<Desk>>) -> Response<Body> {
-    if desk.operator.is_ready() {
-        return status(StatusCode::OK, "ok\n");
+    fn text(&self, path: &str) -> Vec<u8> {
+        match path {
+            "/managed-hostnames" => json_of(&self.managed_hostnames()),
+            _ => json_of(&self.ignore_list()),
+        }
     }
-    status(StatusCode::SERVICE_UNAVAILABLE, awaited(&desk.operator.status()))
+
+    fn status(&self) -> Value {
+        json!(Self::status(self))
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        let now = Self::status(self);
+        let count = |is: fn(&HostnameStatus) -> bool| now.hostnames.values().filter(|name| is(name)).count();
+        let states = [
+            ("declared", count(|name| name.lease.is_some())),
+            ("written", count(|name| name.is_written)),
+            ("accepted", count(|name| name.accepted == Accepted::Yes)),
+            ("refused", count(|name| matches!(name.accepted, Accepted::No(_)))),
+            ("kept_back", count(|name| name.problem.is_some())),
+            ("failed", count(|name| name.error.is_some())),
+            ("ignored", count(|name| name.is_ignored)),
+        ];
+        let mut names = Measure::gauge(
+            "hostnames",
+            "Hostnames by what is known of them; one may count in several",
+        );
+        for (state, count) in states {
+            names = names.with(
+                [("state", state)],
+                f64::from(u32::try_from(count).unwrap_or(u32::MAX)),
+            );
+        }
+        let mut measures = vec![names];
+        measures.extend(of_counts(now.counts));
+        measures.extend(of_watches(&now.watches));
+        measures
+    }
+
+    fn routes(self: Arc<Self>) -> Router {
+        Router::new()
+            .route("/forget/{*lease}", post(forgotten))
+            .with_state(self)
+    }
+
+    async fn stop(&self) {
+        Self::stop(self).await;
+    }
 }
 
 /// What a start waits for, in words.
-fn awaited(now: &Status) -> String {
-    let unsynced = now.watches.iter().filter(|(_, watch)| !watch.synced);
+fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
+    let unsynced = watches.iter().filter(|(_, watch)| !watch.synced);
     let words = unsynced.map(|(kind, watch)| match &watch.last_error {
         Some(error) => format!("{kind} are not listed yet: {error}\n"),
         None => format!("{kind} are not listed yet\n"),
@@ -155,21 +109,9 @@ fn awaited(now: &Status) -> String {
     words.collect()
 }
 
-async fn version() -> Response<Body> {
-    let text = serde_json::json!({
-        "name": "provider-services",
-        "server_name": env!("CARGO_PKG_NAME"),
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": COMMIT,
-    });
-    let prepared = Prepared::default();
-    prepared.set(json(&text));
-    prepared.answer()
-}
-
 /// It costs the cluster a write for each name, so that only who is on this machine may ask for it.
 async fn forgotten(
-    State(desk): State<Arc<Desk>>,
+    State(operator): State<Arc<HostnameOperator>>,
     Extension(Peer(peer)): Extension<Peer>,
     Path(lease): Path<String>,
 ) -> Response<Body> {
@@ -178,11 +120,9 @@ async fn forgotten(
         let words = "this is asked where the operator runs: provider-daemon operator hostname forget LEASE\n";
         return status(StatusCode::FORBIDDEN, words);
     }
-    let count = desk.operator.forget(&lease);
+    let count = operator.forget(&lease);
     tracing::info!(lease, count, "hostnames of a lease are tried again");
-    let prepared = Prepared::default();
-    prepared.set(json(&serde_json::json!({ "lease": lease, "forgotten": count })));
-    prepared.answer()
+    answer(&json!({ "lease": lease, "forgotten": count }))
 }
 
 #[cfg(test)]

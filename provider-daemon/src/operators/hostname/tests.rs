@@ -1,23 +1,24 @@
 //! The port, before a cluster that never answers.
 
 use super::*;
+use crate::args::Output;
+use crate::operators::process::{Process, router};
+use crate::operators::serve::serve;
 use akash_provider_k8s::operators::hostname::Options;
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-fn desk() -> Arc<Desk> {
+fn process() -> Arc<Process<HostnameOperator>> {
     let silent = tower::service_fn(|_: Request<kube::client::Body>| {
         std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
     });
     let client = Client::new(silent, "default");
-    Arc::new(Desk {
-        operator: HostnameOperator::start(&client, Options::default()),
-        managed: Prepared::default(),
-        ignored: Prepared::default(),
-        status: Prepared::default(),
-    })
+    let operator = HostnameOperator::start(&client, Options::default());
+    Arc::new(Process::new(operator, None))
 }
 
 async fn ask(router: &Router, method: &str, path: &str, peer: &str) -> (u16, String) {
@@ -33,8 +34,8 @@ const NEAR: &str = "127.0.0.1:5";
 
 #[tokio::test]
 async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
-    let desk = desk();
-    let router = router(Arc::clone(&desk));
+    let process = process();
+    let router = router(&process);
     assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
     let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
@@ -42,12 +43,7 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
         assert!(words.contains(&format!("{kind} are not listed yet")), "{words}");
     }
     assert_eq!(ask(&router, "GET", "/managed-hostnames", NEAR).await.0, 204);
-    let refreshing = refresh(Arc::clone(&desk), Duration::from_secs(5));
-    assert!(
-        tokio::time::timeout(Duration::from_millis(300), refreshing)
-            .await
-            .is_err()
-    );
+    process.show();
     for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {
         assert_eq!(ask(&router, "GET", path, NEAR).await, (200, text.to_owned()));
     }
@@ -60,13 +56,24 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
             .1
             .contains(env!("CARGO_PKG_VERSION"))
     );
-    desk.operator.stop().await;
+    let (code, metrics) = ask(&router, "GET", "/metrics", NEAR).await;
+    assert_eq!(code, 200);
+    for line in [
+        "provider_operator_ready{operator=\"hostname\"} 0.0",
+        "provider_operator_leader{operator=\"hostname\"} 1.0",
+        "provider_operator_watch_synced{operator=\"hostname\",kind=\"routes\"} 0.0",
+        "provider_operator_hostnames{operator=\"hostname\",state=\"written\"} 0.0",
+        "provider_operator_writes_total{operator=\"hostname\"} 0.0",
+    ] {
+        assert!(metrics.lines().any(|have| have == line), "{line} in {metrics}");
+    }
+    process.operator.stop().await;
 }
 
 #[tokio::test]
 async fn only_who_is_on_this_machine_has_names_tried_again() {
-    let desk = desk();
-    let router = router(desk);
+    let process = process();
+    let router = router(&process);
     let lease = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
     let path = format!("/forget/{lease}");
     for stranger in ["10.1.2.3:5", "[fd00::1]:5", "[::ffff:10.1.2.3]:5"] {
@@ -85,7 +92,7 @@ async fn the_command_is_answered_over_the_wire() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let until = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, router(desk()), until.clone()));
+    let serving = tokio::spawn(serve(listener, router(&process()), until.clone()));
     let args = crate::args::operators::ForgetArgs {
         lease: "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0"
             .parse()

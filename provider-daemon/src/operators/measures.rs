@@ -1,0 +1,150 @@
+//! How an operator is, as numbers for Prometheus. They are made when they are asked for, from what the operator says of
+//! itself; nothing is counted twice.
+
+use akash_provider_k8s::operators::{Counts, WatchStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Names and values of labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// One number, or one for each of several labels.
+#[derive(Debug)]
+pub(super) struct Measure {
+    name: &'static str,
+    help: &'static str,
+    counts: bool,
+    values: Vec<(Labels, f64)>,
+}
+
+impl Measure {
+    /// A number that rises and falls.
+    pub(super) fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            help,
+            counts: false,
+            values: Vec::new(),
+        }
+    }
+
+    /// A number that only rises.
+    pub(super) fn counter(name: &'static str, help: &'static str) -> Self {
+        Self {
+            counts: true,
+            ..Self::gauge(name, help)
+        }
+    }
+
+    /// With a value for these labels.
+    pub(super) fn with<const N: usize>(mut self, labels: [(&'static str, &str); N], value: f64) -> Self {
+        let labels = labels.map(|(name, value)| (name, value.to_owned()));
+        self.values.push((labels.into(), value));
+        self
+    }
+}
+
+/// What an operator has written and deleted.
+#[expect(clippy::cast_precision_loss, reason = "a count of writes is far below 2^52")]
+pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
+    let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);
+    [
+        one("writes", "Objects written, new ones and others", counts.written),
+        one("deletes", "Objects deleted", counts.deleted),
+        one("failures", "Writes and deletes that failed", counts.failed),
+    ]
+}
+
+/// How its watches fare.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "seconds of an outage are far below 2^52"
+)]
+pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
+    let mut synced = Measure::gauge("watch_synced", "Everything of this kind was listed once");
+    let mut down = Measure::gauge("watch_down_seconds", "For so long a watch has not worked");
+    for (kind, watch) in watches {
+        let labels = [("kind", *kind)];
+        synced = synced.with(labels, f64::from(u8::from(watch.synced)));
+        down = down.with(labels, watch.down_for_seconds.unwrap_or(0) as f64);
+    }
+    [synced, down]
+}
+
+/// The numbers of one moment.
+#[derive(Debug)]
+pub(super) struct Registered {
+    operator: &'static str,
+    measures: Vec<Measure>,
+}
+
+impl Registered {
+    pub(super) fn new(operator: &'static str, measures: Vec<Measure>) -> Self {
+        Self { operator, measures }
+    }
+
+    /// As Prometheus reads them.
+    pub(super) fn text(self) -> Option<String> {
+        let mut registry = Registry::with_prefix("provider_operator");
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        encode(&mut text, &registry).ok()?;
+        Some(text)
+    }
+}
+
+impl Collector for Registered {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for measure in &self.measures {
+            let kind = if measure.counts {
+                MetricType::Counter
+            } else {
+                MetricType::Gauge
+            };
+            let mut family = encoder.encode_descriptor(measure.name, measure.help, None, kind)?;
+            for (labels, value) in &measure.values {
+                let mut labels = labels.clone();
+                labels.insert(0, ("operator", self.operator.to_owned()));
+                let one = family.encode_family(&labels)?;
+                if measure.counts {
+                    ConstCounter::new(*value).encode(one)?;
+                } else {
+                    ConstGauge::new(*value).encode(one)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_as_prometheus_reads_them() {
+        let measures = vec![
+            Measure::gauge("objects", "Objects by state")
+                .with([("state", "written")], 3.0)
+                .with([("state", "a \"b\"\n\\")], 0.0),
+            Measure::counter("writes", "Objects written").with([], 7.0),
+        ];
+        let text = Registered::new("hostname", measures).text().unwrap();
+        let expected = "# HELP provider_operator_objects Objects by state\n\
+                        # TYPE provider_operator_objects gauge\n\
+                        provider_operator_objects{operator=\"hostname\",state=\"written\"} 3.0\n\
+                        provider_operator_objects{operator=\"hostname\",state=\"a \\\"b\\\"\\n\\\\\"} 0.0\n\
+                        # HELP provider_operator_writes Objects written\n\
+                        # TYPE provider_operator_writes counter\n\
+                        provider_operator_writes_total{operator=\"hostname\"} 7.0\n\
+                        # EOF\n";
+        assert_eq!(text, expected);
+    }
+}

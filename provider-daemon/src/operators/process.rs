@@ -1,0 +1,264 @@
+//! What every operator's process has: a cluster, a port, an election, an end.
+//!
+//! | route | says |
+//! |---|---|
+//! | `GET /health`, `/healthz` | it runs |
+//! | `GET /readyz` | everything was listed; 503 with what is awaited before that |
+//! | `GET /version` | name, version, commit |
+//! | `GET /status` | how everything is, and who leads |
+//! | `GET /metrics` | the same as numbers, for Prometheus |
+
+use super::measures::{Measure, Registered};
+use super::pod;
+use super::serve::{Prepared, serve, status};
+use crate::COMMIT;
+use crate::args::Output;
+use crate::args::operators::common::{CommonArgs, ElectionArg};
+use crate::cluster_client::client;
+use crate::dev::Printer;
+use crate::signals::on_signals;
+use akash_provider_core::error::listen_text;
+use akash_provider_k8s::cluster::LeadershipGate;
+use akash_provider_k8s::election::{Election, ElectionConfig};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::get;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use kube::Client;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
+
+/// The port without any word about it.
+const REST_PORT: u16 = 8080;
+
+/// An operator, as its process sees it.
+pub(super) trait Operator: Send + Sync + 'static {
+    /// Its name on the command line, and behind `akash-operator-` that of its Lease.
+    const NAME: &'static str;
+    /// Paths of texts that it shows, beside those that every operator has.
+    const TEXTS: &'static [&'static str];
+
+    /// What a start still waits for, a line each; empty once it is ready.
+    fn awaited(&self) -> String;
+
+    /// The text of one of [`Operator::TEXTS`], as JSON.
+    fn text(&self, path: &str) -> Vec<u8>;
+
+    /// How everything is.
+    fn status(&self) -> Value;
+
+    /// The same as numbers.
+    fn measures(&self) -> Vec<Measure>;
+
+    /// What it answers beside texts.
+    fn routes(self: Arc<Self>) -> Router;
+
+    /// Begins nothing more, and finishes what it began.
+    fn stop(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// An operator with what is shown of it.
+pub(super) struct Process<O> {
+    pub(super) operator: Arc<O>,
+    election: Option<Election>,
+    texts: BTreeMap<&'static str, Prepared>,
+}
+
+/// Runs an operator until it is told to stop. It is started once its port is ours: one that cannot have it writes nothing.
+///
+/// # Errors
+/// No cluster is known, or its port is taken. That the cluster is away is no error.
+pub(super) fn run<O: Operator>(
+    args: &CommonArgs,
+    start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(live(args, start));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+async fn live<O: Operator>(
+    args: &CommonArgs,
+    start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,
+) -> anyhow::Result<ExitCode> {
+    let client = client(args.kubeconfig.as_deref()).await?;
+    let port = match args.rest_port {
+        Some(port) => port,
+        None => pod::port(&client, args, "rest").await.unwrap_or(REST_PORT),
+    };
+    let address = SocketAddr::new(args.rest_address, port);
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| {
+        anyhow::anyhow!("--rest-address, --rest-port: {address}: {}", listen_text(&error))
+    })?;
+    let printer = Arc::new(Printer::with_wall_clock(Output::Text));
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
+    let _signals = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(signals));
+    let election = elected(args, &client, O::NAME);
+    let gate = election
+        .as_ref()
+        .map_or_else(|| LeadershipGate::new(true), Election::gate);
+    let operator = start(&client, gate).await?;
+    let process = Arc::new(Process::new(operator, election));
+    let at = listener.local_addr().unwrap_or(address);
+    printer.note(&format!("the {} operator answers at http://{at}/status", O::NAME));
+    let refreshing = refresh(Arc::clone(&process), args.web_refresh_interval);
+    let served = serve(listener, router(&process), shutdown.clone());
+    let code = tokio::select! {
+        () = abort.cancelled() => ExitCode::FAILURE,
+        ((), ()) = async { tokio::join!(served, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
+        never = refreshing => match never {},
+    };
+    Ok(code)
+}
+
+/// The election of a kind of operator, where there is one.
+pub(super) fn elected(args: &CommonArgs, client: &Client, name: &str) -> Option<Election> {
+    if args.election == ElectionArg::Off {
+        return None;
+    }
+    let config = ElectionConfig {
+        namespace: args.k8s_manifest_ns.clone(),
+        name: format!("akash-operator-{name}"),
+        identity: pod::identity(args),
+        timing: args.timing(),
+        // A call that takes longer is of no use to a leadership.
+        call_timeout: args.kube_call_timeout.min(args.election_lease / 3),
+    };
+    Some(Election::start(client, config))
+}
+
+/// At the end it begins nothing more, and what it began is finished; only then may another one begin.
+async fn drain<O: Operator>(process: &Process<O>, shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    process.operator.stop().await;
+    if let Some(election) = &process.election {
+        election.hand_over().await;
+    }
+}
+
+impl<O: Operator> Process<O> {
+    pub(super) fn new(operator: O, election: Option<Election>) -> Self {
+        let paths = O::TEXTS.iter().copied().chain(["/status"]);
+        Self {
+            operator: Arc::new(operator),
+            election,
+            texts: paths.map(|path| (path, Prepared::default())).collect(),
+        }
+    }
+
+    /// Makes the texts anew.
+    pub(super) fn show(&self) {
+        for (path, text) in &self.texts {
+            text.set(match *path {
+                "/status" => json_of(&self.status()),
+                path => self.operator.text(path),
+            });
+        }
+    }
+
+    fn status(&self) -> Value {
+        let mut status = self.operator.status();
+        if let (Some(election), Some(fields)) = (&self.election, status.as_object_mut()) {
+            fields.insert("election".to_owned(), json!(election.status()));
+        }
+        status
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        let mut measures = self.operator.measures();
+        let ready = self.operator.awaited().is_empty();
+        measures
+            .push(Measure::gauge("ready", "Everything was listed once").with([], f64::from(u8::from(ready))));
+        let leads = self
+            .election
+            .as_ref()
+            .is_none_or(|election| election.status().is_leader);
+        measures
+            .push(Measure::gauge("leader", "It is the one that works").with([], f64::from(u8::from(leads))));
+        measures
+    }
+}
+
+/// Makes the texts anew, for ever.
+async fn refresh<O: Operator>(process: Arc<Process<O>>, every: Duration) -> std::convert::Infallible {
+    // An interval of zero panics, and a flag can say zero.
+    let mut ticks = interval(every.max(Duration::from_millis(100)));
+    loop {
+        ticks.tick().await;
+        process.show();
+    }
+}
+
+/// A value as JSON.
+pub(super) fn json_of(value: &impl Serialize) -> Vec<u8> {
+    // Maps with texts as keys, and plain data below them, always have a form in JSON.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// An answer made for one who asks.
+pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
+    let prepared = Prepared::default();
+    prepared.set(json_of(value));
+    prepared.answer()
+}
+
+pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
+    let mut router = Router::new()
+        .route("/health", get(|| async { status(StatusCode::OK, "OK") }))
+        .route("/healthz", get(|| async { status(StatusCode::OK, "OK") }))
+        .route("/readyz", get(ready::<O>))
+        .route("/metrics", get(metrics::<O>))
+        .route("/version", get(version));
+    for path in process.texts.keys().copied() {
+        let shown = move |State(process): State<Arc<Process<O>>>| async move {
+            let text = process.texts.get(path);
+            text.map_or_else(|| status(StatusCode::NOT_FOUND, ""), Prepared::answer)
+        };
+        router = router.route(path, get(shown));
+    }
+    let own = Arc::clone(&process.operator).routes();
+    router.with_state(Arc::clone(process)).merge(own)
+}
+
+async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
+    let awaited = process.operator.awaited();
+    if awaited.is_empty() {
+        return status(StatusCode::OK, "ok\n");
+    }
+    status(StatusCode::SERVICE_UNAVAILABLE, awaited)
+}
+
+async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
+    let Some(text) = Registered::new(O::NAME, process.measures()).text() else {
+        return status(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the metrics cannot be written\n",
+        );
+    };
+    let mut answer = status(StatusCode::OK, text);
+    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+async fn version() -> Response<Body> {
+    answer(&json!({
+        "name": "provider-services",
+        "server_name": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": COMMIT,
+    }))
+}
