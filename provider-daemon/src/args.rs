@@ -11,6 +11,7 @@ pub mod operator;
 pub mod operators;
 pub mod pricing;
 pub mod query;
+pub mod routes;
 pub mod run;
 pub mod tenant;
 pub mod tx;

@@ -64,7 +64,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
         Command::Operator(command) => operator::run(command, &home?),
-        Command::Operators(command) => operators::run(command),
+        Command::Operators(command) => operators::run(command, home),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

@@ -11,12 +11,14 @@
 mod ask;
 mod serve;
 
-pub use ask::run;
+pub use ask::{operators, run};
 pub(crate) use serve::{Desk, serve};
 
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, LeaseId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +53,8 @@ enum Question {
     },
     /// Which leases there are.
     Leases,
+    /// How the operators in its process are.
+    Operators,
     /// Give a lease the isolation of the settings.
     Harden {
         /// Order and provider of the lease.
@@ -110,6 +114,11 @@ enum Answer {
     Leases {
         /// All of them, those that are being ended included.
         leases: Vec<LeaseLine>,
+    },
+    /// The operators in its process.
+    Operators {
+        /// What each says of itself, by its name.
+        operators: BTreeMap<String, Value>,
     },
     /// The lease has the isolation of the settings.
     Hardened,

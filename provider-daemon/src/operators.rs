@@ -1,20 +1,26 @@
 //! What runs in the cluster beside the provider, each with a port on which it is asked how it is.
 
 pub mod hostname;
+mod inside;
 mod measures;
 mod pod;
 mod process;
 mod serve;
 
+pub(crate) use inside::Inside;
+
 use crate::args::operators::{HostnameAction, OperatorsCommand};
+use crate::operator;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Runs an operator, or asks one that runs.
 ///
 /// # Errors
 /// It cannot be started, or there is none to ask.
-pub fn run(command: &OperatorsCommand) -> anyhow::Result<ExitCode> {
+pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
+        OperatorsCommand::Status(printed) => operator::operators(&home?, printed.output),
         OperatorsCommand::Hostname(args) => match &args.action {
             None => hostname::run(args),
             Some(HostnameAction::Forget(asked)) => hostname::forget(asked),

@@ -117,6 +117,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("printing of events", printing.await?);
     let keeping = breaker.follow(&bus, handle.clone(), shut, background.clone());
     parts.add("keeping of the circuit breaker", keeping.await?);
+    let distant = hardware.distant.clone();
     let answering = answer_operators(home, &handle, hardware.distant, &background);
     parts.add("operator socket", answering);
     let served = gateway::Served {
@@ -134,6 +135,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("watch", tokio::spawn(watching));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
+    if let Some(distant) = distant {
+        distant.stop_operators().await;
+    }
     // Only after the provider: while it stops it still sends transactions and tells facts.
     background.cancel();
     // The gateway ends with it, however it ended.

@@ -1,5 +1,7 @@
 //! Flags of the Kubernetes backend.
 
+use super::operators::InsideArg;
+use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::settings::{CommitLevels, Egress, IngressMode, Isolation, Settings};
@@ -65,18 +67,12 @@ pub struct KubernetesArgs {
         default_value = "k8s-app=kube-dns"
     )]
     pub resolver_pods: Vec<(String, String)>,
-    /// How HTTP reaches services.
-    #[arg(long, value_enum, default_value = "ingress")]
-    pub ingress_mode: IngressArg,
-    /// The Gateway that HTTPRoutes name, with --ingress-mode gateway-api.
-    #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
-    pub gateway_name: String,
-    /// Namespace of that Gateway.
-    #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
-    pub gateway_namespace: String,
-    /// Size of the Gateway's proxy buffer, with the unit k or m.
-    #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
-    pub proxy_buffer_size: String,
+    /// How hostnames become routes.
+    #[command(flatten)]
+    pub routes: RoutesArgs,
+    /// Operators to run in this process instead of in pods of their own; `none` for none.
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
+    pub with_operators: Option<Vec<InsideArg>>,
     /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
@@ -108,6 +104,13 @@ pub enum IngressArg {
 }
 
 impl KubernetesArgs {
+    /// Whether the hostname operator runs in this process.
+    #[must_use]
+    pub fn makes_routes(&self) -> bool {
+        let wanted = self.with_operators.as_deref().unwrap_or_default();
+        wanted.contains(&InsideArg::Hostname)
+    }
+
     /// The settings of the backend.
     #[must_use]
     pub fn settings(&self, provider: Address, chain_id: &str) -> Settings {
@@ -116,12 +119,12 @@ impl KubernetesArgs {
             chain_id: chain_id.to_owned(),
             manifest_namespace: self.k8s_manifest_ns.clone(),
             public_hostname: self.cluster_public_hostname.clone(),
-            ingress: match self.ingress_mode {
+            ingress: match self.routes.ingress_mode {
                 IngressArg::Ingress => IngressMode::Ingress,
                 IngressArg::GatewayApi => IngressMode::GatewayApi {
-                    name: self.gateway_name.clone(),
-                    namespace: self.gateway_namespace.clone(),
-                    buffer_size: self.proxy_buffer_size.clone(),
+                    name: self.routes.gateway_name.clone(),
+                    namespace: self.routes.gateway_namespace.clone(),
+                    buffer_size: self.routes.proxy_buffer_size.clone(),
                 },
             },
             network_policies: self.deployment_network_policies_enabled,

@@ -3,12 +3,10 @@
 pub mod common;
 
 use super::Output;
-use super::kubernetes::IngressArg;
-use super::values;
+use super::operator::Printed;
+use super::routes::RoutesArgs;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::objects::INGRESS_CLASS;
 use akash_provider_k8s::operators::hostname::Options;
-use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use clap::{Args, Subcommand, ValueEnum};
 use common::{CommonArgs, PatienceArgs};
 
@@ -17,6 +15,8 @@ use common::{CommonArgs, PatienceArgs};
 pub enum OperatorsCommand {
     /// Make a route of every hostname that the provider declares: Ingresses, or HTTPRoutes of the Gateway API.
     Hostname(Box<HostnameArgs>),
+    /// Say how the operators are that run in the process of the provider that runs with the home folder.
+    Status(Printed),
 }
 
 /// Settings of `operator hostname`.
@@ -25,28 +25,9 @@ pub struct HostnameArgs {
     /// Ask one that runs instead of running one.
     #[command(subcommand)]
     pub action: Option<HostnameAction>,
-    /// How HTTP reaches services.
-    #[arg(long, value_enum, default_value = "ingress")]
-    pub ingress_mode: IngressArg,
-    /// The class that Ingresses name, with --ingress-mode ingress.
-    #[arg(long, value_name = "NAME", default_value = INGRESS_CLASS, value_parser = values::dns_name)]
-    pub ingress_class: String,
-    /// Whose annotations Ingresses have: who serves that class.
-    #[arg(long, value_enum, default_value = "nginx")]
-    pub ingress_controller: ControllerArg,
-    /// The Gateway that HTTPRoutes name, with --ingress-mode gateway-api.
-    #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
-    pub gateway_name: String,
-    /// Namespace of that Gateway.
-    #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
-    pub gateway_namespace: String,
-    /// Who implements that Gateway: nginx, or any other for the standard's own fields alone. Without it
-    /// AP_GATEWAY_IMPLEMENTATION, as charts set it, else nginx.
-    #[arg(long, value_name = "NAME")]
-    pub gateway_provider: Option<String>,
-    /// Size of the Gateway's proxy buffer, with the unit k or m.
-    #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
-    pub proxy_buffer_size: String,
+    /// How hostnames become routes.
+    #[command(flatten)]
+    pub routes: RoutesArgs,
     /// Where it works and is asked.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -75,47 +56,22 @@ pub struct ForgetArgs {
     pub output: Output,
 }
 
-/// Who serves a class of Ingresses.
+/// Operators that a provider may run in its own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ControllerArg {
-    /// Ingress-nginx, or who reads its annotations.
-    Nginx,
-    /// Traefik.
-    Traefik,
-    /// HAProxy.
-    Haproxy,
+pub enum InsideArg {
+    /// None of them: they run in pods of their own, or not at all.
+    None,
+    /// Routes of hostnames.
+    Hostname,
 }
 
 impl HostnameArgs {
     /// The operator's settings; `look` says what is set in the environment.
     #[must_use]
     pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> Options {
-        let set = |text: &String| !text.trim().is_empty();
-        let provider = self.gateway_provider.clone().filter(set);
-        let provider = provider.or_else(|| look("AP_GATEWAY_IMPLEMENTATION").filter(set));
-        let provider = match provider.as_deref().map(str::trim) {
-            None | Some("nginx") => GatewayProvider::Nginx,
-            Some(_) => GatewayProvider::Standard,
-        };
-        let mode = match self.ingress_mode {
-            IngressArg::Ingress => Mode::Ingress {
-                class: self.ingress_class.clone(),
-                controller: match self.ingress_controller {
-                    ControllerArg::Nginx => Controller::Nginx,
-                    ControllerArg::Traefik => Controller::Traefik,
-                    ControllerArg::Haproxy => Controller::Haproxy,
-                },
-            },
-            IngressArg::GatewayApi => Mode::GatewayApi {
-                name: self.gateway_name.clone(),
-                namespace: self.gateway_namespace.clone(),
-                provider,
-                buffer_size: self.proxy_buffer_size.clone(),
-            },
-        };
         Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
-            mode,
+            mode: self.routes.mode(look),
             patience: self.patience.patience(),
             prune_interval: self.patience.prune_interval,
             call_timeout: self.common.kube_call_timeout,
@@ -127,6 +83,7 @@ impl HostnameArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use akash_provider_k8s::operators::hostname::route::{GatewayProvider, Mode};
     use clap::Parser;
 
     #[derive(Parser)]

@@ -245,15 +245,20 @@ impl RunArgs {
     /// What leases need of a real cluster that this program does not do yet, one line each.
     #[must_use]
     pub fn left_to_others(&self) -> Vec<String> {
-        let routes = match self.kubernetes.ingress_mode {
+        let routes = match self.kubernetes.routes.ingress_mode {
             IngressArg::Ingress => "Ingresses",
             IngressArg::GatewayApi => "HTTPRoutes",
         };
         let names = format!(
             "hostnames of leases are declared as ProviderHost objects and lead nowhere by themselves: the hostname \
-             operator must run in the cluster (`provider-daemon operator hostname`), which makes {routes} of them"
+             operator must run in the cluster (`provider-daemon operator hostname`), or in this process with \
+             --with-operators hostname, which makes {routes} of them"
         );
-        if self.is_real() { vec![names] } else { Vec::new() }
+        if self.is_real() && !self.kubernetes.makes_routes() {
+            vec![names]
+        } else {
+            Vec::new()
+        }
     }
 
     const fn is_real(&self) -> bool {
@@ -386,6 +391,10 @@ mod tests {
             routes.contains("the hostname operator") && routes.contains("makes HTTPRoutes"),
             "{routes}"
         );
+        let inside = told(&[&real[..], &["--with-operators=hostname"]].concat());
+        assert_eq!(inside, "", "it makes them itself");
+        let none = told(&[&real[..], &["--with-operators=none"]].concat());
+        assert!(none.contains("--with-operators hostname"), "{none}");
     }
 
     #[test]

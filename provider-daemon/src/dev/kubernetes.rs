@@ -1,7 +1,9 @@
 //! Leases of the embedded market on a real cluster.
 
 use crate::args::KubernetesArgs;
+use crate::args::operators::InsideArg;
 use crate::cluster_client::client;
+use crate::operators::Inside;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
@@ -13,9 +15,11 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Names of what stands in the way that are listed before the rest is only counted.
@@ -31,6 +35,7 @@ pub struct Kubernetes {
     closes: AbortOnDropHandle<()>,
     chain_id: String,
     args: KubernetesArgs,
+    operators: OnceLock<Inside>,
 }
 
 /// A client that prints as nothing.
@@ -116,7 +121,28 @@ impl Kubernetes {
             inventory,
             chain_id: chain_id.to_owned(),
             args: args.clone(),
+            operators: OnceLock::new(),
         })
+    }
+
+    /// Runs operators in this process: those of --with-operators, or these where it is not said.
+    pub fn run_operators(&self, usual: &[InsideArg]) {
+        let wanted = self.args.with_operators.as_deref().unwrap_or(usual);
+        self.operators
+            .get_or_init(|| Inside::start(&self.client.0, &self.args, wanted));
+    }
+
+    /// How the operators in this process are, by their names.
+    #[must_use]
+    pub fn operators(&self) -> BTreeMap<&'static str, Value> {
+        self.operators.get().map(Inside::status).unwrap_or_default()
+    }
+
+    /// Ends the operators in this process in order.
+    pub async fn stop_operators(&self) {
+        if let Some(operators) = self.operators.get() {
+            operators.stop().await;
+        }
     }
 
     /// Gives the pods of a lease the isolation of the settings.

@@ -2,6 +2,7 @@
 
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
+use crate::args::operators::InsideArg;
 use crate::args::{ClusterArgs, DevArgs};
 use crate::breaker;
 use akash_provider_core::Kept;
@@ -265,6 +266,8 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
     let options = args.cluster.inventory_options();
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
+    // A newcomer's names lead somewhere without a pod of an operator.
+    kubernetes.run_operators(&[InsideArg::Hostname]);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))
 }
 

@@ -125,6 +125,41 @@ fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints how the operators in the process of a provider are.
+///
+/// # Errors
+/// No provider runs with the home folder, or it cannot be asked.
+pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let Answer::Operators { operators } = granted(ask(home, &Question::Operators)?)? else {
+        bail!(odd());
+    };
+    print(output, &json!({ "operators": operators }), || {
+        if operators.is_empty() {
+            return "no operator runs in the process of this provider; --with-operators names those that are to\n".to_owned();
+        }
+        operators
+            .iter()
+            .map(|(name, status)| works(name, status))
+            .collect()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An operator in a line.
+fn works(name: &str, status: &Value) -> String {
+    let election = &status["election"];
+    let work = match (election["is_leader"] == true, election["holder"].as_str()) {
+        (true, _) if status["is_ready"] == true => "works".to_owned(),
+        (true, _) => "waits for the cluster".to_owned(),
+        (false, Some(holder)) => format!("waits: {} works", plain::line(holder)),
+        (false, None) => "waits for the election".to_owned(),
+    };
+    let error = election["error"]
+        .as_str()
+        .map(|error| format!("; {}", plain::line(error)));
+    format!("{name}: {work}{}\n", error.unwrap_or_default())
+}
+
 /// A lease in a line, and a line for each thing that is against it.
 fn told(line: &LeaseLine) -> String {
     let health = match line.health {

@@ -160,6 +160,15 @@ impl Desk {
                 Err(refusal) => refused(refusal.message),
             },
             Question::Leases => self.with_status(leases).await,
+            Question::Operators => {
+                let operators = self.cluster.as_ref().map(Distant::operators).unwrap_or_default();
+                let named = operators
+                    .into_iter()
+                    .map(|(name, status)| (name.to_owned(), status));
+                Answer::Operators {
+                    operators: named.collect(),
+                }
+            }
             Question::Harden { lease } => match self.harden(&lease).await {
                 Ok(()) => Answer::Hardened,
                 Err(message) => refused(message),

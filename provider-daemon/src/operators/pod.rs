@@ -37,12 +37,12 @@ fn port_of(pod: &DynamicObject, name: &str) -> Option<u16> {
 }
 
 /// Who it is among several: its pod or host, and what no other has.
-pub(super) fn identity(args: &CommonArgs) -> String {
+pub(super) fn identity(pod: Option<&str>) -> String {
     let host = || {
         let name = rustix::system::uname();
         name.nodename().to_string_lossy().into_owned()
     };
-    let name = args.pod_name.clone().unwrap_or_else(host);
+    let name = pod.map_or_else(host, str::to_owned);
     let mut random = [0; 8];
     // Without chance there is still the process, which no other on this host has.
     if getrandom::fill(&mut random).is_err() {

@@ -19,7 +19,7 @@ use crate::dev::Printer;
 use crate::signals::on_signals;
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::cluster::LeadershipGate;
-use akash_provider_k8s::election::{Election, ElectionConfig};
+use akash_provider_k8s::election::{Election, ElectionConfig, Timing};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -106,7 +106,10 @@ async fn live<O: Operator>(
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
     let _signals = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(signals));
-    let election = elected(args, &client, O::NAME);
+    let election = (args.election == ElectionArg::On).then(|| {
+        let identity = pod::identity(args.pod_name.as_deref());
+        elected(&client, O::NAME, &args.k8s_manifest_ns, identity, args.timing())
+    });
     let gate = election
         .as_ref()
         .map_or_else(|| LeadershipGate::new(true), Election::gate);
@@ -124,29 +127,28 @@ async fn live<O: Operator>(
     Ok(code)
 }
 
-/// The election of a kind of operator, where there is one.
-pub(super) fn elected(args: &CommonArgs, client: &Client, name: &str) -> Option<Election> {
-    if args.election == ElectionArg::Off {
-        return None;
-    }
+/// The election of a kind of operator.
+pub(super) fn elected(
+    client: &Client,
+    name: &str,
+    namespace: &str,
+    identity: String,
+    timing: Timing,
+) -> Election {
     let config = ElectionConfig {
-        namespace: args.k8s_manifest_ns.clone(),
+        namespace: namespace.to_owned(),
         name: format!("akash-operator-{name}"),
-        identity: pod::identity(args),
-        timing: args.timing(),
+        identity,
+        timing,
         // A call that takes longer is of no use to a leadership.
-        call_timeout: args.kube_call_timeout.min(args.election_lease / 3),
+        call_timeout: timing.lease / 3,
     };
-    Some(Election::start(client, config))
+    Election::start(client, config)
 }
 
-/// At the end it begins nothing more, and what it began is finished; only then may another one begin.
 async fn drain<O: Operator>(process: &Process<O>, shutdown: &CancellationToken) {
     shutdown.cancelled().await;
-    process.operator.stop().await;
-    if let Some(election) = &process.election {
-        election.hand_over().await;
-    }
+    process.stop().await;
 }
 
 impl<O: Operator> Process<O> {
@@ -169,7 +171,16 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    fn status(&self) -> Value {
+    /// Begins nothing more, finishes what it began, and lets another one begin only then.
+    pub(super) async fn stop(&self) {
+        self.operator.stop().await;
+        if let Some(election) = &self.election {
+            election.hand_over().await;
+        }
+    }
+
+    /// How the operator is, and who leads.
+    pub(super) fn status(&self) -> Value {
         let mut status = self.operator.status();
         if let (Some(election), Some(fields)) = (&self.election, status.as_object_mut()) {
             fields.insert("election".to_owned(), json!(election.status()));

@@ -13,6 +13,7 @@ use akash_provider_core::manifest::Group;
 use akash_provider_core::types::LeaseId;
 use async_trait::async_trait;
 use futures::stream::{BoxStream, StreamExt};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::SetOnce;
@@ -53,6 +54,21 @@ impl Distant {
                 Err(Error::new(ErrorKind::Invalid, HARDEN, message))
             }
             None => Err(away(HARDEN)),
+        }
+    }
+
+    /// How the operators in this process are, by their names.
+    pub(crate) fn operators(&self) -> BTreeMap<&'static str, Value> {
+        match self.there.get() {
+            Some(Backend::Kubernetes(kubernetes)) => kubernetes.operators(),
+            Some(Backend::Memory(_) | Backend::Processes(_)) | None => BTreeMap::new(),
+        }
+    }
+
+    /// Ends the operators in this process in order.
+    pub(super) async fn stop_operators(&self) {
+        if let Some(Backend::Kubernetes(kubernetes)) = self.there.get() {
+            kubernetes.stop_operators().await;
         }
     }
 

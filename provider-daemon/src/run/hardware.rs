@@ -126,6 +126,7 @@ impl Connecting {
             };
             match connected {
                 Ok(kubernetes) => {
+                    kubernetes.run_operators(&[]);
                     distant.set(Backend::Kubernetes(Box::new(kubernetes)));
                     self.desk.put(None);
                     return;

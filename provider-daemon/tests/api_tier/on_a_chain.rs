@@ -128,3 +128,58 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     again.signal(Signal::SIGTERM);
     assert_eq!(again.ended(), Some(0), "{}", again.told());
 }
+
+/// What the provider's process says of its hostname operator.
+fn hostname_operator(stage: &Stage) -> Value {
+    let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    said["operators"]["hostname"].clone()
+}
+
+/// Who holds the Lease of the hostname operators.
+fn holder(cluster: &Cluster) -> String {
+    let path = "jsonpath={.spec.holderIdentity}";
+    let lease = [
+        "get",
+        "lease",
+        "akash-operator-hostname",
+        "--namespace=lease",
+        "--output",
+        path,
+    ];
+    cluster.kubectl(&lease).unwrap_or_default()
+}
+
+#[test]
+fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_over() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let mut stage = Stage::new("operators", true);
+    stage.start_node(Some(Duration::from_millis(500)));
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let words = [
+        "--cluster-k8s",
+        "--kubeconfig",
+        &kubeconfig,
+        "--with-operators=hostname",
+    ];
+    let mut provider = stage.provider("provider", &words);
+    provider.says("ready: bidding");
+    let works = || {
+        let said = hostname_operator(&stage);
+        said["is_ready"] == true && said["election"]["is_leader"] == true
+    };
+    until("it works", || hostname_operator(&stage).to_string(), works);
+    let (_, told, _) = stage.ran(&["operator", "status"]);
+    assert_eq!(told, "hostname: works\n");
+    let said = hostname_operator(&stage);
+    assert_eq!(said["election"]["identity"], holder(&cluster).as_str());
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(holder(&cluster), "", "whoever comes next need not wait");
+    let (code, _, err) = stage.ran(&["operator", "status"]);
+    assert!(code != 0 && err.contains("no provider runs"), "{err}");
+}

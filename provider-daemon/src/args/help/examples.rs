@@ -54,6 +54,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "operator status",
+        &["operator status", "operator status --output json"],
+    ),
+    (
         "operator hostname forget",
         &[
             "operator hostname forget akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0",
