@@ -2,7 +2,7 @@
 
 use crate::labels::{self, Labels};
 use akash_provider_core::cluster::HostnameDeclaration;
-use akash_provider_core::manifest::{HttpOptions, NEXT_CASES};
+use akash_provider_core::manifest::{HttpOptions, NEXT_CASES, without_star};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend,
@@ -239,7 +239,7 @@ fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> Obj
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     ObjectMeta {
         // One route of a name in a namespace: a second write finds the first.
-        name: Some(host.hostname.clone()),
+        name: Some(without_star(&host.hostname)),
         namespace: Some(lease.namespace()),
         labels: Some(labels),
         annotations: Some(annotations),

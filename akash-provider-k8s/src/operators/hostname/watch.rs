@@ -12,6 +12,7 @@ use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::{WatchConfig, WatchState};
+use akash_provider_core::manifest::with_star;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::collections::BTreeMap;
@@ -31,13 +32,18 @@ pub(super) fn start(
 ) -> [AbortOnDropHandle<()>; 3] {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
     let named = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
-    let hosts: Read<String, Fact<Host>> = Box::new(move |object| (named(object), facts::host(object)));
+    // Everything goes by the hostname, also where the object has another name.
+    let hosts: Read<String, Fact<Host>> =
+        Box::new(move |object| (with_star(&named(object)), facts::host(object)));
     let manifests: Read<String, Fact<Exposes>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let rendered = mode.clone();
     let routes: Read<Place, Live> = Box::new(move |object| {
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        ((namespace, named(object)), Live::of(object, &rendered))
+        (
+            (namespace, with_star(&named(object))),
+            Live::of(object, &rendered),
+        )
     });
     let follow = |kind, api, selector, shared: &Arc<Shared>| (kind, api, selector, Arc::clone(shared));
     let hosts_api = records(ApiResource::erase::<ProviderHost>(&()));

@@ -8,6 +8,7 @@ use super::shared::{Next, Shared, Turn};
 use crate::apply::Calls;
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::without_star;
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -96,11 +97,11 @@ impl Writer {
     }
 
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
-        let namespace = &write.namespace;
+        let (namespace, object) = (&write.namespace, &without_star(name));
         let meta = match &write.uid {
             Some(uid) => {
                 if write.take_over {
-                    self.calls.take_over_as(&self.resource, namespace, name).await?;
+                    self.calls.take_over_as(&self.resource, namespace, object).await?;
                 }
                 tracing::info!(
                     hostname = name,
@@ -109,18 +110,18 @@ impl Writer {
                     "a route is written anew"
                 );
                 self.calls
-                    .apply_again(&self.resource, namespace, name, uid, &write.body)
+                    .apply_again(&self.resource, namespace, object, uid, &write.body)
                     .await?
             }
             None => {
                 // Looked at before it is made: an object of somebody else must not be taken over.
-                let there = self.calls.metadata(&self.resource, namespace, name).await?;
+                let there = self.calls.metadata(&self.resource, namespace, object).await?;
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
                 }
                 tracing::info!(hostname = name, namespace, "a route is made");
                 self.calls
-                    .apply_new(&self.resource, namespace, name, &write.body)
+                    .apply_new(&self.resource, namespace, object, &write.body)
                     .await?
             }
         };
@@ -132,7 +133,7 @@ impl Writer {
         let Delete { namespace, uid } = delete;
         tracing::info!(hostname = name, namespace, "a route is deleted");
         self.calls
-            .delete_as(&self.resource, namespace, name, Some(uid), None)
+            .delete_as(&self.resource, namespace, &without_star(name), Some(uid), None)
             .await?;
         self.shared.deleted(name, namespace, uid);
         Ok(())
