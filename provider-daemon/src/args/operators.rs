@@ -3,11 +3,15 @@
 use super::Output;
 use super::kubernetes::IngressArg;
 use super::values;
+use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::objects::INGRESS_CLASS;
 use akash_provider_k8s::operators::hostname::Options;
+use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
+use akash_provider_k8s::operators::hostname::index::Plan;
 use akash_provider_k8s::operators::hostname::queue::Patience;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
+use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -48,6 +52,22 @@ pub struct HostnameArgs {
     /// Size of the Gateway's proxy buffer, with the unit k or m.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
+    /// Hostnames that get no route, whoever declared them; a leading dot stands for a domain and all below it.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub deployment_blocked_hostnames: Vec<String>,
+    /// Ask cert-manager for a certificate of every hostname, signed by this issuer; with --ingress-mode ingress.
+    #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
+    pub tls_issuer: Option<String>,
+    /// What kind of issuer that is; of an Issuer every lease's namespace needs one.
+    #[arg(long, value_enum, default_value = "ClusterIssuer")]
+    pub tls_issuer_kind: IssuerKindArg,
+    /// How long an Ingress is there before the HTTPRoute of its name goes, where its controller does not say that it
+    /// serves it. An HTTPRoute is waited for until its Gateway has accepted it.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
+    pub handover_wait: Duration,
+    /// Leave the routes of the other --ingress-mode where they are.
+    #[arg(long)]
+    pub keep_other_routes: bool,
     /// The cluster's kubeconfig; without it KUBECONFIG, the user's own, or the account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -114,10 +134,61 @@ pub enum ControllerArg {
     Haproxy,
 }
 
+/// Where an issuer of certificates is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum IssuerKindArg {
+    /// One for the whole cluster.
+    ClusterIssuer,
+    /// One in each namespace.
+    Issuer,
+}
+
 impl HostnameArgs {
     /// The operator's settings; `look` says what is set in the environment.
-    #[must_use]
-    pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> Options {
+    ///
+    /// # Errors
+    /// Flags that contradict each other.
+    pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+        Ok(Options {
+            manifest_namespace: self.k8s_manifest_ns.clone(),
+            plan: Plan {
+                mode: self.mode(look),
+                issuer: self.issuer()?,
+                keep_other_routes: self.keep_other_routes,
+                blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
+            },
+            handover: self.handover_wait,
+            patience: Patience {
+                retry_delay: self.retry_delay,
+                refusals: self.event_failure_limit,
+                ignored: self.ignore_list_entry_limit,
+                ignored_for: self.ignore_list_age_limit,
+            },
+            prune_interval: self.prune_interval,
+            call_timeout: self.kube_call_timeout,
+            ..Options::default()
+        })
+    }
+
+    fn issuer(&self) -> anyhow::Result<Option<Issuer>> {
+        let Some(name) = self.tls_issuer.clone() else {
+            return Ok(None);
+        };
+        if self.ingress_mode == IngressArg::GatewayApi {
+            bail!(
+                "--tls-issuer is for --ingress-mode ingress: with the Gateway API certificates belong to the listeners of \
+                 the Gateway; give them there, or annotate the Gateway for cert-manager"
+            );
+        }
+        let kind = match self.tls_issuer_kind {
+            IssuerKindArg::ClusterIssuer => IssuerKind::ClusterIssuer,
+            IssuerKindArg::Issuer => IssuerKind::Issuer,
+        };
+        Ok(Some(Issuer { name, kind }))
+    }
+
+    fn mode(&self, look: impl Fn(&str) -> Option<String>) -> Mode {
         let set = |text: &String| !text.trim().is_empty();
         let provider = self.gateway_provider.clone().filter(set);
         let provider = provider.or_else(|| look("AP_GATEWAY_IMPLEMENTATION").filter(set));
@@ -125,7 +196,7 @@ impl HostnameArgs {
             None | Some("nginx") => GatewayProvider::Nginx,
             Some(_) => GatewayProvider::Standard,
         };
-        let mode = match self.ingress_mode {
+        match self.ingress_mode {
             IngressArg::Ingress => Mode::Ingress {
                 class: self.ingress_class.clone(),
                 controller: match self.ingress_controller {
@@ -140,19 +211,6 @@ impl HostnameArgs {
                 provider,
                 buffer_size: self.proxy_buffer_size.clone(),
             },
-        };
-        Options {
-            manifest_namespace: self.k8s_manifest_ns.clone(),
-            mode,
-            patience: Patience {
-                retry_delay: self.retry_delay,
-                refusals: self.event_failure_limit,
-                ignored: self.ignore_list_entry_limit,
-                ignored_for: self.ignore_list_age_limit,
-            },
-            prune_interval: self.prune_interval,
-            call_timeout: self.kube_call_timeout,
-            ..Options::default()
         }
     }
 }
@@ -171,16 +229,17 @@ mod tests {
     fn options(words: &[&str], implementation: Option<&str>) -> Options {
         let words = [&["test"], words].concat();
         let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-        flags.hostname.options(|name| {
+        let options = flags.hostname.options(|name| {
             let is_it = name == "AP_GATEWAY_IMPLEMENTATION";
             implementation.filter(|_| is_it).map(str::to_owned)
-        })
+        });
+        options.unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn without_a_flag_it_is_as_todays_operator() {
         let (given, own) = (options(&[], None), Options::default());
-        assert_eq!(given.mode, own.mode);
+        assert_eq!((given.plan, given.handover), (own.plan, own.handover));
         assert_eq!(
             (given.patience, given.prune_interval),
             (own.patience, own.prune_interval)
@@ -209,11 +268,34 @@ mod tests {
                 GatewayProvider::Nginx,
             ),
         ] {
-            let Mode::GatewayApi { provider, .. } = options(words, chart).mode else {
+            let Mode::GatewayApi { provider, .. } = options(words, chart).plan.mode else {
                 panic!("{words:?} is no gateway");
             };
             assert_eq!(provider, wanted, "{words:?} {chart:?}");
         }
+    }
+
+    #[test]
+    fn certificates_are_for_ingresses_alone() {
+        let asked = |words: &[&str]| {
+            let words = [&["test", "--tls-issuer=letsencrypt"], words].concat();
+            let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+            flags
+                .hostname
+                .options(|_| None)
+                .map(|options| options.plan.issuer)
+        };
+        let issuer = |kind| {
+            let name = "letsencrypt".to_owned();
+            Some(Issuer { name, kind })
+        };
+        assert_eq!(asked(&[]).unwrap(), issuer(IssuerKind::ClusterIssuer));
+        assert_eq!(
+            asked(&["--tls-issuer-kind=Issuer"]).unwrap(),
+            issuer(IssuerKind::Issuer)
+        );
+        let refused = asked(&["--ingress-mode=gateway-api"]).unwrap_err().to_string();
+        assert!(refused.contains("listeners of the Gateway"), "{refused}");
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn live(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
+    let options = args.options(|name| std::env::var(name).ok())?;
     let client = client(args.kubeconfig.as_deref()).await?;
     let address = SocketAddr::new(args.rest_address, args.rest_port);
     // The port before the operator: one that cannot have it writes no route.
@@ -68,7 +69,6 @@ async fn live(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
     let _signals = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(signals));
-    let options = args.options(|name| std::env::var(name).ok());
     let desk = Arc::new(Desk {
         operator: HostnameOperator::start(&client, options),
         managed: Prepared::default(),
@@ -147,7 +147,10 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response<Body> {
 
 /// What a start waits for, in words.
 fn awaited(now: &Status) -> String {
-    let unsynced = now.watches.iter().filter(|(_, watch)| !watch.synced);
+    let unsynced = now
+        .watches
+        .iter()
+        .filter(|(_, watch)| watch.is_needed && !watch.synced);
     let words = unsynced.map(|(kind, watch)| match &watch.last_error {
         Some(error) => format!("{kind} are not listed yet: {error}\n"),
         None => format!("{kind} are not listed yet\n"),

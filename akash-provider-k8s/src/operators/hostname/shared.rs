@@ -1,18 +1,18 @@
 //! What watches, writer and status share: the index, whose turn it is, and how all of it fares.
 
 use super::front::Front;
-use super::index::{Event, Index, Work};
+use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::Live;
 use super::queue::{Patience, Queue};
-use super::route::Mode;
+use super::sort::Sort;
 use crate::apply::hash;
 use crate::state::WatchState;
 use akash_provider_core::error::Error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -26,20 +26,27 @@ pub(super) enum Kind {
     Hosts,
     /// Manifests, for the options of their exposes.
     Manifests,
-    /// Routes of all namespaces that have the network's label.
-    Routes,
+    /// Objects of all namespaces that have the network's label.
+    Objects(Sort),
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Hosts, Self::Manifests, Self::Routes];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Hosts,
+        Self::Manifests,
+        Self::Objects(Sort::Ingress),
+        Self::Objects(Sort::HttpRoute),
+        Self::Objects(Sort::Filter),
+        Self::Objects(Sort::Certificate),
+    ];
 }
 
 /// What was done since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Routes written, new ones and others.
+    /// Objects written, new ones and others.
     pub written: u64,
-    /// Routes deleted, each by its identity.
+    /// Objects deleted, each by its identity.
     pub deleted: u64,
     /// Writes and deletes that failed.
     pub failed: u64,
@@ -58,6 +65,10 @@ pub(super) struct Inner {
     pub(super) queue: Queue,
     pub(super) watches: BTreeMap<Kind, WatchState>,
     pub(super) problems: BTreeMap<String, Problem>,
+    /// Routes that their controller says nothing of, by hostname: which one, and since when it is as wanted.
+    pub(super) settling: BTreeMap<String, (String, Instant)>,
+    /// How long such a route is waited for before one of the other mode goes.
+    handover: Duration,
     pub(super) counts: Counts,
     pub(super) front: Front,
 }
@@ -92,13 +103,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(mode: Mode, patience: Patience) -> Self {
+    pub(super) fn new(plan: Plan, patience: Patience, handover: Duration) -> Self {
         Self {
             inner: Mutex::new(Inner {
-                index: Index::new(mode),
+                index: Index::new(plan),
                 queue: Queue::new(patience),
                 watches: Kind::ALL.map(|kind| (kind, WatchState::default())).into(),
                 problems: BTreeMap::new(),
+                settling: BTreeMap::new(),
+                handover,
                 counts: Counts::default(),
                 front: Front::default(),
             }),
@@ -134,13 +147,15 @@ impl Shared {
             let Some(name) = inner.queue.next(now) else {
                 return Next::Nothing(inner.queue.due());
             };
-            let work = inner.index.work(&name);
+            let mut work = inner.index.work(&name);
+            inner.hand_over(&name, &mut work, now);
             inner.tell(&name, work.problem.clone(), now);
             if work.is_done() {
                 inner.queue.rest(&name);
                 continue;
             }
-            let hash = work.write.as_ref().map(|write| hash::of(&write.body));
+            let bodies: Vec<_> = work.writes().map(|write| hash::of(&write.body)).collect();
+            let hash = (!bodies.is_empty()).then(|| bodies.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {
                 return Next::Turn(Turn { name, work, hash });
@@ -149,19 +164,19 @@ impl Shared {
         Next::More
     }
 
-    /// A route was written.
-    pub(super) fn written(&self, name: &str, namespace: &str, meta: &ObjectMeta, body: &Value) {
+    /// An object was written.
+    pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
         self.inner().counts.written += 1;
-        let place = (namespace.to_owned(), name.to_owned());
-        let live = Live::written(meta, body);
-        self.apply(Event::Routes(super::index::Change::Put(place, live)));
+        let place = (write.namespace.clone(), name.to_owned());
+        let live = Live::written(meta, &write.body);
+        self.apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
-    /// A route was deleted.
-    pub(super) fn deleted(&self, name: &str, namespace: &str, uid: &str) {
+    /// An object was deleted.
+    pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
         self.inner().counts.deleted += 1;
-        let place = (namespace.to_owned(), name.to_owned());
-        self.apply(Event::RouteDeleted(place, uid.to_owned()));
+        let place = (deleted.namespace.clone(), name.to_owned());
+        self.apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
     /// The work about a name is over.
@@ -187,6 +202,7 @@ impl Shared {
         let names = inner.index.names();
         inner.queue.prune(|name| names.contains(name));
         inner.problems.retain(|name, _| names.contains(name));
+        inner.settling.retain(|name, _| names.contains(name));
     }
 
     /// The names of a lease are tried again now; the number of those that had failed.
@@ -205,6 +221,27 @@ impl Shared {
 }
 
 impl Inner {
+    /// Routes of the other mode go when the new one was there for a while. It may have been there long before this
+    /// operator was; that is not known, and so the while begins when it is first seen.
+    fn hand_over(&mut self, name: &str, work: &mut Work, now: Instant) {
+        if work.held.is_empty() {
+            self.settling.remove(name);
+            return;
+        }
+        let host = self.index.host(name).and_then(|host| host.as_ref().ok());
+        let route = host.and_then(|host| self.index.route(name, &host.namespace));
+        let uid = route.map(|route| route.uid.clone()).unwrap_or_default();
+        let seen = self.settling.get(name).filter(|(known, _)| *known == uid);
+        let since = seen.map_or(now, |(_, since)| *since);
+        self.settling.insert(name.to_owned(), (uid, since));
+        let until = since + self.handover;
+        if until <= now {
+            work.deletes.append(&mut work.held);
+        } else {
+            self.queue.remind(name, until);
+        }
+    }
+
     fn tell(&mut self, name: &str, problem: Option<String>, now: Instant) {
         let Some(text) = problem else {
             self.problems.remove(name);

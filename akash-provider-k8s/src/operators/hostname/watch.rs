@@ -8,6 +8,7 @@ use super::index::{Change, Event, Place};
 use super::live::Live;
 use super::route::Mode;
 use super::shared::{Kind, Shared};
+use super::sort::Sort;
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use crate::state::follow::{Follower, Report, Sink};
@@ -21,62 +22,66 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
+type Say<K, V> = Box<dyn Fn(Change<K, V>) -> Event + Send>;
 
-/// Begins to watch hosts, manifests and routes, with a task for each.
+/// Begins to watch hosts, manifests and what is made of them, with a task for each.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
     mode: &Mode,
     shared: &Arc<Shared>,
     config: WatchConfig,
-) -> [AbortOnDropHandle<()>; 3] {
+) -> Vec<AbortOnDropHandle<()>> {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
-    let named = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
     // Everything goes by the hostname, also where the object has another name.
     let hosts: Read<String, Fact<Host>> =
         Box::new(move |object| (with_star(&named(object)), facts::host(object)));
     let manifests: Read<String, Fact<Exposes>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
-    let rendered = mode.clone();
-    let routes: Read<Place, Live> = Box::new(move |object| {
-        let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        (
-            (namespace, with_star(&named(object))),
-            Live::of(object, &rendered),
-        )
-    });
-    let follow = |kind, api, selector, shared: &Arc<Shared>| (kind, api, selector, Arc::clone(shared));
-    let hosts_api = records(ApiResource::erase::<ProviderHost>(&()));
-    let manifests_api = records(ApiResource::erase::<Manifest>(&()));
-    let routes_api = Api::all_with(client.clone(), &mode.resource());
-    [
+    let follow = |kind, api, selector| (kind, api, selector, mode.sort(), Arc::clone(shared));
+    let mut tasks = vec![
         spawn(
             // No selector: a record without its labels declares a name all the same.
-            follow(Kind::Hosts, hosts_api, "", shared),
+            follow(Kind::Hosts, records(ApiResource::erase::<ProviderHost>(&())), ""),
             hosts,
-            Event::Hosts,
+            Box::new(Event::Hosts),
             config,
         ),
         spawn(
-            follow(Kind::Manifests, manifests_api, "", shared),
+            follow(Kind::Manifests, records(ApiResource::erase::<Manifest>(&())), ""),
             manifests,
-            Event::Manifests,
+            Box::new(Event::Manifests),
             config,
         ),
+    ];
+    tasks.extend(Sort::ALL.map(|sort| {
+        let mode = mode.clone();
+        let read: Read<Place, Live> = Box::new(move |object| {
+            let namespace = object.metadata.namespace.clone().unwrap_or_default();
+            let place = (namespace, with_star(&named(object)));
+            (place, Live::of(object, sort, &mode))
+        });
+        let api = Api::all_with(client.clone(), &sort.resource());
+        // Objects without the label are of no lease.
+        let follow = follow(Kind::Objects(sort), api, labels::SELECTOR);
         spawn(
-            // Routes without the label are of no lease.
-            follow(Kind::Routes, routes_api, labels::SELECTOR, shared),
-            routes,
-            Event::Routes,
+            follow,
+            read,
+            Box::new(move |change| Event::Objects(sort, change)),
             config,
-        ),
-    ]
+        )
+    }));
+    tasks
+}
+
+fn named(object: &DynamicObject) -> String {
+    object.metadata.name.clone().unwrap_or_default()
 }
 
 fn spawn<K, V>(
-    (kind, api, labels, shared): (Kind, Api<DynamicObject>, &'static str, Arc<Shared>),
+    (kind, api, labels, routes, shared): (Kind, Api<DynamicObject>, &'static str, Sort, Arc<Shared>),
     read: Read<K, V>,
-    event: fn(Change<K, V>) -> Event,
+    event: Say<K, V>,
     watch_config: WatchConfig,
 ) -> AbortOnDropHandle<()>
 where
@@ -93,7 +98,7 @@ where
             event,
             listed: BTreeMap::new(),
         },
-        report: Fares { kind, shared },
+        report: Fares { kind, routes, shared },
         watch_config,
     };
     AbortOnDropHandle::new(tokio::spawn(follower.run()))
@@ -103,7 +108,7 @@ where
 struct Intake<K, V> {
     shared: Arc<Shared>,
     read: Read<K, V>,
-    event: fn(Change<K, V>) -> Event,
+    event: Say<K, V>,
     /// What the list under way has so far; it counts when it is complete.
     listed: BTreeMap<K, V>,
 }
@@ -143,6 +148,8 @@ impl<K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<K, V> {
 /// How one watch fares.
 struct Fares {
     kind: Kind,
+    /// Kind of the routes of the mode, without which there is nothing to do.
+    routes: Sort,
     shared: Arc<Shared>,
 }
 
@@ -157,7 +164,10 @@ impl Report for Fares {
         match self.kind {
             Kind::Hosts => "providerhosts.akash.network",
             Kind::Manifests => "manifests.akash.network",
-            Kind::Routes => "routes",
+            Kind::Objects(Sort::Ingress) => "ingresses.networking.k8s.io",
+            Kind::Objects(Sort::HttpRoute) => "httproutes.gateway.networking.k8s.io",
+            Kind::Objects(Sort::Filter) => "snippetsfilters.gateway.nginx.org",
+            Kind::Objects(Sort::Certificate) => "certificates.cert-manager.io",
         }
     }
 
@@ -178,10 +188,15 @@ impl Report for Fares {
     }
 
     fn may_be_absent(&self) -> bool {
-        false
+        matches!(self.kind, Kind::Objects(sort) if sort != self.routes)
     }
 
     fn absent(&self, error: String) -> bool {
+        if self.may_be_absent()
+            && let Kind::Objects(sort) = self.kind
+        {
+            self.shared.apply(Event::Absent(sort));
+        }
         self.change(|watch| {
             watch.failed(error, Instant::now());
             let awaited = "the cluster does not serve this kind".to_owned();

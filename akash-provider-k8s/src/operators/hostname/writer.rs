@@ -1,7 +1,8 @@
 //! The one writer: does what the index says is to be done, a few names at a time, and tells what came of it.
 //!
 //! A name that moves has its new route before the old one goes, so that it leads somewhere at every moment. A controller
-//! whose admission refuses a second route of a name gets the old one deleted first.
+//! whose admission refuses a second route of a name gets the old one deleted first. What a route refers to is written
+//! before it, and its certificate asked for after it.
 
 use super::index::{Delete, Write};
 use super::shared::{Next, Shared, Turn};
@@ -11,7 +12,6 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::ApiResource;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,6 @@ const AT_ONCE: usize = 8;
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
-    pub(super) resource: ApiResource,
     pub(super) prune_interval: Duration,
     /// Longest wait at the end for what is under way.
     pub(super) grace: Duration,
@@ -83,6 +82,9 @@ impl Writer {
 
     async fn carry_out(&self, turn: &Turn) -> Result<(), Error> {
         let (name, work) = (&turn.name, &turn.work);
+        if let Some(filter) = &work.filter {
+            self.write(name, filter).await?;
+        }
         let mut written = match &work.write {
             Some(write) => self.write(name, write).await,
             None => Ok(()),
@@ -93,49 +95,60 @@ impl Writer {
         if let (Err(_), Some(write), false) = (&written, &work.write, work.deletes.is_empty()) {
             written = self.write(name, write).await;
         }
-        written
+        written?;
+        match &work.certificate {
+            Some(certificate) => self.write(name, certificate).await,
+            None => Ok(()),
+        }
     }
 
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
-        let (namespace, object) = (&write.namespace, &without_star(name));
+        let (namespace, object, resource) = (&write.namespace, &without_star(name), &write.sort.resource());
+        let kind = resource.kind.as_str();
         let meta = match &write.uid {
             Some(uid) => {
                 if write.take_over {
-                    self.calls.take_over_as(&self.resource, namespace, object).await?;
+                    self.calls.take_over_as(resource, namespace, object).await?;
                 }
                 tracing::info!(
                     hostname = name,
+                    kind,
                     namespace,
                     differs = write.at,
-                    "a route is written anew"
+                    "an object is written anew"
                 );
                 self.calls
-                    .apply_again(&self.resource, namespace, object, uid, &write.body)
+                    .apply_again(resource, namespace, object, uid, &write.body)
                     .await?
             }
             None => {
                 // Looked at before it is made: an object of somebody else must not be taken over.
-                let there = self.calls.metadata(&self.resource, namespace, object).await?;
+                let there = self.calls.metadata(resource, namespace, object).await?;
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
                 }
-                tracing::info!(hostname = name, namespace, "a route is made");
+                tracing::info!(hostname = name, kind, namespace, "an object is made");
                 self.calls
-                    .apply_new(&self.resource, namespace, object, &write.body)
+                    .apply_new(resource, namespace, object, &write.body)
                     .await?
             }
         };
-        self.shared.written(name, namespace, &meta, &write.body);
+        self.shared.written(name, write, &meta);
         Ok(())
     }
 
     async fn delete(&self, name: &str, delete: &Delete) -> Result<(), Error> {
-        let Delete { namespace, uid } = delete;
-        tracing::info!(hostname = name, namespace, "a route is deleted");
+        let (namespace, resource) = (&delete.namespace, delete.sort.resource());
+        tracing::info!(
+            hostname = name,
+            kind = resource.kind,
+            namespace,
+            "an object is deleted"
+        );
         self.calls
-            .delete_as(&self.resource, namespace, &without_star(name), Some(uid), None)
+            .delete_as(&resource, namespace, &without_star(name), Some(&delete.uid), None)
             .await?;
-        self.shared.deleted(name, namespace, uid);
+        self.shared.deleted(name, delete);
         Ok(())
     }
 }

@@ -38,9 +38,10 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
     assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
     let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
-    for kind in ["providerhosts", "manifests", "routes"] {
+    for kind in ["providerhosts", "manifests", "ingresses"] {
         assert!(words.contains(&format!("{kind} are not listed yet")), "{words}");
     }
+    assert!(!words.contains("certificates"), "nobody waits for them: {words}");
     assert_eq!(ask(&router, "GET", "/managed-hostnames", NEAR).await.0, 204);
     let refreshing = refresh(Arc::clone(&desk), Duration::from_secs(5));
     assert!(
