@@ -10,6 +10,7 @@ pub mod hosts;
 mod tree;
 mod validate;
 mod version;
+mod wildcard;
 
 pub use cross::cross_validate;
 pub use fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, StructureFault};
@@ -19,6 +20,9 @@ pub use validate::{
 };
 pub(crate) use validate::{expose_order, faults, is_env_name};
 pub use version::{Hashes, MAX_BYTES, canonical_json, hash, parse};
+pub use wildcard::{
+    WILDCARD_LABEL, covering, is_hostname_or_wildcard, is_wildcard, reaches, with_star, without_star,
+};
 
 use crate::types::Resources;
 use crate::types::resources::null_as_empty;

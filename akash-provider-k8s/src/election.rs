@@ -180,7 +180,7 @@ impl Contender {
             Ok(stored) => {
                 self.has_seen_it = true;
                 match stored {
-                    Some(stored) if !reads => self.contest.wrote(stored, begun),
+                    Some(stored) if !reads => self.contest.wrote(&plan, stored, begun, self.now()),
                     stored => self.contest.saw(stored, self.now()),
                 }
             }

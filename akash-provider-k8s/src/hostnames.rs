@@ -1,4 +1,5 @@
-//! Hostnames: one ProviderHost object each, which the hostname operator turns into routes.
+//! Hostnames: one ProviderHost object each, which the hostname operator turns into routes. It is named after its
+//! hostname, with a label in place of a wildcard.
 
 use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};
@@ -7,6 +8,7 @@ use crate::labels::{self, Labels};
 use crate::state::lease_of_host;
 use akash_provider_core::cluster::{DeclaredHostname, HostnameDeclaration, Hostnames};
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::without_star;
 use akash_provider_core::types::LeaseId;
 use async_trait::async_trait;
 use k8s_openapi::jiff::Timestamp;
@@ -22,7 +24,8 @@ impl Hostnames for Inner {
         self.check_provider(lease, DECLARE)?;
         let spec = spec(lease, name);
         let wanted_labels = own_labels(lease);
-        let seen = self.look(self.hosts(), &name.hostname, DECLARE).await?;
+        let object = without_star(&name.hostname);
+        let seen = self.look(self.hosts(), &object, DECLARE).await?;
         let judge = |there: Option<&ProviderHost>| {
             if let Some(there) = there {
                 self.check_host(there)?;
@@ -32,7 +35,7 @@ impl Hostnames for Inner {
             }
             Ok(Verdict::Write(self.host(&spec, &wanted_labels)))
         };
-        let outcome = self.records(DECLARE).settle(&name.hostname, seen, judge).await?;
+        let outcome = self.records(DECLARE).settle(&object, seen, judge).await?;
         if let Outcome::Written(host) = outcome {
             tracing::info!(hostname = name.hostname, %lease, service = name.service, "hostname declared");
             self.until_seen(|| self.holds(self.hosts(), &host.metadata)).await;
@@ -42,7 +45,8 @@ impl Hostnames for Inner {
 
     async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error> {
         self.check_provider(lease, PURGE)?;
-        let seen = self.look(self.hosts(), hostname, PURGE).await?;
+        let object = without_star(hostname);
+        let seen = self.look(self.hosts(), &object, PURGE).await?;
         let judge = |there: Option<&ProviderHost>| {
             let holder = there.and_then(|host| lease_of_host(&host.spec));
             // A name that leads elsewhere by now is not purged, and that is no error.
@@ -52,10 +56,10 @@ impl Hostnames for Inner {
         };
         let outcome = self
             .records::<ProviderHost>(PURGE)
-            .settle(hostname, seen, judge)
+            .settle(&object, seen, judge)
             .await?;
         if let Outcome::Deleted(uid) = outcome {
-            self.until_seen(|| self.lacks(self.hosts(), hostname, &uid)).await;
+            self.until_seen(|| self.lacks(self.hosts(), &object, &uid)).await;
         }
         Ok(())
     }
@@ -96,7 +100,7 @@ impl Inner {
     }
 
     fn host(&self, spec: &ProviderHostSpec, labels: &Labels) -> ProviderHost {
-        let mut host = ProviderHost::new(&spec.hostname, spec.clone());
+        let mut host = ProviderHost::new(&without_star(&spec.hostname), spec.clone());
         host.metadata.labels = Some(labels.clone());
         let mut annotations = self.chain_annotation();
         annotations.insert(labels::UPDATED_AT.to_owned(), timestamp());

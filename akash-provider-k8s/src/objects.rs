@@ -27,6 +27,7 @@ pub(crate) use registry::credentials as login;
 pub use registry::registry_secret_name;
 pub use routes::{BackendRef, PathMatch, RouteMatch, RouteRule};
 pub use routes::{HTTPRoute, HttpRouteSpec, INGRESS_CLASS, ParentRef, http_route, ingress};
+pub(crate) use routes::{effective, next_cases};
 
 use self::context::Context;
 use crate::crd::convert;

@@ -141,9 +141,10 @@ pub enum StructureFault {
         /// Largest value that is taken.
         limit: u32,
     },
-    /// Not a DNS name.
+    /// Neither a DNS name nor one with a wildcard.
     #[error(
-        "`{host}` is not a hostname; use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters"
+        "`{host}` is not a hostname; use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters; a \
+         wildcard is `*.` before two labels at least"
     )]
     Hostname {
         /// Hostname as received, shortened to 80 characters.

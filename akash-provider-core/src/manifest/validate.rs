@@ -1,6 +1,7 @@
 //! Right in itself: the structural rules, as the network's tools and providers apply them.
 
 use super::fault::{ManifestError, StructureFault, shown};
+use super::wildcard::{WILDCARD_LABEL, is_hostname_or_wildcard};
 use super::{Group, HttpOptions, Manifest, Service, ServiceExpose};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -144,7 +145,7 @@ fn check_expose<'a>(
     check_options(at, &expose.http_options)?;
     seen.global |= expose.global;
     for host in expose.hosts.iter().flatten() {
-        if !is_hostname(host) {
+        if !is_hostname_or_wildcard(host) {
             return Err(broken(&at(), StructureFault::Hostname { host: shown(host) }));
         }
         // Names in capitals are refused above, so equal hostnames are equal byte for byte.
@@ -206,9 +207,14 @@ pub(crate) fn is_env_name(name: &str) -> bool {
         && name.bytes().all(allowed)
 }
 
-/// A lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters.
+/// A lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters, without a wildcard. The label that stands for
+/// a wildcard is in none.
 #[must_use]
 pub fn is_hostname(host: &str) -> bool {
+    is_dns_name(host) && host.split('.').next() != Some(WILDCARD_LABEL)
+}
+
+pub(super) fn is_dns_name(host: &str) -> bool {
     host.len() <= MAX_HOSTNAME && host.split('.').all(is_label)
 }
 

@@ -1,7 +1,7 @@
 //! Hostnames that change hands while something is deployed.
 
 use crate::world::*;
-use akash_provider_core::engine::{Call, Request};
+use akash_provider_core::engine::{Call, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::LeaseId;
@@ -160,4 +160,80 @@ fn ten_times_the_names_cost_about_ten_times_the_work() {
     let ratio = many.as_secs_f64() / few.as_secs_f64();
     println!("800 names: {few:?}; 8,000 names: {many:?}; ratio {ratio:.1}");
     assert!(ratio < 35.0, "{ratio:.1} times the work for ten times the names");
+}
+
+#[test]
+fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
+    let mut world = World::new();
+    let wide = world.running(1, &hosted("nginx:1", &["*.shop.example"]));
+    // The second tenant is refused by name, in both directions, and may have what the wildcard does not cover.
+    for (dseq, name, is_had) in [
+        (8_001, "a.shop.example", false),
+        (8_002, "*.shop.example", false),
+        (8_003, "a.b.shop.example", true),
+        (8_004, "shop.example", true),
+    ] {
+        let sdl = hosted("nginx:1", &[name]);
+        world.lease(dseq, &sdl);
+        let answer = world.submit(dseq, &sdl).map(|_| ());
+        assert_eq!(answer.is_ok(), is_had, "{name}: {answer:?}");
+        if let Err(refusal) = answer {
+            assert_eq!(refusal.kind, RefusalKind::Hostname);
+            assert!(refusal.message.contains(name), "{}", refusal.message);
+        }
+    }
+    // Another deployment of the first has the nearer name beside it.
+    let near = world.running(2, &hosted("nginx:1", &["a.shop.example"]));
+    let held = world.status().hostnames;
+    assert_eq!((&held["*.shop.example"], &held["a.shop.example"]), (&wide, &near));
+    let declared = &world.cluster[&wide].hostnames;
+    assert!(
+        declared.iter().any(|h| h.hostname == "*.shop.example"),
+        "{declared:?}"
+    );
+    // A wildcard moves as any other name does.
+    let next = world.running(3, &hosted("nginx:1", &["*.shop.example"]));
+    let id = world.request(Request::TransferHostnames {
+        lease: next.clone(),
+        hostnames: vec!["*.shop.example".to_owned()],
+    });
+    assert!(world.replies[&id].is_ok());
+    assert_eq!(world.status().hostnames["*.shop.example"], next);
+}
+
+#[test]
+fn a_name_that_a_freed_wildcard_covered_goes_to_who_waits_for_it() {
+    let mut world = World::new();
+    let first = world.running(1, &hosted("nginx:1", &["a.shop.example"]));
+    // It gives the name up, another tenant takes it in, and a later manifest of the first is undone.
+    world.running(8_001, &hosted("nginx:1", &["b.shop.example"]));
+    let changed = hosted("nginx:2", &["*.shop.example", "c.example"]);
+    update(&mut world, &changed);
+    assert!(
+        world.submit(1, &changed).is_err(),
+        "b.shop.example is another tenant's"
+    );
+    let held = world.status().hostnames;
+    assert_eq!(held["a.shop.example"], first);
+    assert!(!held.contains_key("*.shop.example") && !held.contains_key("c.example"));
+}
+
+#[test]
+fn no_wildcard_reaches_what_is_the_providers() {
+    let mut config = settings();
+    config.static_hosts_domain = Some("ingress.provider.example".to_owned());
+    config.blocked_hostnames = vec!["bank.example".to_owned(), "www.bank.example".to_owned()];
+    let mut world = World::with(config);
+    for (dseq, name) in [
+        (1, "*.ingress.provider.example"),
+        (2, "*.provider.example"),
+        (3, "*.a.ingress.provider.example"),
+        (4, "*.bank.example"),
+    ] {
+        let sdl = hosted("nginx:1", &[name]);
+        world.lease(dseq, &sdl);
+        let refusal = world.submit(dseq, &sdl).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Hostname, "{name}");
+        assert!(refusal.message.contains(name), "{}", refusal.message);
+    }
 }

@@ -168,7 +168,9 @@ pub(crate) fn sdl_of(service: &str, image: &str, hosts: &[&str], placements: &[&
     let accept = if hosts.is_empty() {
         String::new()
     } else {
-        format!("\n        accept: [{}]", hosts.join(", "))
+        // A `*` without quotes is an alias of YAML.
+        let quoted: Vec<_> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
+        format!("\n        accept: [{}]", quoted.join(", "))
     };
     let pricing =
         |p: &&str| format!("    {p}:\n      pricing:\n        {service}: {{denom: uact, amount: 100}}\n");

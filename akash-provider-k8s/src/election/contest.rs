@@ -106,8 +106,10 @@ pub(super) struct Contest {
     /// Since when the record says what it says, whichever version it has.
     unchanged: Option<(Record, Duration)>,
     held: Option<Held>,
-    /// Where there was no record, somebody may lead by one that was deleted. Until then that one has stopped.
+    /// Whoever leads by a record that was deleted before we made ours has stopped by then.
     not_before: Duration,
+    /// We began to make a record and do not know what came of it: it may still be made, however late.
+    may_create: bool,
     highest_term: u64,
 }
 
@@ -120,6 +122,7 @@ impl Contest {
             unchanged: None,
             held: None,
             not_before: Duration::ZERO,
+            may_create: false,
             highest_term: 0,
         }
     }
@@ -148,7 +151,10 @@ impl Contest {
         }
         match &self.known {
             Known::Unknown => Plan::Read,
-            Known::Absent => Plan::Create(self.claim(self.highest_term.saturating_add(1), true)),
+            Known::Absent => {
+                self.may_create = true;
+                Plan::Create(self.claim(self.highest_term.saturating_add(1), true))
+            }
             Known::There(Stored { record, version }) => {
                 let (term, begins) = match (&record.holder, self.held) {
                     (Some(holder), Some(held)) if *holder == self.me => (held.term.max(record.term), false),
@@ -193,20 +199,30 @@ impl Contest {
     /// The record was read, or there is none.
     pub(super) fn saw(&mut self, stored: Option<Stored>, now: Duration) {
         let Some(stored) = stored else {
-            if self.known != Known::Absent && self.held.is_none() {
-                self.not_before = now + self.timing.lease;
-            }
             (self.known, self.unchanged) = (Known::Absent, None);
             return;
         };
         if stored.record.holder.as_ref() != Some(&self.me) {
             self.held = None;
+        } else if self.held.is_none() && self.may_create {
+            // It may be the record that we made without knowing, in place of one that was deleted just before.
+            self.wait_out(now);
         }
         self.keep(stored, now);
     }
 
     /// A claim of ours arrived; `begun` is when we began to write it.
-    pub(super) fn wrote(&mut self, stored: Stored, begun: Duration) {
+    pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
+        if matches!(plan, Plan::Create(_)) {
+            // Nobody else has led meanwhile where we have all the time.
+            let goes_on = self
+                .held
+                .is_some_and(|held| now < held.confirmed + self.timing.renew);
+            if !goes_on {
+                self.wait_out(now);
+            }
+            self.may_create = false;
+        }
         let ours = stored.record.holder.as_ref() == Some(&self.me);
         self.held = ours.then_some(Held {
             term: stored.record.term,
@@ -218,6 +234,11 @@ impl Contest {
     /// A read or a write failed, or somebody else wrote first: what is known has to be read again.
     pub(super) fn failed(&mut self) {
         self.known = Known::Unknown;
+    }
+
+    fn wait_out(&mut self, now: Duration) {
+        self.may_create = false;
+        self.not_before = now + self.timing.lease;
     }
 
     fn keep(&mut self, stored: Stored, now: Duration) {

@@ -2,7 +2,7 @@
 
 use crate::labels::{self, Labels};
 use akash_provider_core::cluster::HostnameDeclaration;
-use akash_provider_core::manifest::{HttpOptions, NEXT_CASES};
+use akash_provider_core::manifest::{HttpOptions, NEXT_CASES, without_star};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend,
@@ -204,7 +204,7 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
 }
 
 /// A body size of 0 stands for options that were not given.
-fn effective(options: &HttpOptions) -> HttpOptions {
+pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()
     } else {
@@ -219,7 +219,7 @@ const fn seconds(milliseconds: u32) -> u32 {
 
 /// Cases as nginx has them: numbers are status codes. Another provider's record may hold anything; only what is a
 /// case comes into the proxy's configuration.
-fn next_cases(options: &HttpOptions) -> String {
+pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));
         if is_status {
@@ -239,7 +239,7 @@ fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> Obj
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     ObjectMeta {
         // One route of a name in a namespace: a second write finds the first.
-        name: Some(host.hostname.clone()),
+        name: Some(without_star(&host.hostname)),
         namespace: Some(lease.namespace()),
         labels: Some(labels),
         annotations: Some(annotations),

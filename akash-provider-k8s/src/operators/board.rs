@@ -36,6 +36,24 @@ pub(super) trait Index: Debug + Send + 'static {
 
     /// What is to be done about a name.
     fn work(&self, name: &str) -> Self::Work;
+
+    /// Adds what only time allows; when the name is to be looked at again for that, whatever happens before.
+    fn ripen(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
+        None
+    }
+
+    /// Forgets what is beside the index of names that it has no more.
+    fn prune(&mut self) {}
+
+    /// Nothing is done before the watch of this name has listed everything.
+    fn needs(&self, _watch: &str) -> bool {
+        true
+    }
+
+    /// What it means that the cluster does not serve the kind of this watch.
+    fn absent(_watch: &str) -> Option<Self::Event> {
+        None
+    }
 }
 
 /// What is to be done about a name.
@@ -46,8 +64,8 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// What keeps the name from being as it is declared.
     fn problem(&self) -> Option<&str>;
 
-    /// The object that is to be written.
-    fn body(&self) -> Option<&Value>;
+    /// The objects that are to be written.
+    fn bodies(&self) -> Vec<&Value>;
 }
 
 /// What was done since the start.
@@ -150,13 +168,17 @@ impl<I: Index> Board<I> {
             let Some(name) = inner.queue.next(now) else {
                 return Next::Nothing(inner.queue.due());
             };
-            let work = inner.index.work(&name);
+            let mut work = inner.index.work(&name);
+            if let Some(later) = inner.index.ripen(&name, &mut work, now) {
+                inner.queue.remind(&name, later);
+            }
             inner.tell(&name, work.problem().map(str::to_owned), now);
             if work.is_done() {
                 inner.queue.rest(&name);
                 continue;
             }
-            let hash = work.body().map(hash::of);
+            let hashes: Vec<String> = work.bodies().into_iter().map(hash::of).collect();
+            let hash = (!hashes.is_empty()).then(|| hashes.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {
                 return Next::Turn(Turn { name, work, hash });
@@ -188,6 +210,7 @@ impl<I: Index> Board<I> {
         let names = inner.index.names();
         inner.queue.prune(|name| names.contains(name));
         inner.problems.retain(|name, _| names.contains(name));
+        inner.index.prune();
     }
 
     /// These names are tried again now; the number of those that had failed.

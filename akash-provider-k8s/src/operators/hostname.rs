@@ -11,12 +11,15 @@
 //! a network. One writer does it. It is driven by what there is and not by what happened, so that a change that was
 //! missed is made up for by the next list; and what is as wanted is not written.
 
+pub mod certificate;
 pub mod facts;
+pub mod filter;
 mod front;
 pub mod index;
 pub mod live;
 pub mod route;
 mod shared;
+pub mod sort;
 mod status;
 mod watch;
 mod writer;
@@ -29,9 +32,9 @@ use super::worker::{self, Pace};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::state::WatchConfig;
+use index::Plan;
 use kube::Client;
 use queue::Patience;
-use route::Mode;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +48,11 @@ use writer::Writer;
 pub struct Options {
     /// Namespace of the records (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// How hostnames become routes.
-    pub mode: Mode,
+    /// What is made of hostnames.
+    pub plan: Plan,
+    /// How long an Ingress of which nobody says that it serves is there before the HTTPRoute of its name goes
+    /// (`--handover-wait`).
+    pub handover: Duration,
     /// How failures are answered.
     pub patience: Patience,
     /// How often is forgotten what is of names that are gone (`--prune-interval`).
@@ -63,7 +69,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             manifest_namespace: "lease".to_owned(),
-            mode: Mode::default(),
+            plan: Plan::default(),
+            handover: Duration::from_secs(60),
             patience: Patience::default(),
             prune_interval: Duration::from_secs(600),
             call_timeout: Duration::from_secs(10),
@@ -81,49 +88,48 @@ pub struct HostnameOperator {
     /// Done once it has stopped.
     writer: CancellationToken,
     #[expect(dead_code, reason = "dropping them ends them")]
-    tasks: [AbortOnDropHandle<()>; 5],
+    tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl HostnameOperator {
     /// Begins to watch, and writes as soon as everything was listed. It needs the runtime of tokio.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
-        let shared = Arc::new(Shared::new(options.mode.clone(), options.patience));
+        let shared = Arc::new(Shared::new(
+            options.plan.clone(),
+            options.patience,
+            options.handover,
+        ));
         let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route"),
-            resource: options.mode.resource(),
         };
         let pace = Pace {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
         let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
-        let [hosts, manifests, routes] = watch::start(
+        let mut tasks = watch::start(
             client,
             &options.manifest_namespace,
-            &options.mode,
+            &options.plan.mode,
             &shared.board,
             options.watch_config,
         );
         let front = front::watch(
             client.clone(),
-            options.mode,
+            options.plan.mode,
             options.call_timeout,
             Arc::clone(&shared),
         );
+        tasks.push(AbortOnDropHandle::new(tokio::spawn(front)));
+        tasks.push(leading);
         Self {
             shared,
             stopping,
             writer: stopped,
-            tasks: [
-                hosts,
-                manifests,
-                routes,
-                AbortOnDropHandle::new(tokio::spawn(front)),
-                leading,
-            ],
+            tasks,
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn follow<I, K, V>(
     watched: Watched,
     api: Api<DynamicObject>,
     read: Read<K, V>,
-    event: fn(Change<K, V>) -> I::Event,
+    event: impl Fn(Change<K, V>) -> I::Event + Send + 'static,
     watch_config: WatchConfig,
 ) -> AbortOnDropHandle<()>
 where
@@ -51,7 +51,7 @@ where
         sink: Intake {
             board: Arc::clone(board),
             read,
-            event,
+            event: Box::new(event),
             listed: BTreeMap::new(),
         },
         report: Fares {
@@ -67,7 +67,7 @@ where
 struct Intake<I: Index, K, V> {
     board: Arc<Board<I>>,
     read: Read<K, V>,
-    event: fn(Change<K, V>) -> I::Event,
+    event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
     /// What the list under way has so far; it counts when it is complete.
     listed: BTreeMap<K, V>,
 }
@@ -142,6 +142,11 @@ impl<I: Index> Report for Fares<I> {
     }
 
     fn absent(&self, error: String) -> bool {
+        if self.watched.may_be_absent
+            && let Some(event) = I::absent(self.watched.key)
+        {
+            self.board.apply(event);
+        }
         self.change(|watch| {
             watch.failed(error, Instant::now());
             let awaited = "the cluster does not serve this kind".to_owned();

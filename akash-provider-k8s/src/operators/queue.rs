@@ -77,7 +77,7 @@ pub struct Queue {
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
     failed: BTreeMap<String, Failed>,
-    /// When those that failed are due; not of those that are running.
+    /// When those that failed are due, but for those that are running; and when others asked to be.
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, Written>,
 }
@@ -157,6 +157,11 @@ impl Queue {
             return Some(name);
         }
         None
+    }
+
+    /// It is a name's turn then, whatever it did before.
+    pub fn remind(&mut self, name: &str, at: Instant) {
+        self.dues.insert((at, name.to_owned()));
     }
 
     /// When somebody's wait is over.

@@ -14,6 +14,8 @@ pub(super) const PROBLEM_MAX: usize = 300;
 /// How a watch fares.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchStatus {
+    /// Nothing is done before it has listed everything.
+    pub is_needed: bool,
     /// Everything was listed once.
     pub synced: bool,
     /// For so many seconds it has not worked.
@@ -72,6 +74,7 @@ impl<I: Index> Inner<I> {
     pub(super) fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
         let statuses = self.watches.iter().map(|(key, watch)| {
             let status = WatchStatus {
+                is_needed: self.index.needs(key),
                 synced: watch.synced,
                 down_for_seconds: watch.down_for().map(|down| down.as_secs()),
                 last_error: watch.last_error.clone(),

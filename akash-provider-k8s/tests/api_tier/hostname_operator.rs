@@ -1,10 +1,11 @@
 //! The hostname operator with the rights of `deploy/operators/hostname.yaml`.
 
 use crate::world::{World, deployment, put, run, service};
-use akash_provider_core::manifest::HttpOptions;
+use akash_provider_core::manifest::{HttpOptions, without_star};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
+use akash_provider_k8s::operators::hostname::index::Plan;
 use akash_provider_k8s::operators::hostname::queue::Patience;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
@@ -15,6 +16,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
+
+#[path = "hostname_operator/modes.rs"]
+mod modes;
 
 /// The rights, given to the account whose calls are counted.
 pub(crate) async fn give_rights(world: &World) {
@@ -65,7 +69,7 @@ pub(crate) async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
     let group = &lease.order.group;
     let host = json!({
         "apiVersion": "akash.network/v2beta2", "kind": "ProviderHost",
-        "metadata": {"name": hostname, "namespace": world.settings.manifest_namespace},
+        "metadata": {"name": without_star(hostname), "namespace": world.settings.manifest_namespace},
         "spec": {
             "owner": group.deployment.owner, "provider": lease.provider, "hostname": hostname,
             "dseq": group.deployment.dseq, "gseq": group.gseq, "oseq": lease.order.oseq,
@@ -75,10 +79,10 @@ pub(crate) async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
     put(&world.admin, &host, "provider").await;
 }
 
-pub(crate) fn options(world: &World, mode: Mode) -> Options {
+pub(crate) fn options(world: &World, plan: impl Into<Plan>) -> Options {
     Options {
         manifest_namespace: world.settings.manifest_namespace.clone(),
-        mode,
+        plan: plan.into(),
         patience: Patience {
             retry_delay: Duration::from_millis(200),
             ..Patience::default()
@@ -345,14 +349,27 @@ fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
             };
             world.take_calls();
             let operator = start(&world.client, options(world, mode)).await;
-            world.until("it has its route", || async { is_written(&operator, "a.example.com") }).await;
+            world
+                .until("it has its route", || async {
+                    is_written(&operator, "a.example.com")
+                })
+                .await;
             assert_eq!(writes(world, "httproutes"), ["PATCH"]);
             let route = crate::routes::get(world, &home, "a.example.com").await;
-            assert_eq!(route["spec"]["parentRefs"], json!([{"name": "gate", "namespace": "gates"}]));
-            for (said, wanted) in [("True", json!("yes")), ("False", json!({"no": "NotAllowed: why"}))] {
+            assert_eq!(
+                route["spec"]["parentRefs"],
+                json!([{"name": "gate", "namespace": "gates"}])
+            );
+            for (said, wanted) in [
+                ("True", json!("yes")),
+                ("False", json!({"no": "NotAllowed: why"})),
+            ] {
                 let status = json!({"status": {"parents": [{
                     "parentRef": {"name": "gate", "namespace": "gates"},
-                    "conditions": [{"type": "Accepted", "status": said, "reason": "NotAllowed", "message": "why"}],
+                    "conditions": [
+                        {"type": "Accepted", "status": said, "reason": "NotAllowed", "message": "why"},
+                        {"type": "ResolvedRefs", "status": "True", "reason": "ResolvedRefs", "message": ""},
+                    ],
                 }]}});
                 crate::routes::edit(world, &home, "a.example.com", &status).await;
                 let told = || async {
@@ -362,7 +379,9 @@ fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
                 world.until("what the gateway says is told", told).await;
             }
             assert_eq!(writes(world, "httproutes"), [""; 0], "a status changes no route");
-            let gateway = || async { operator.status().front.is_there.is_some() || operator.status().front.error.is_some() };
+            let gateway = || async {
+                operator.status().front.is_there.is_some() || operator.status().front.error.is_some()
+            };
             world.until("the Gateway was looked for", gateway).await;
             operator.stop().await;
             take_rights(world).await;

@@ -21,11 +21,13 @@ use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Decline, Facts, Offer};
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::covering;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
     AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, ProviderRecord,
     ResourceUnit,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -249,8 +251,21 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     if let Some(host) = record.provider.as_ref().and_then(ProviderRecord::host) {
         blocked.set_own(host);
     }
-    let names = names.iter().map(|n| n.to_ascii_lowercase());
-    let taken = names.filter(|n| held.contains_key(n) || blocked.is_blocked(n));
+    let names: Vec<String> = names.iter().map(|n| n.to_ascii_lowercase()).collect();
+    // One look at what is held, however many wildcards are asked for.
+    let stars: BTreeSet<&str> = names.iter().filter_map(|n| n.strip_prefix("*.")).collect();
+    let rests = held.keys().filter_map(|held| held.split_once('.'));
+    let overlapped: BTreeSet<&str> = rests
+        .map(|(_, rest)| rest)
+        .filter(|rest| stars.contains(rest))
+        .collect();
+    let is_overlapped = |name: &str| match name.strip_prefix("*.") {
+        Some(rest) => overlapped.contains(rest),
+        None => covering(name).is_some_and(|cover| held.contains_key(&cover)),
+    };
+    let taken = names
+        .iter()
+        .filter(|n| held.contains_key(*n) || is_overlapped(n) || blocked.is_blocked(n));
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 

@@ -3,12 +3,19 @@
 pub mod common;
 
 use super::Output;
+use super::kubernetes::IngressArg;
 use super::operator::Printed;
 use super::routes::RoutesArgs;
+use super::values;
+use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::hostname::Options;
+use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
+use akash_provider_k8s::operators::hostname::index::Plan;
+use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use common::{CommonArgs, PatienceArgs};
+use std::time::Duration;
 
 /// What runs in the cluster beside the provider.
 #[derive(Debug, Subcommand)]
@@ -28,6 +35,22 @@ pub struct HostnameArgs {
     /// How hostnames become routes.
     #[command(flatten)]
     pub routes: RoutesArgs,
+    /// Hostnames that get no route, whoever declared them; a leading dot stands for a domain and all below it.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub deployment_blocked_hostnames: Vec<String>,
+    /// Ask cert-manager for a certificate of every hostname, signed by this issuer; with --ingress-mode ingress.
+    #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
+    pub tls_issuer: Option<String>,
+    /// What kind of issuer that is; of an Issuer every lease's namespace needs one.
+    #[arg(long, value_enum, default_value = "ClusterIssuer")]
+    pub tls_issuer_kind: IssuerKindArg,
+    /// How long an Ingress is there before the HTTPRoute of its name goes, where its controller does not say that it
+    /// serves it. An HTTPRoute is waited for until its Gateway has accepted it.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
+    pub handover_wait: Duration,
+    /// Leave the routes of the other --ingress-mode where they are.
+    #[arg(long)]
+    pub keep_other_routes: bool,
     /// Where it works and is asked.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -65,18 +88,53 @@ pub enum InsideArg {
     Hostname,
 }
 
+/// Where an issuer of certificates is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum IssuerKindArg {
+    /// One for the whole cluster.
+    ClusterIssuer,
+    /// One in each namespace.
+    Issuer,
+}
+
 impl HostnameArgs {
     /// The operator's settings; `look` says what is set in the environment.
-    #[must_use]
-    pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// Flags that contradict each other.
+    pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+        Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
-            mode: self.routes.mode(look),
+            plan: Plan {
+                mode: self.routes.mode(look),
+                issuer: self.issuer()?,
+                keep_other_routes: self.keep_other_routes,
+                blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
+            },
+            handover: self.handover_wait,
             patience: self.patience.patience(),
             prune_interval: self.patience.prune_interval,
             call_timeout: self.common.kube_call_timeout,
             ..Options::default()
+        })
+    }
+
+    fn issuer(&self) -> anyhow::Result<Option<Issuer>> {
+        let Some(name) = self.tls_issuer.clone() else {
+            return Ok(None);
+        };
+        if self.routes.ingress_mode == IngressArg::GatewayApi {
+            bail!(
+                "--tls-issuer is for --ingress-mode ingress: with the Gateway API certificates belong to the listeners of \
+                 the Gateway; give them there, or annotate the Gateway for cert-manager"
+            );
         }
+        let kind = match self.tls_issuer_kind {
+            IssuerKindArg::ClusterIssuer => IssuerKind::ClusterIssuer,
+            IssuerKindArg::Issuer => IssuerKind::Issuer,
+        };
+        Ok(Some(Issuer { name, kind }))
     }
 }
 
@@ -95,16 +153,17 @@ mod tests {
     fn options(words: &[&str], implementation: Option<&str>) -> Options {
         let words = [&["test"], words].concat();
         let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-        flags.hostname.options(|name| {
+        let options = flags.hostname.options(|name| {
             let is_it = name == "AP_GATEWAY_IMPLEMENTATION";
             implementation.filter(|_| is_it).map(str::to_owned)
-        })
+        });
+        options.unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn without_a_flag_it_is_as_todays_operator() {
         let (given, own) = (options(&[], None), Options::default());
-        assert_eq!(given.mode, own.mode);
+        assert_eq!((given.plan, given.handover), (own.plan, own.handover));
         assert_eq!(
             (given.patience, given.prune_interval),
             (own.patience, own.prune_interval)
@@ -133,11 +192,34 @@ mod tests {
                 GatewayProvider::Nginx,
             ),
         ] {
-            let Mode::GatewayApi { provider, .. } = options(words, chart).mode else {
+            let Mode::GatewayApi { provider, .. } = options(words, chart).plan.mode else {
                 panic!("{words:?} is no gateway");
             };
             assert_eq!(provider, wanted, "{words:?} {chart:?}");
         }
+    }
+
+    #[test]
+    fn certificates_are_for_ingresses_alone() {
+        let asked = |words: &[&str]| {
+            let words = [&["test", "--tls-issuer=letsencrypt"], words].concat();
+            let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+            flags
+                .hostname
+                .options(|_| None)
+                .map(|options| options.plan.issuer)
+        };
+        let issuer = |kind| {
+            let name = "letsencrypt".to_owned();
+            Some(Issuer { name, kind })
+        };
+        assert_eq!(asked(&[]).unwrap(), issuer(IssuerKind::ClusterIssuer));
+        assert_eq!(
+            asked(&["--tls-issuer-kind=Issuer"]).unwrap(),
+            issuer(IssuerKind::Issuer)
+        );
+        let refused = asked(&["--ingress-mode=gateway-api"]).unwrap_err().to_string();
+        assert!(refused.contains("listeners of the Gateway"), "{refused}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// # Errors
 /// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
-    let mut options = args.options(|name| std::env::var(name).ok());
+    let mut options = args.options(|name| std::env::var(name).ok())?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
         Ok(HostnameOperator::start(client, options))
@@ -101,7 +101,9 @@ impl Operator for HostnameOperator {
 
 /// What a start waits for, in words.
 fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
-    let unsynced = watches.iter().filter(|(_, watch)| !watch.synced);
+    let unsynced = watches
+        .iter()
+        .filter(|(_, watch)| watch.is_needed && !watch.synced);
     let words = unsynced.map(|(kind, watch)| match &watch.last_error {
         Some(error) => format!("{kind} are not listed yet: {error}\n"),
         None => format!("{kind} are not listed yet\n"),

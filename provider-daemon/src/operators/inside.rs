@@ -71,7 +71,7 @@ fn hostname(client: &Client, args: &KubernetesArgs) -> Box<dyn Part> {
     let election = contend(client, args, HostnameOperator::NAME);
     let options = Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
-        mode: args.routes.mode(|name| std::env::var(name).ok()),
+        plan: args.routes.mode(|name| std::env::var(name).ok()).into(),
         gate: election.gate(),
         ..Options::default()
     };

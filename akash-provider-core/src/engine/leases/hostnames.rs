@@ -3,7 +3,10 @@
 //! Names are compared in lower case. As the network's provider has it, the leases of one group (owner, dseq,
 //! gseq) are one holder, so that a resumed group keeps its names; other leases of the same tenant get a name
 //! only by transfer (until then it is withheld from them), and other tenants never while it is held.
+//!
+//! A wildcard and the names that it covers are of one tenant, in whichever of its leases: the nearer name leads there.
 
+use crate::manifest::{covering, reaches};
 use crate::types::{Address, GroupId, LeaseId};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,6 +24,14 @@ pub enum HostnameError {
     InUse {
         /// The name, in lower case.
         hostname: String,
+    },
+    /// Another tenant holds the wildcard that covers it, or a name that it covers.
+    #[error("host {hostname:?} in use: {held:?} is another tenant's")]
+    Overlaps {
+        /// The name, in lower case.
+        hostname: String,
+        /// What the other one holds.
+        held: String,
     },
     /// This provider gives it to nobody.
     #[error("hostname not allowed: {hostname:?} is blocked by this provider")]
@@ -49,6 +60,8 @@ pub struct HostnameLedger {
     own: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
+    /// Names by the wildcard that covers them, whether anybody holds that or not.
+    by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
 impl HostnameLedger {
@@ -78,6 +91,7 @@ impl HostnameLedger {
     pub fn clear(&mut self) {
         self.by_name.clear();
         self.by_group.clear();
+        self.by_cover.clear();
     }
 
     /// Says whether a tenant may have all of these names.
@@ -88,8 +102,16 @@ impl HostnameLedger {
         for name in hostnames.iter().map(|n| n.to_lowercase()) {
             self.check_not_blocked(&name)?;
             self.check_owner(&name, owner)?;
+            self.check_covers(&name, owner)?;
         }
         Ok(())
+    }
+
+    /// True when nobody holds a name, nor another tenant what overlaps with it.
+    #[must_use]
+    pub fn is_free(&self, hostname: &str, owner: &Address) -> bool {
+        let name = hostname.to_lowercase();
+        self.holder(&name).is_none() && self.check_covers(&name, owner).is_ok()
     }
 
     /// Makes these the names of a lease: all of them or, on an error, none. Names it held and that are not
@@ -106,6 +128,7 @@ impl HostnameLedger {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none_or(|h| h.order.group != *group) {
                 self.check_not_blocked(name)?;
+                self.check_covers(name, lease.owner())?;
             }
         }
         let mut reserved = Reserved::default();
@@ -151,6 +174,7 @@ impl HostnameLedger {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none() {
                 self.check_not_blocked(name)?;
+                self.check_covers(name, lease.owner())?;
             }
         }
         let moved = names.into_iter().map(|name| {
@@ -189,14 +213,36 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// True when nobody gets a name.
+    /// True when nobody gets a name; of a wildcard also when it reaches a name that nobody gets.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();
         let first = Some(name.as_str());
         let mut domains = std::iter::successors(first, |n| n.split_once('.').map(|(_, rest)| rest));
         let is_own = self.own.as_ref() == Some(&name);
-        is_own || self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d))
+        if is_own || self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d)) {
+            return true;
+        }
+        let mut kept = self.blocked.iter().chain(&self.blocked_domains).chain(&self.own);
+        name.starts_with('*') && kept.any(|kept| reaches(&name, kept))
+    }
+
+    /// The wildcard that covers a name, or the names that a wildcard covers, as far as they are held.
+    fn overlapping(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &LeaseId)> {
+        let cover = covering(name).and_then(|cover| self.by_name.get_key_value(cover.as_str()));
+        let covered = self.by_cover.get(name).into_iter().flatten();
+        let covered = covered.filter_map(|name| self.by_name.get_key_value(name));
+        cover.into_iter().chain(covered)
+    }
+
+    fn check_covers(&self, name: &str, owner: &Address) -> Result<(), HostnameError> {
+        match self.overlapping(name).find(|(_, holder)| holder.owner() != owner) {
+            None => Ok(()),
+            Some((held, _)) => Err(HostnameError::Overlaps {
+                hostname: name.to_owned(),
+                held: held.to_string(),
+            }),
+        }
     }
 
     fn check_not_blocked(&self, name: &str) -> Result<(), HostnameError> {
@@ -223,6 +269,9 @@ impl HostnameLedger {
         let name: Arc<str> = name.into();
         let group = lease.order.group.clone();
         self.by_group.entry(group).or_default().insert(name.clone());
+        if let Some(cover) = covering(&name) {
+            self.by_cover.entry(cover).or_default().insert(name.clone());
+        }
         self.by_name.insert(name, lease.clone());
         former
     }
@@ -234,6 +283,14 @@ impl HostnameLedger {
             // Or the index would keep every group that ever had a name.
             if names.is_empty() {
                 self.by_group.remove(&holder.order.group);
+            }
+        }
+        if let Some(cover) = covering(name)
+            && let Some(names) = self.by_cover.get_mut(&cover)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_cover.remove(&cover);
             }
         }
         Some(holder)

@@ -5,7 +5,7 @@ use super::workload::Workload;
 use crate::engine::Engine;
 use crate::engine::input::{Refusal, RefusalKind};
 use crate::engine::order::Order;
-use crate::manifest::{self, Group, Hashes, Manifest, hosts};
+use crate::manifest::{self, Group, Hashes, Manifest, hosts, reaches};
 use crate::types::{DeploymentRecord, GroupSpec, Lease, LeaseId, OrderId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -121,8 +121,9 @@ impl Engine {
         }
         let names = hosts::custom_hosts(group);
         if let Some(name) = self.foreign_automatic(&lease.id, group, &names) {
-            let message =
-                format!("hostname `{name}` is under the provider's own domain; list a name of yours");
+            let message = format!(
+                "hostname `{name}` is under the provider's own domain, or takes it in; list a name of yours"
+            );
             return refuse(RefusalKind::Hostname, message);
         }
         if let Err(error) = self.leases.hostnames.can_reserve(&names, lease.id.owner()) {
@@ -143,7 +144,9 @@ impl Engine {
         let below = |name: &&String| {
             let stem = name.strip_suffix(domain.as_str());
             // `notexample.com` ends with `example.com` and is not below it.
-            stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
+            let is_below = stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'));
+            // A wildcard above it reaches what is below.
+            is_below || reaches(name, &domain)
         };
         let services = group.services.iter();
         let own: BTreeSet<String> = services

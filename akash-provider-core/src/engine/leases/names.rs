@@ -122,11 +122,11 @@ impl Engine {
 
     /// Names were given up: the tenant's other leases that waited for them get them, the longest waiting first.
     pub(in crate::engine) fn hostnames_freed(&mut self, names: &[String]) {
-        for name in names {
+        for name in self.leases.withheld.overlapping(names) {
             // A copy, because a redeploy takes the lease out of the line.
-            for lease in self.leases.withheld.of(name).to_vec() {
+            for lease in self.leases.withheld.of(&name).to_vec() {
                 // Asked each time, because the lease before may have taken it.
-                if self.leases.hostnames.holder(name).is_none() && self.has_lease(&lease) {
+                if self.leases.hostnames.is_free(&name, lease.owner()) && self.has_lease(&lease) {
                     self.redeploy(&lease);
                 }
             }
@@ -179,7 +179,7 @@ impl Engine {
             return;
         }
         for name in hosts::custom_hosts(group) {
-            let free = self.leases.hostnames.holder(&name).is_none() && self.has_lease(lease);
+            let free = self.leases.hostnames.is_free(&name, lease.owner()) && self.has_lease(lease);
             if free && !self.leases.hostnames.is_blocked(&name) {
                 self.leases.hostnames.adopt(&name, lease);
             }

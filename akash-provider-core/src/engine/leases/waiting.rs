@@ -1,6 +1,7 @@
 //! Hostnames that leases wait for because another lease of the same tenant holds them, indexed both ways: what a
 //! lease waits for is found without a look at what all others wait for.
 
+use crate::manifest::covering;
 use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,32 @@ impl Waiting {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Of these names, of the wildcards that cover them and of what they cover themselves, those that somebody waits for;
+    /// the names first, each once.
+    pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let covers = names.iter().filter_map(|name| covering(name));
+        let exact = names.iter().cloned().chain(covers);
+        let exact = exact.filter(|name| self.by_name.contains_key(name));
+        let mut found: Vec<String> = exact.filter(|name| seen.insert(name.clone())).collect();
+        // One look at all that is waited for, however many wildcards there are.
+        let stars: BTreeSet<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|n| n.starts_with('*'))
+            .collect();
+        if !stars.is_empty() {
+            let covered = |name: &&String| covering(name).is_some_and(|cover| stars.contains(cover.as_str()));
+            let rest = self
+                .by_name
+                .keys()
+                .filter(covered)
+                .filter(|name| !seen.contains(*name));
+            found.extend(rest.cloned());
+        }
+        found
+    }
+
     /// Every name that somebody waits for, sorted.
     pub(in crate::engine) fn names(&self) -> impl Iterator<Item = &String> {
         self.by_name.keys()
@@ -122,6 +149,16 @@ mod tests {
         assert_eq!(waiting.of("b.com"), [lease(1), lease(2)]);
         waiting.forget(&lease(2));
         assert_eq!(waiting.names().collect::<Vec<_>>(), ["b.com"]);
+        for name in ["*.c.com", "x.c.com", "x.d.com"] {
+            waiting.add(name.to_owned(), &lease(1));
+        }
+        let freed = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            waiting.overlapping(&names)
+        };
+        assert_eq!(freed(&["y.c.com", "b.com"]), ["b.com", "*.c.com"]);
+        assert_eq!(freed(&["*.c.com"]), ["*.c.com", "x.c.com"]);
+        assert_eq!(freed(&["*.d.com", "x.d.com"]), ["x.d.com"]);
         waiting.forget(&lease(1));
         assert!(waiting.by_name.is_empty() && waiting.by_lease.is_empty());
     }

@@ -178,11 +178,19 @@ fn hostnames_are_dns_names_and_unique_in_the_whole_manifest() {
         "a-.com",
         "a_b.com",
         "*.com",
+        "a.*.com",
+        "*a.b.com",
+        "*.*.b.com",
+        "wc--any.b.com",
         &"a".repeat(254),
     ] {
         let fault = fault_of(|s| s.expose[0].hosts = Some(vec![bad.to_owned()]));
         assert!(matches!(fault, StructureFault::Hostname { .. }), "{bad}");
     }
+    let mut wild = service("web");
+    wild.expose[0].hosts = Some(vec!["*.a.com".to_owned(), "b.a.com".to_owned()]);
+    let groups = vec![group("east", vec![wild])];
+    assert_eq!(validate(&Manifest { groups }), Ok(()));
     let with_host = |name: &str| {
         let mut service = service(name);
         service.expose[0].hosts = Some(vec!["a.com".to_owned()]);

@@ -68,6 +68,8 @@ struct Node {
     ahead: Duration,
     wakes: u64,
     flight: Option<Flight>,
+    /// Requests that nobody waits for any more, with when they arrive all the same.
+    late: Vec<(u64, Plan)>,
 }
 
 /// What the next call of a contestant meets.
@@ -77,20 +79,29 @@ struct Luck {
     way_back: u64,
     /// The request is lost, or its answer is.
     lost: u8,
+    /// Then it arrives so much later.
+    late: u64,
     /// It stands still for so long before it makes the next step.
     stands_still: u64,
 }
 
 fn luck() -> impl Strategy<Value = Luck> {
     let often = |short: u64, long: u64| prop_oneof![6 => 0..short, 1 => 0..long];
-    (often(200, 9_000), often(200, 9_000), 0u8..12, often(1, 40_000)).prop_map(
-        |(way_there, way_back, lost, stands_still)| Luck {
+    let late = often(5_000, 60_000);
+    (
+        often(200, 9_000),
+        often(200, 9_000),
+        0u8..12,
+        late,
+        often(1, 40_000),
+    )
+        .prop_map(|(way_there, way_back, lost, late, stands_still)| Luck {
             way_there,
             way_back,
             lost,
+            late,
             stands_still,
-        },
-    )
+        })
 }
 
 const CALL_LIMIT: u64 = 5_000;
@@ -107,6 +118,9 @@ impl Node {
     /// One moment of its life.
     fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
         let lease = Timing::default().lease;
+        for (_, plan) in self.late.extract_if(.., |(when, _)| *when <= at) {
+            store.carry_out(&plan, lease);
+        }
         if let Some(flight) = &mut self.flight {
             if flight.answer.is_none() && at >= flight.carried_out {
                 flight.answer = Some(store.carry_out(&flight.plan, lease));
@@ -122,40 +136,28 @@ impl Node {
         if let Some(flight) = self.flight.take() {
             match flight.answer {
                 Some(Answer::Read(stored)) => self.contest.saw(stored, now),
-                Some(Answer::Written(stored)) => self.contest.wrote(stored, flight.begun),
+                Some(Answer::Written(stored)) => self.contest.wrote(&flight.plan, stored, flight.begun, now),
                 Some(Answer::Failed) | None => self.contest.failed(),
             }
             self.wakes = at + u64::try_from(self.contest.pause(now).as_millis()).unwrap_or(0);
             return;
         }
-        let Luck {
-            way_there,
-            way_back,
-            lost,
-            stands_still,
-        } = luck();
-        let (there, back) = (at + way_there, at + way_there + way_back);
-        let gone = lost == 0 || back > at + CALL_LIMIT;
-        self.flight = Some(Flight {
-            plan: self.contest.plan(now),
-            begun: now,
-            // A request whose answer nobody waits for may still be carried out, however late.
-            carried_out: if lost == 1 { u64::MAX } else { there },
-            answered: if gone || lost == 1 { at + CALL_LIMIT } else { back },
-            answer: None,
-        });
-        self.wakes = at + stands_still;
-        if gone {
-            // It is carried out and the answer is lost.
-            let flight = self.flight.take();
-            if let Some(mut flight) = flight {
-                if flight.carried_out <= at + CALL_LIMIT {
-                    store.carry_out(&flight.plan, lease);
-                }
-                flight.answer = Some(Answer::Failed);
-                self.flight = Some(flight);
-            }
+        let luck = luck();
+        let back = at + luck.way_there + luck.way_back;
+        let plan = self.contest.plan(now);
+        let is_answered = luck.lost > 1 && back <= at + CALL_LIMIT;
+        if !is_answered && luck.lost != 1 {
+            self.late.push((at + luck.way_there + luck.late, plan.clone()));
         }
+        self.flight = Some(Flight {
+            plan,
+            begun: now,
+            carried_out: at + luck.way_there,
+            answered: if is_answered { back } else { at + CALL_LIMIT },
+            // Of one that is not answered nothing is known.
+            answer: (!is_answered).then_some(Answer::Failed),
+        });
+        self.wakes = at + luck.stands_still;
     }
 }
 
@@ -166,6 +168,7 @@ fn nodes(count: u64) -> Vec<Node> {
         ahead: ms(n * 7_777_777),
         wakes: n * 300,
         flight: None,
+        late: Vec::new(),
     };
     (0..count).map(node).collect()
 }
@@ -178,6 +181,7 @@ fn contested(lucks: &[Luck], deletes: &[u64]) -> Result<(), TestCaseError> {
         way_there: 5,
         way_back: 5,
         lost: 9,
+        late: 0,
         stands_still: 0,
     };
     let trouble = 120_000;
@@ -255,7 +259,8 @@ fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
         panic!("it is free");
     };
     assert_eq!((claim.term, claim.begins, version.as_str()), (8, true, "va"));
-    contest.wrote(there(Some("me"), 8, "b"), ms(10));
+    let plan = contest.plan(ms(10));
+    contest.wrote(&plan, there(Some("me"), 8, "b"), ms(10), ms(12));
     assert_eq!(contest.leads(ms(20)), Some((8, ms(10_010))));
     assert_eq!(contest.leads(ms(10_010)), None, "it needs a sign of life");
 }
@@ -306,7 +311,8 @@ fn what_is_handed_over_is_ours() {
     let mut contest = Contest::new("me".to_owned(), Timing::default());
     assert_eq!(contest.release(), None);
     contest.saw(Some(there(None, 1, "a")), ms(0));
-    contest.wrote(there(Some("me"), 2, "b"), ms(0));
+    let plan = contest.plan(ms(0));
+    contest.wrote(&plan, there(Some("me"), 2, "b"), ms(0), ms(0));
     let released = contest.release();
     assert!(
         matches!(
@@ -324,4 +330,35 @@ fn what_is_handed_over_is_ours() {
     );
     assert_eq!(contest.leads(ms(1)), None, "from the moment it is handed over");
     assert_eq!(contest.release(), None);
+}
+
+/// A first look found no record, and the record that follows from it is made late: another one was there in between, and
+/// whoever led by that one may not know yet that it was deleted.
+#[test]
+fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() {
+    let late = || {
+        let mut contest = Contest::new("me".to_owned(), Timing::default());
+        contest.saw(None, ms(0));
+        let plan = contest.plan(ms(0));
+        assert!(matches!(plan, Plan::Create(_)));
+        (contest, plan)
+    };
+    let lease = Timing::default().lease;
+    let (mut answered, plan) = late();
+    answered.wrote(&plan, there(Some("me"), 1, "b"), ms(59_000), ms(60_000));
+    let (mut unanswered, _) = late();
+    unanswered.failed();
+    unanswered.saw(Some(there(Some("other"), 1, "a")), ms(30_000));
+    unanswered.failed();
+    unanswered.saw(Some(there(Some("me"), 1, "b")), ms(60_000));
+    for mut contest in [answered, unanswered] {
+        let mut at = ms(60_000);
+        while at < ms(60_000) + lease {
+            assert_eq!(contest.leads(at), None, "{at:?}");
+            let plan = contest.plan(at);
+            contest.wrote(&plan, there(Some("me"), 1, &format!("{at:?}")), at, at);
+            at += ms(1_000);
+        }
+        assert!(contest.leads(at).is_some());
+    }
 }

@@ -6,7 +6,8 @@ use crate::labels;
 use crate::operators::said::cut;
 use crate::state::lease_of_host;
 use akash_provider_core::manifest::{
-    Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, is_hostname, is_service_name,
+    Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, is_hostname_or_wildcard,
+    is_service_name, without_star,
 };
 use akash_provider_core::types::LeaseId;
 use kube::core::DynamicObject;
@@ -64,17 +65,18 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
     let host: ProviderHost = typed("ProviderHost", object)?;
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let spec = &host.spec;
-    if spec.hostname != name {
+    let declared = spec.hostname.as_str();
+    if without_star(declared) != name {
         return Err(format!(
-            "it declares `{}`; a record is named after its hostname",
-            spec.hostname
+            "it declares `{declared}`; a record is named after its hostname"
         ));
     }
     // An address passes for a hostname: digits and dots.
-    if !is_hostname(name) || name.parse::<IpAddr>().is_ok() {
-        return Err(
-            "it is no hostname: small letters, digits, `-` and dots, at most 253 characters".to_owned(),
-        );
+    let is_address = declared.trim_start_matches("*.").parse::<IpAddr>().is_ok();
+    if !is_hostname_or_wildcard(declared) || is_address {
+        return Err("it is no hostname: small letters, digits, `-` and dots, at most 253 characters; a wildcard is `*.` \
+                    before two labels at least"
+            .to_owned());
     }
     let Some(lease) = lease_of_host(spec) else {
         return Err("its owner or its provider is no address".to_owned());
@@ -210,8 +212,12 @@ mod tests {
             "shop.example.com.",
             ".example.com",
             "shop..example.com",
-            "*.example.com",
+            "*.com",
+            "*shop.example.com",
             "shop.*.example.com",
+            "*.*.example.com",
+            "*.10.0.0.1",
+            "wc--any.example.com",
             "bücher.example",
             "Shop.example.com",
             "shop.example.com;",
@@ -221,6 +227,16 @@ mod tests {
             "",
         ] {
             assert!(host(&object(name, spec(name))).is_err(), "{name:?}");
+            assert!(
+                host(&object(&without_star(name), spec(name))).is_err(),
+                "{name:?}"
+            );
+        }
+        // An object has a label in place of the `*`, and no other.
+        let wild = "*.example.com";
+        assert!(host(&object("wc--any.example.com", spec(wild))).is_ok());
+        for other in [wild, "example.com", "wc--any.example.org", "wildcard.example.com"] {
+            assert!(host(&object(other, spec(wild))).is_err(), "{other}");
         }
         // A name of another script as DNS has it is a name like any other.
         let name = "xn--bcher-kva.example";

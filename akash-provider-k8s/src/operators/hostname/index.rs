@@ -2,23 +2,33 @@
 //! and no network.
 //!
 //! A name is declared by one record at most, so that it leads to one lease or to none at every moment. A list counts
-//! when it is complete; until hosts, manifests and routes were listed once, nothing is to be done. A route is ours to
-//! delete when its labels name a lease of a provider whose records are here and it lies in that lease's namespace.
+//! when it is complete; until hosts, manifests and the routes of the mode were listed once, nothing is to be done, and
+//! nothing is deleted of a kind that was not. An object is ours to delete when its labels name a lease of a provider
+//! whose records are here and it lies in that lease's namespace.
+//!
+//! What a route refers to is written before it and goes after it. Routes of the other mode go when this one serves.
 
+mod tables;
+mod wanted;
+
+use super::certificate::Issuer;
 use super::facts::{Exposes, Fact, Host};
-use super::live::Live;
+use super::live::{Accepted, Live};
 use super::route::Mode;
+use super::sort::Sort;
 use crate::operators::change::changed;
+use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::Table;
 
 pub use crate::operators::change::Change;
 
 /// A name or a namespace, as an object's metadata have it.
 type Name = String;
-/// Namespace and name of a route.
+/// Namespace and hostname of an object.
 pub type Place = (Name, Name);
 
 /// What a watch says.
@@ -28,19 +38,43 @@ pub enum Event {
     Hosts(Change<Name, Fact<Host>>),
     /// Of the manifests, by the namespace of their lease.
     Manifests(Change<Name, Fact<Exposes>>),
-    /// Of the routes, by namespace and hostname.
-    Routes(Change<Place, Live>),
-    /// A route of this place and identity was deleted by us.
-    RouteDeleted(Place, String),
+    /// Of the objects of a kind, by namespace and hostname.
+    Objects(Sort, Change<Place, Live>),
+    /// The cluster has no such kind.
+    Absent(Sort),
+    /// An object of this kind, place and identity was deleted by us.
+    Deleted(Sort, Place, String),
+}
+
+/// What is made of hostnames.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// How hostnames become routes.
+    pub mode: Mode,
+    /// Who signs certificates; `None` for none. Only Ingresses refer to them.
+    pub issuer: Option<Issuer>,
+    /// Routes of the other mode stay.
+    pub keep_other_routes: bool,
+    /// Names that get no route, whoever declared them; who has one keeps it.
+    pub blocked: HostnameLedger,
+}
+
+impl From<Mode> for Plan {
+    fn from(mode: Mode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
+    }
 }
 
 /// What the cluster has, and what is to be done about it.
 #[derive(Debug, Clone)]
 pub struct Index {
-    mode: Mode,
+    plan: Plan,
     hosts: Option<BTreeMap<Name, Fact<Host>>>,
     manifests: Option<BTreeMap<Name, Fact<Exposes>>>,
-    routes: Option<BTreeMap<Name, BTreeMap<Name, Live>>>,
+    objects: BTreeMap<Sort, Table>,
     /// Providers whose records are or were here.
     providers: BTreeSet<Address>,
 }
@@ -48,18 +82,27 @@ pub struct Index {
 /// What is to be done about a hostname. Nothing where everything is as it is to be.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
+    /// What the route refers to, which is written before it.
+    pub filter: Option<Write>,
     /// The route that is to be written.
     pub write: Option<Write>,
-    /// Routes that are to go, once the other is written or could not be.
+    /// The certificate that is to be asked for, after the route.
+    pub certificate: Option<Write>,
+    /// Objects that are to go, once the route is written or could not be.
     pub deletes: Vec<Delete>,
+    /// Routes of the other mode that are to go when this route had time to be taken over by its controller, which does
+    /// not say so.
+    pub held: Vec<Delete>,
     /// What keeps the name from its route.
     pub problem: Option<String>,
 }
 
-/// A route that is to be written.
+/// An object that is to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Namespace of the lease, where the route is.
+    /// What it is.
+    pub sort: Sort,
+    /// Namespace of the lease, where it is.
     pub namespace: Name,
     /// The whole object, as it is applied.
     pub body: Value,
@@ -67,36 +110,45 @@ pub struct Write {
     pub uid: Option<String>,
     /// What another provider's operator wrote has to become ours first.
     pub take_over: bool,
-    /// The first field that differs; empty for a route that is new.
+    /// The first field that differs; empty for an object that is new.
     pub at: String,
 }
 
-/// A route that is to go.
+/// An object that is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
-    /// Namespace that the route is in.
+    /// What it is.
+    pub sort: Sort,
+    /// Namespace that it is in.
     pub namespace: Name,
     /// Identity of the object.
     pub uid: String,
 }
 
 impl Work {
-    /// True when there is nothing to do.
+    /// True when there is nothing to do now.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.write.is_none() && self.deletes.is_empty()
+        self.writes().next().is_none() && self.deletes.is_empty()
+    }
+
+    /// What is to be written, in order.
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        [&self.filter, &self.write, &self.certificate]
+            .into_iter()
+            .flatten()
     }
 }
 
 impl Index {
     /// An index that knows nothing yet, and of which nothing is to be done.
     #[must_use]
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(plan: impl Into<Plan>) -> Self {
         Self {
-            mode,
+            plan: plan.into(),
             hosts: None,
             manifests: None,
-            routes: None,
+            objects: Sort::ALL.map(|sort| (sort, Table::default())).into(),
             providers: BTreeSet::new(),
         }
     }
@@ -104,13 +156,19 @@ impl Index {
     /// How hostnames become routes.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
-        &self.mode
+        &self.plan.mode
     }
 
-    /// True once everything was listed.
+    /// What is made of hostnames.
     #[must_use]
-    pub const fn is_known(&self) -> bool {
-        self.hosts.is_some() && self.manifests.is_some() && self.routes.is_some()
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// True once everything was listed without which nothing is to be done.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.hosts.is_some() && self.manifests.is_some() && self.table(self.mode().sort()).is_known()
     }
 
     /// Takes an event; the names of which something may have to be done anew.
@@ -119,12 +177,21 @@ impl Index {
         let touched = match event {
             Event::Hosts(change) => self.apply_hosts(change),
             Event::Manifests(change) => self.apply_manifests(change),
-            Event::Routes(change) => self.apply_routes(change),
-            Event::RouteDeleted((namespace, name), uid) => {
-                // A route that was made anew under the name is another one, and stays.
-                let there = self.live(&name, &namespace).is_some_and(|live| live.uid == uid);
-                if there {
-                    self.put_route(&name, &namespace, None);
+            Event::Objects(sort, change) => self.apply_objects(sort, change),
+            Event::Absent(sort) => match self.objects.entry(sort).or_default() {
+                Table::Absent => BTreeSet::new(),
+                table => {
+                    table.vanish();
+                    self.names()
+                }
+            },
+            Event::Deleted(sort, (namespace, name), uid) => {
+                // One that was made anew under the name is another one, and stays.
+                if self
+                    .live(sort, &name, &namespace)
+                    .is_some_and(|live| live.uid == uid)
+                {
+                    self.objects.entry(sort).or_default().put(&name, &namespace, None);
                 }
                 BTreeSet::from([name])
             }
@@ -137,12 +204,12 @@ impl Index {
         }
     }
 
-    /// All names that are declared or have a route.
+    /// All names that are declared or have an object.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let declared = self.hosts.iter().flat_map(BTreeMap::keys);
-        let routed = self.routes.iter().flat_map(BTreeMap::keys);
-        declared.chain(routed).cloned().collect()
+        let made = self.objects.values().flat_map(Table::names);
+        declared.chain(made).cloned().collect()
     }
 
     /// Where a name is declared to lead.
@@ -153,8 +220,41 @@ impl Index {
 
     /// The route of a name in a namespace.
     #[must_use]
-    pub fn live(&self, name: &str, namespace: &str) -> Option<&Live> {
-        self.routes.as_ref()?.get(name)?.get(namespace)
+    pub fn route(&self, name: &str, namespace: &str) -> Option<&Live> {
+        self.live(self.mode().sort(), name, namespace)
+    }
+
+    /// An object of a name in a namespace.
+    #[must_use]
+    pub fn live(&self, sort: Sort, name: &str, namespace: &str) -> Option<&Live> {
+        self.table(sort).get(name, namespace)
+    }
+
+    /// Namespaces in which a name has a route of the other mode.
+    pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
+        let routes = self.table(self.mode().other()).of(name);
+        routes.map(|(namespace, _)| namespace)
+    }
+
+    /// What keeps a tenant's options from the proxy of a route; `None` where nothing does.
+    #[must_use]
+    pub fn options_problem(&self, name: &str, namespace: &str) -> Option<String> {
+        if !self.mode().has_filters() {
+            return None;
+        }
+        match (self.table(Sort::Filter), self.live(Sort::Filter, name, namespace)) {
+            (Table::Absent, _) => Some("the cluster has no SnippetsFilters; the proxy's own limits hold".to_owned()),
+            (Table::Unknown, _) => Some("SnippetsFilters are not listed yet".to_owned()),
+            (_, None) => Some("it has no SnippetsFilter yet".to_owned()),
+            (_, Some(live)) => match &live.accepted {
+                Accepted::Yes => None,
+                Accepted::No(why) => Some(format!("its SnippetsFilter is not accepted: {why}")),
+                Accepted::Unsaid => Some(
+                    "no controller has accepted its SnippetsFilter yet; NGINX Gateway Fabric does with --snippets-filters"
+                        .to_owned(),
+                ),
+            },
+        }
     }
 
     /// What is to be done about a name.
@@ -176,72 +276,70 @@ impl Index {
 
     /// The record is gone: it is in no complete list, or a watch said so.
     fn without_host(&self, name: &str) -> Work {
-        let deletes = self.ours(name).map(|(place, live)| delete(place, live)).collect();
+        let goes = self.ours(name).filter(|(sort, place, _)| {
+            // What a route refers to goes after it.
+            sort.is_route() || self.live(sort.route(), name, place).is_none()
+        });
+        let deletes = goes
+            .map(|(sort, place, live)| delete(sort, place, live))
+            .collect();
         let foreign = self
             .routes_of(name)
-            .any(|(place, live)| !self.is_ours(place, live));
+            .any(|(_, place, live)| !self.is_ours(place, live));
         let problem = foreign.then(|| {
             "it has a route of a lease whose provider has no record here; whoever made it has to delete it".to_owned()
         });
         Work {
-            write: None,
             deletes,
             problem,
+            ..Work::default()
         }
     }
 
     fn with_host(&self, name: &str, host: &Host) -> Work {
-        let elsewhere = self.ours(name).filter(|(place, _)| **place != host.namespace);
-        let write = self
-            .options(host)
-            .and_then(|options| self.write(name, host, options));
-        match write {
-            Ok(write) => Work {
-                write,
-                deletes: elsewhere.map(|(place, live)| delete(place, live)).collect(),
-                problem: None,
+        let mut work = match self.wanted(name, host) {
+            Ok(work) => work,
+            Err(problem) => Work {
+                problem: Some(problem),
+                ..Work::default()
             },
-            Err(problem) => {
-                // A route of the same tenant leads on until the new one can be written; another tenant's must not.
-                let others = elsewhere.filter(|(_, live)| owner(live) != Some(host_owner(host)));
-                Work {
-                    write: None,
-                    deletes: others.map(|(place, live)| delete(place, live)).collect(),
-                    problem: Some(problem),
+        };
+        let is_settled = work.problem.is_none() && work.filter.is_none() && work.write.is_none();
+        let serves = self.route(name, &host.namespace).map(|live| &live.accepted);
+        for (sort, place, live) in self.ours(name) {
+            let is_here = *place == host.namespace;
+            let gone = delete(sort, place, live);
+            if !sort.is_route() {
+                if self.is_left_over(sort, name, place, is_here, is_settled) {
+                    work.deletes.push(gone);
+                }
+            } else if owner(live) != Some(host_owner(host)) {
+                // Another tenant's must not lead on.
+                work.deletes.push(gone);
+            } else if sort == self.mode().sort() {
+                // One of the same tenant leads on until the new one can be written.
+                if !is_here && work.problem.is_none() {
+                    work.deletes.push(gone);
+                }
+            } else if is_settled && !self.plan.keep_other_routes {
+                match serves {
+                    Some(Accepted::Yes) => work.deletes.push(gone),
+                    Some(Accepted::Unsaid) if sort == Sort::HttpRoute => work.held.push(gone),
+                    _ => {}
                 }
             }
         }
+        work
     }
 
-    /// `None` when the route is there as wanted.
-    fn write(&self, name: &str, host: &Host, options: &HttpOptions) -> Result<Option<Write>, String> {
-        let body = self.mode.render(name, host, options);
-        let namespace = host.namespace.clone();
-        let Some(live) = self.live(name, &namespace) else {
-            let write = Write {
-                namespace,
-                body,
-                uid: None,
-                take_over: false,
-                at: String::new(),
-            };
-            return Ok(Some(write));
-        };
-        if live.lease.as_ref() != Some(&host.lease) {
-            return Err(format!(
-                "a route of that name in namespace {namespace} says that it is of another lease; it is not touched"
-            ));
+    /// True for what no route refers to any more.
+    fn is_left_over(&self, sort: Sort, name: &str, place: &str, is_here: bool, is_settled: bool) -> bool {
+        let is_wanted = is_here && self.plan.wants(sort);
+        match self.live(sort.route(), name, place) {
+            None => !is_wanted,
+            // One that is as wanted refers only to what is wanted.
+            Some(_) => is_here && is_settled && sort.route() == self.mode().sort() && !is_wanted,
         }
-        if live.is_going {
-            return Err("its route is just being deleted; it is made again when that is gone".to_owned());
-        }
-        Ok(live.differs(&body).map(|difference| Write {
-            namespace,
-            body,
-            uid: Some(live.uid.clone()),
-            take_over: difference.is_surplus,
-            at: difference.at,
-        }))
     }
 
     fn options(&self, host: &Host) -> Result<&HttpOptions, String> {
@@ -258,15 +356,29 @@ impl Index {
         })
     }
 
-    fn routes_of(&self, name: &str) -> impl Iterator<Item = (&Name, &Live)> {
-        let routes = self.routes.as_ref();
-        routes.and_then(|all| all.get(name)).into_iter().flatten()
+    fn table(&self, sort: Sort) -> &Table {
+        // All kinds are there from the beginning.
+        self.objects.get(&sort).unwrap_or(&Table::Unknown)
     }
 
-    /// The routes of a name that we may delete.
-    fn ours(&self, name: &str) -> impl Iterator<Item = (&Name, &Live)> {
-        self.routes_of(name)
-            .filter(|(place, live)| self.is_ours(place, live) && !live.is_going)
+    /// All objects of a name, routes first.
+    fn objects_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+        let of = |sort| {
+            self.table(sort)
+                .of(name)
+                .map(move |(place, live)| (sort, place, live))
+        };
+        Sort::ALL.into_iter().flat_map(of)
+    }
+
+    fn routes_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+        self.objects_of(name).filter(|(sort, ..)| sort.is_route())
+    }
+
+    /// The objects of a name that we may delete.
+    fn ours(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+        self.objects_of(name)
+            .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
     }
 
     fn is_ours(&self, namespace: &str, live: &Live) -> bool {
@@ -293,58 +405,15 @@ impl Index {
         of_them.map(|(name, _)| name.clone()).collect()
     }
 
-    fn apply_routes(&mut self, change: Change<Place, Live>) -> BTreeSet<Name> {
-        match change {
-            Change::Listed(all) => {
-                let mut touched: BTreeSet<Name> =
-                    self.routes.iter().flat_map(BTreeMap::keys).cloned().collect();
-                let mut routes: BTreeMap<Name, BTreeMap<Name, Live>> = BTreeMap::new();
-                for ((namespace, name), live) in all {
-                    routes.entry(name).or_default().insert(namespace, live);
-                }
-                touched.extend(routes.keys().cloned());
-                let before = self.routes.take();
-                let same = |name: &Name| {
-                    before
-                        .as_ref()
-                        .is_some_and(|all| all.get(name) == routes.get(name))
-                };
-                touched.retain(|name| !same(name));
-                self.routes = Some(routes);
-                touched
-            }
-            // Versions of one kind are in order, so that an event from before our own write changes nothing.
-            Change::Put((namespace, name), live) => {
-                let known = self.live(&name, &namespace).map_or(0, |known| known.version);
-                if live.version < known {
-                    return BTreeSet::new();
-                }
-                self.put_route(&name, &namespace, Some(live));
-                BTreeSet::from([name])
-            }
-            Change::Gone((namespace, name), last) => {
-                let known = self.live(&name, &namespace).map_or(0, |known| known.version);
-                if last.version < known {
-                    return BTreeSet::new();
-                }
-                self.put_route(&name, &namespace, None);
-                BTreeSet::from([name])
-            }
+    fn apply_objects(&mut self, sort: Sort, change: Change<Place, Live>) -> BTreeSet<Name> {
+        let table = self.objects.entry(sort).or_default();
+        let was_known = table.is_known();
+        let touched = table.apply(change);
+        // A kind that can be written from now on is wanted of names that have none of it.
+        if !was_known && self.table(sort).is_known() && self.plan.wants(sort) {
+            return self.names();
         }
-    }
-
-    fn put_route(&mut self, name: &str, namespace: &str, live: Option<Live>) {
-        let Some(routes) = &mut self.routes else {
-            return;
-        };
-        let places = routes.entry(name.to_owned()).or_default();
-        match live {
-            Some(live) => drop(places.insert(namespace.to_owned(), live)),
-            None => drop(places.remove(namespace)),
-        }
-        if places.is_empty() {
-            routes.remove(name);
-        }
+        touched
     }
 }
 
@@ -358,8 +427,9 @@ const fn host_owner(host: &Host) -> &Address {
     &host.lease.order.group.deployment.owner
 }
 
-fn delete(namespace: &str, live: &Live) -> Delete {
+fn delete(sort: Sort, namespace: &str, live: &Live) -> Delete {
     Delete {
+        sort,
         namespace: namespace.to_owned(),
         uid: live.uid.clone(),
     }

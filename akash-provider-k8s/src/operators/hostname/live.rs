@@ -1,6 +1,9 @@
 //! A route as the cluster has it, and how it differs from the one that is wanted.
 
+use super::certificate::{self, CertificateState};
+use super::filter;
 use super::route::{self, Mode};
+use super::sort::Sort;
 use crate::apply::subset::{self, Lists};
 use crate::labels;
 use crate::operators::change::version_of;
@@ -9,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// A route as the cluster has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +25,10 @@ pub struct Live {
     pub lease: Option<LeaseId>,
     /// It is on its way out.
     pub is_going: bool,
-    /// What its proxy says.
+    /// What its proxy says, or of a certificate its issuer.
     pub accepted: Accepted,
+    /// More of that, for a certificate.
+    pub certificate: Option<CertificateState>,
     /// Labels, annotations and spec.
     body: Value,
 }
@@ -31,7 +37,8 @@ pub struct Live {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
-    /// It takes it: the gateway says so, or the Ingress has an address.
+    /// It takes it: the gateway says so of this generation (`Accepted` and `ResolvedRefs`), or the Ingress has an
+    /// address.
     Yes,
     /// It does not, and why.
     No(String),
@@ -51,10 +58,19 @@ pub struct Difference {
 impl Live {
     /// Of an object of the API server.
     #[must_use]
-    pub fn of(object: &DynamicObject, mode: &Mode) -> Self {
+    pub fn of(object: &DynamicObject, sort: Sort, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
+        let (status, generation) = (object.data.get("status"), object.metadata.generation.unwrap_or(0));
+        let certificate = (sort == Sort::Certificate).then(|| certificate::state(status, generation));
+        let accepted = match sort {
+            Sort::Ingress => of_ingress(status),
+            Sort::HttpRoute => of_route(object, status, generation, mode),
+            Sort::Filter => of_filter(status, generation),
+            Sort::Certificate => of_certificate(certificate.as_ref()),
+        };
         Self {
-            accepted: accepted(object, mode),
+            accepted,
+            certificate,
             ..Self::with(&object.metadata, spec)
         }
     }
@@ -74,6 +90,7 @@ impl Live {
             is_going: meta.deletion_timestamp.is_some(),
             // What a proxy said was of the route before this write.
             accepted: Accepted::Unsaid,
+            certificate: None,
             body: json!({
                 "metadata": {"labels": meta.labels, "annotations": meta.annotations},
                 "spec": spec,
@@ -98,7 +115,13 @@ impl Live {
         Some(Difference { at, is_surplus })
     }
 
-    /// An annotation of a proxy, or a limit of time, that is not wanted.
+    /// True when a route has a reference to the filter, or the certificate, of its name.
+    #[must_use]
+    pub fn refers_to(&self, sort: Sort, name: &str) -> bool {
+        refers(&self.body, sort, name)
+    }
+
+    /// An annotation of a proxy, a limit of time, or a reference of ours, that is not wanted.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();
@@ -111,54 +134,105 @@ impl Live {
             return Some(format!("metadata.annotations.{key}"));
         }
         let has = |value: &Value| value.pointer(TIMEOUTS).is_some();
-        (has(&self.body) && !has(wanted)).then(|| "spec.rules.0.timeouts".to_owned())
+        if has(&self.body) && !has(wanted) {
+            return Some("spec.rules.0.timeouts".to_owned());
+        }
+        let name = hostname_of(wanted)?;
+        let too_much = |sort| refers(&self.body, sort, name) && !refers(wanted, sort, name);
+        if too_much(Sort::Filter) {
+            return Some("spec.rules.0.filters".to_owned());
+        }
+        too_much(Sort::Certificate).then(|| "spec.tls".to_owned())
     }
 }
 
-fn accepted(object: &DynamicObject, mode: &Mode) -> Accepted {
-    let status = object.data.get("status");
-    match mode {
-        Mode::Ingress { .. } => {
-            let addresses = status.and_then(|status| status.pointer("/loadBalancer/ingress")?.as_array());
-            match addresses {
-                Some(list) if !list.is_empty() => Accepted::Yes,
-                _ => Accepted::Unsaid,
-            }
+/// The hostname that a route is for.
+fn hostname_of(route: &Value) -> Option<&str> {
+    let name = route.pointer("/spec/rules/0/host");
+    name.or_else(|| route.pointer("/spec/hostnames/0"))?.as_str()
+}
+
+fn refers(route: &Value, sort: Sort, name: &str) -> bool {
+    let list = |path: &str| {
+        route
+            .pointer(path)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    match sort {
+        Sort::Filter => {
+            let own = filter::reference(name);
+            list("/spec/rules/0/filters").any(|filter| filter.get("extensionRef") == own.get("extensionRef"))
         }
-        Mode::GatewayApi { name, namespace, .. } => {
-            let parents = status.and_then(|status| status.get("parents")?.as_array());
-            let own = object.metadata.namespace.as_deref();
-            let is_ours = |parent: &&Value| {
-                let text = |path: &str| parent.pointer(path).and_then(Value::as_str);
-                text("/parentRef/name") == Some(name)
-                    // Left out, it is the route's own namespace.
-                    && text("/parentRef/namespace").or(own) == Some(namespace)
-            };
-            let ours = parents.into_iter().flatten().filter(is_ours);
-            said(ours, object.metadata.generation.unwrap_or(0))
+        Sort::Certificate => {
+            let own = certificate::secret(name);
+            list("/spec/tls").any(|tls| tls.get("secretName").and_then(Value::as_str) == Some(&own))
         }
+        Sort::Ingress | Sort::HttpRoute => false,
     }
 }
 
-/// What the controllers of a gateway say of this generation: no counts before yes.
-fn said<'a>(parents: impl Iterator<Item = &'a Value>, generation: i64) -> Accepted {
+fn of_ingress(status: Option<&Value>) -> Accepted {
+    let addresses = status.and_then(|status| status.pointer("/loadBalancer/ingress")?.as_array());
+    match addresses {
+        Some(list) if !list.is_empty() => Accepted::Yes,
+        _ => Accepted::Unsaid,
+    }
+}
+
+fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mode: &Mode) -> Accepted {
+    // What other gateways say of a route of the other mode is not looked at.
+    let Mode::GatewayApi { name, namespace, .. } = mode else {
+        return Accepted::Unsaid;
+    };
+    let parents = status.and_then(|status| status.get("parents")?.as_array());
+    let own = object.metadata.namespace.as_deref();
+    let is_ours = |parent: &&Value| {
+        let text = |path: &str| parent.pointer(path).and_then(Value::as_str);
+        text("/parentRef/name") == Some(name)
+            // Left out, it is the route's own namespace.
+            && text("/parentRef/namespace").or(own) == Some(namespace)
+    };
+    let ours = parents.into_iter().flatten().filter(is_ours);
+    said(ours, generation, &["Accepted", "ResolvedRefs"])
+}
+
+fn of_filter(status: Option<&Value>, generation: i64) -> Accepted {
+    let controllers = status.and_then(|status| status.get("controllers")?.as_array());
+    said(controllers.into_iter().flatten(), generation, &["Accepted"])
+}
+
+fn of_certificate(state: Option<&CertificateState>) -> Accepted {
+    match state {
+        Some(state) if state.ready == Some(true) => Accepted::Yes,
+        Some(state) if state.ready == Some(false) => Accepted::No(state.reason.clone()),
+        _ => Accepted::Unsaid,
+    }
+}
+
+/// What controllers say of this generation: no counts before yes, and yes is all of the conditions from one of them.
+fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Accepted {
     let mut is_accepted = false;
-    let conditions = parents.filter_map(|parent| parent.get("conditions")?.as_array());
-    for condition in conditions.flatten() {
-        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-        let seen = condition.get("observedGeneration").and_then(Value::as_i64);
-        // Said of the route as it was before the last write.
-        if seen.is_some_and(|seen| seen < generation) {
-            continue;
-        }
-        match (text("type"), text("status")) {
-            ("Accepted", "True") => is_accepted = true,
-            ("Accepted" | "ResolvedRefs", "False") => {
-                let why: String = text("message").chars().take(300).collect();
-                return Accepted::No(format!("{}: {why}", text("reason")));
+    for conditions in controllers.filter_map(|controller| controller.get("conditions")?.as_array()) {
+        let mut met = BTreeSet::new();
+        for condition in conditions {
+            let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+            let seen = condition.get("observedGeneration").and_then(Value::as_i64);
+            // Said of the object as it was before the last write.
+            if seen.is_some_and(|seen| seen < generation) || !needed.contains(&text("type")) {
+                continue;
             }
-            _ => {}
+            match text("status") {
+                "True" => drop(met.insert(text("type"))),
+                "False" => {
+                    let why: String = text("message").chars().take(300).collect();
+                    return Accepted::No(format!("{}: {why}", text("reason")));
+                }
+                _ => {}
+            }
         }
+        is_accepted |= met.len() == needed.len();
     }
     if is_accepted {
         Accepted::Yes

@@ -1,11 +1,12 @@
 //! The route of a hostname as an object: Ingress or HTTPRoute, in the words of the proxy that reads it.
 
 use super::facts::Host;
-use crate::objects::{self, HTTPRoute, INGRESS_CLASS, ParentRef};
+use super::sort::Sort;
+use super::{certificate, filter};
+use crate::objects::{self, INGRESS_CLASS, ParentRef};
 use akash_provider_core::cluster::HostnameDeclaration;
 use akash_provider_core::manifest::HttpOptions;
-use k8s_openapi::api::networking::v1::Ingress;
-use kube::core::ApiResource;
+use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -76,19 +77,55 @@ pub enum GatewayProvider {
     Standard,
 }
 
+/// What a route refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refers {
+    /// An HTTPRoute: the filter of its name.
+    pub filter: bool,
+    /// An Ingress: the Secret of its certificate.
+    pub certificate: bool,
+}
+
 impl Mode {
     /// The kind of the routes.
     #[must_use]
-    pub fn resource(&self) -> ApiResource {
+    pub const fn sort(&self) -> Sort {
         match self {
-            Self::Ingress { .. } => ApiResource::erase::<Ingress>(&()),
-            Self::GatewayApi { .. } => ApiResource::erase::<HTTPRoute>(&()),
+            Self::Ingress { .. } => Sort::Ingress,
+            Self::GatewayApi { .. } => Sort::HttpRoute,
         }
+    }
+
+    /// The kind of the routes of the other mode.
+    #[must_use]
+    pub const fn other(&self) -> Sort {
+        match self {
+            Self::Ingress { .. } => Sort::HttpRoute,
+            Self::GatewayApi { .. } => Sort::Ingress,
+        }
+    }
+
+    /// True where options are in filters: annotations do nothing there.
+    #[must_use]
+    pub const fn has_filters(&self) -> bool {
+        matches!(
+            self,
+            Self::GatewayApi {
+                provider: GatewayProvider::Nginx,
+                ..
+            }
+        )
+    }
+
+    /// The route of a hostname, which refers to nothing.
+    #[must_use]
+    pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
+        self.render_with(name, host, options, Refers::default())
     }
 
     /// The route of a hostname.
     #[must_use]
-    pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
+    pub fn render_with(&self, name: &str, host: &Host, options: &HttpOptions, refers: Refers) -> Value {
         let declaration = HostnameDeclaration {
             hostname: name.to_owned(),
             service: host.service.clone(),
@@ -100,6 +137,7 @@ impl Mode {
                 let mut ingress = objects::ingress(lease, host, options);
                 if let Some(spec) = &mut ingress.spec {
                     spec.ingress_class_name = Some(class.clone());
+                    spec.tls = refers.certificate.then(|| vec![tls(name)]);
                 }
                 match controller {
                     Controller::Nginx => {}
@@ -109,24 +147,37 @@ impl Mode {
                 serde_json::to_value(ingress)
             }
             Self::GatewayApi {
-                name,
+                name: gateway,
                 namespace,
                 provider,
                 buffer_size,
             } => {
                 let gateway = ParentRef {
-                    name: name.clone(),
+                    name: gateway.clone(),
                     namespace: Some(namespace.clone()),
                 };
                 let mut route = objects::http_route(lease, host, options, &gateway, buffer_size);
                 if *provider == GatewayProvider::Standard {
                     route.metadata.annotations = None;
                 }
-                serde_json::to_value(route).map(|route| timed(route, *provider, options))
+                serde_json::to_value(route).map(|route| {
+                    let mut route = timed(route, *provider, options);
+                    if refers.filter {
+                        route["spec"]["rules"][0]["filters"] = json!([filter::reference(name)]);
+                    }
+                    route
+                })
             }
         };
         // Both are plain data, which always has a form in JSON.
         rendered.unwrap_or_default()
+    }
+}
+
+fn tls(name: &str) -> IngressTLS {
+    IngressTLS {
+        hosts: Some(vec![name.to_owned()]),
+        secret_name: Some(certificate::secret(name)),
     }
 }
 

@@ -1,41 +1,95 @@
 //! What watches, writer and status share: the board with the index, and what is known of what stands before the routes.
 
 use super::front::Front;
-use super::index::{Event, Index, Work};
+use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::Live;
-use super::route::Mode;
+use super::sort::Sort;
 use crate::operators::board::{self, Board};
-use crate::operators::change::Change;
 use crate::operators::queue::Patience;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// The watches by their names in the status.
+/// The watches of records by their names in the status; those of objects are named as their kinds.
 pub(super) const HOSTS: &str = "providerhosts";
 pub(super) const MANIFESTS: &str = "manifests";
-pub(super) const ROUTES: &str = "routes";
 
-impl board::Index for Index {
+/// The index, and what takes time beside it.
+#[derive(Debug)]
+pub(super) struct Hostnames {
+    index: Index,
+    /// Routes that their controller says nothing of, by hostname: which one, and since when it is as wanted.
+    settling: BTreeMap<String, (String, Instant)>,
+    /// How long such a route is waited for before one of the other mode goes.
+    handover: Duration,
+}
+
+impl Deref for Hostnames {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        &self.index
+    }
+}
+
+impl board::Index for Hostnames {
     type Event = Event;
     type Work = Work;
     const KEPT: &'static str = "a hostname cannot have its route";
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
-        Self::apply(self, event)
+        self.index.apply(event)
     }
 
     fn is_known(&self) -> bool {
-        Self::is_known(self)
+        self.index.is_known()
     }
 
     fn names(&self) -> BTreeSet<String> {
-        Self::names(self)
+        self.index.names()
     }
 
     fn work(&self, name: &str) -> Work {
-        Self::work(self, name)
+        self.index.work(name)
+    }
+
+    /// Routes of the other mode go when the new one was there for a while. It may have been there long before this
+    /// operator was; that is not known, and so the while begins when it is first seen.
+    fn ripen(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
+        if work.held.is_empty() {
+            self.settling.remove(name);
+            return None;
+        }
+        let host = self.index.host(name).and_then(|host| host.as_ref().ok());
+        let route = host.and_then(|host| self.index.route(name, &host.namespace));
+        let uid = route.map(|route| route.uid.clone()).unwrap_or_default();
+        let seen = self.settling.get(name).filter(|(known, _)| *known == uid);
+        let since = seen.map_or(now, |(_, since)| *since);
+        self.settling.insert(name.to_owned(), (uid, since));
+        let until = since + self.handover;
+        if until > now {
+            return Some(until);
+        }
+        work.deletes.append(&mut work.held);
+        None
+    }
+
+    fn prune(&mut self) {
+        let names = self.index.names();
+        self.settling.retain(|name, _| names.contains(name));
+    }
+
+    fn needs(&self, watch: &str) -> bool {
+        [HOSTS, MANIFESTS, self.index.mode().sort().plural()].contains(&watch)
+    }
+
+    fn absent(watch: &str) -> Option<Event> {
+        let sort = Sort::ALL.into_iter().find(|sort| sort.plural() == watch);
+        sort.map(Event::Absent)
     }
 }
 
@@ -48,22 +102,28 @@ impl board::Work for Work {
         self.problem.as_deref()
     }
 
-    fn body(&self) -> Option<&Value> {
-        self.write.as_ref().map(|write| &write.body)
+    fn bodies(&self) -> Vec<&Value> {
+        self.writes().map(|write| &write.body).collect()
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) board: Arc<Board<Index>>,
+    pub(super) board: Arc<Board<Hostnames>>,
     front: Mutex<Front>,
 }
 
 impl Shared {
-    pub(super) fn new(mode: Mode, patience: Patience) -> Self {
-        let board = Board::new(Index::new(mode), patience, [HOSTS, MANIFESTS, ROUTES]);
+    pub(super) fn new(plan: Plan, patience: Patience, handover: Duration) -> Self {
+        let hostnames = Hostnames {
+            index: Index::new(plan),
+            settling: BTreeMap::new(),
+            handover,
+        };
+        let kinds = Sort::ALL.map(Sort::plural);
+        let watches = [HOSTS, MANIFESTS].into_iter().chain(kinds);
         Self {
-            board: Arc::new(board),
+            board: Arc::new(Board::new(hostnames, patience, watches)),
             front: Mutex::new(Front::default()),
         }
     }
@@ -78,19 +138,21 @@ impl Shared {
         std::mem::replace(&mut kept, front)
     }
 
-    /// A route was written.
-    pub(super) fn written(&self, name: &str, namespace: &str, meta: &ObjectMeta, body: &Value) {
+    /// An object was written.
+    pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
         self.board.inner().counts.written += 1;
-        let place = (namespace.to_owned(), name.to_owned());
-        let live = Live::written(meta, body);
-        self.board.apply(Event::Routes(Change::Put(place, live)));
+        let place = (write.namespace.clone(), name.to_owned());
+        let live = Live::written(meta, &write.body);
+        self.board
+            .apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
-    /// A route was deleted.
-    pub(super) fn deleted(&self, name: &str, namespace: &str, uid: &str) {
+    /// An object was deleted.
+    pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
         self.board.inner().counts.deleted += 1;
-        let place = (namespace.to_owned(), name.to_owned());
-        self.board.apply(Event::RouteDeleted(place, uid.to_owned()));
+        let place = (deleted.namespace.clone(), name.to_owned());
+        self.board
+            .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
     /// The names of a lease are tried again now; the number of those that had failed.

@@ -1,9 +1,10 @@
 //! What the operator says of itself: each name as it is wanted, written and accepted, and what keeps it from that.
 
+use super::certificate::CertificateState;
 use super::front::Front;
-use super::index::Index;
 use super::live::Accepted;
-use super::shared::Shared;
+use super::shared::{Hostnames, Shared};
+use super::sort::Sort;
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use serde::Serialize;
@@ -41,6 +42,15 @@ pub struct HostnameStatus {
     pub is_written: bool,
     /// What its proxy says.
     pub accepted: Accepted,
+    /// What keeps the tenant's options from the proxy; only where they are in a SnippetsFilter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options_problem: Option<String>,
+    /// What cert-manager says of its certificate; only with an issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateState>,
+    /// Namespaces with a route of the other mode, which stays until the one of this mode serves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_routes: Vec<String>,
     /// What keeps it from its route.
     pub problem: Option<String>,
     /// What the API server said last against its route.
@@ -94,7 +104,7 @@ impl Shared {
             let Some(Ok(host)) = inner.index.host(&name) else {
                 continue;
             };
-            if inner.index.live(&name, &host.namespace).is_none() {
+            if inner.index.route(&name, &host.namespace).is_none() {
                 continue;
             }
             let one = Managed {
@@ -117,10 +127,15 @@ impl Shared {
     }
 }
 
-impl Inner<Index> {
+impl Inner<Hostnames> {
     fn hostname(&self, name: &str) -> HostnameStatus {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
-        let live = host.and_then(|host| self.index.live(name, &host.namespace));
+        let live = host.and_then(|host| self.index.route(name, &host.namespace));
+        let place = host
+            .filter(|_| live.is_some())
+            .map(|host| host.namespace.as_str());
+        let certificate = place.and_then(|place| self.index.live(Sort::Certificate, name, place));
+        let has_issuer = self.index.plan().wants(Sort::Certificate);
         let failed = self.queue.failure(name);
         let problem = self.problems.get(name).map(|problem| problem.text.clone());
         HostnameStatus {
@@ -131,6 +146,12 @@ impl Inner<Index> {
             // While a name is worked at, the route that is there may not be the wanted one.
             is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
             accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
+            options_problem: place.and_then(|place| self.index.options_problem(name, place)),
+            certificate: has_issuer.then(|| {
+                let said = certificate.and_then(|live| live.certificate.clone());
+                said.unwrap_or_default()
+            }),
+            other_routes: self.index.other_routes(name).cloned().collect(),
             problem,
             error: failed.map(|failed| failed.error.clone()),
             failures: failed.map_or(0, |failed| failed.failures),

@@ -1,17 +1,18 @@
 //! Writes and deletes routes as the index says, and tells what came of it.
 //!
 //! A name that moves has its new route before the old one goes, so that it leads somewhere at every moment. A controller
-//! whose admission refuses a second route of a name gets the old one deleted first.
+//! whose admission refuses a second route of a name gets the old one deleted first. What a route refers to is written
+//! before it, and its certificate asked for after it.
 
-use super::index::{Delete, Index, Work, Write};
-use super::shared::Shared;
+use super::index::{Delete, Work, Write};
+use super::shared::{Hostnames, Shared};
 use crate::apply::Calls;
 use crate::labels;
 use crate::operators::board::Board;
 use crate::operators::worker::Writes;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::manifest::without_star;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::ApiResource;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -20,17 +21,19 @@ use std::sync::Arc;
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
-    pub(super) resource: ApiResource,
 }
 
 impl Writes for Writer {
-    type Index = Index;
+    type Index = Hostnames;
 
-    fn board(&self) -> &Board<Index> {
+    fn board(&self) -> &Board<Hostnames> {
         &self.shared.board
     }
 
     async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
+        if let Some(filter) = &work.filter {
+            self.write(name, filter).await?;
+        }
         let mut written = match &work.write {
             Some(write) => self.write(name, write).await,
             None => Ok(()),
@@ -41,51 +44,62 @@ impl Writes for Writer {
         if let (Err(_), Some(write), false) = (&written, &work.write, work.deletes.is_empty()) {
             written = self.write(name, write).await;
         }
-        written
+        written?;
+        match &work.certificate {
+            Some(certificate) => self.write(name, certificate).await,
+            None => Ok(()),
+        }
     }
 }
 
 impl Writer {
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
-        let namespace = &write.namespace;
+        let (namespace, object, resource) = (&write.namespace, &without_star(name), &write.sort.resource());
+        let kind = resource.kind.as_str();
         let meta = match &write.uid {
             Some(uid) => {
                 if write.take_over {
-                    self.calls.take_over_as(&self.resource, namespace, name).await?;
+                    self.calls.take_over_as(resource, namespace, object).await?;
                 }
                 tracing::info!(
                     hostname = name,
+                    kind,
                     namespace,
                     differs = write.at,
-                    "a route is written anew"
+                    "an object is written anew"
                 );
                 self.calls
-                    .apply_again(&self.resource, namespace, name, uid, &write.body)
+                    .apply_again(resource, namespace, object, uid, &write.body)
                     .await?
             }
             None => {
                 // Looked at before it is made: an object of somebody else must not be taken over.
-                let there = self.calls.metadata(&self.resource, namespace, name).await?;
+                let there = self.calls.metadata(resource, namespace, object).await?;
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
                 }
-                tracing::info!(hostname = name, namespace, "a route is made");
+                tracing::info!(hostname = name, kind, namespace, "an object is made");
                 self.calls
-                    .apply_new(&self.resource, namespace, name, &write.body)
+                    .apply_new(resource, namespace, object, &write.body)
                     .await?
             }
         };
-        self.shared.written(name, namespace, &meta, &write.body);
+        self.shared.written(name, write, &meta);
         Ok(())
     }
 
     async fn delete(&self, name: &str, delete: &Delete) -> Result<(), Error> {
-        let Delete { namespace, uid } = delete;
-        tracing::info!(hostname = name, namespace, "a route is deleted");
+        let (namespace, resource) = (&delete.namespace, delete.sort.resource());
+        tracing::info!(
+            hostname = name,
+            kind = resource.kind,
+            namespace,
+            "an object is deleted"
+        );
         self.calls
-            .delete_as(&self.resource, namespace, name, Some(uid), None)
+            .delete_as(&resource, namespace, &without_star(name), Some(&delete.uid), None)
             .await?;
-        self.shared.deleted(name, namespace, uid);
+        self.shared.deleted(name, delete);
         Ok(())
     }
 }

@@ -275,6 +275,19 @@ async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
     world.running(key.address(), 7, SDL).await;
     let taken = screen(&world, SDL, &["WEB.example.com"]).await;
     assert_eq!(taken.reasons, ["hostname not allowed: \"web.example.com\""]);
+    for (asked, is_taken) in [
+        ("*.EXAMPLE.com", true),
+        ("*.web.example.com", false),
+        ("*.ample.com", false),
+    ] {
+        let screened = screen(&world, SDL, &[asked]).await;
+        assert_eq!(
+            !screened.reasons.is_empty(),
+            is_taken,
+            "{asked}: {:?}",
+            screened.reasons
+        );
+    }
     let status = world.handle.status().await;
     assert_eq!((status.orders.len(), status.leases.len()), (0, 1));
     assert!(status.inventory.pending.is_empty());

@@ -39,9 +39,10 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
     assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
     let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
-    for kind in ["providerhosts", "manifests", "routes"] {
+    for kind in ["providerhosts", "manifests", "ingresses"] {
         assert!(words.contains(&format!("{kind} are not listed yet")), "{words}");
     }
+    assert!(!words.contains("certificates"), "nobody waits for them: {words}");
     assert_eq!(ask(&router, "GET", "/managed-hostnames", NEAR).await.0, 204);
     process.show();
     for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {
@@ -61,7 +62,7 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
     for line in [
         "provider_operator_ready{operator=\"hostname\"} 0.0",
         "provider_operator_leader{operator=\"hostname\"} 1.0",
-        "provider_operator_watch_synced{operator=\"hostname\",kind=\"routes\"} 0.0",
+        "provider_operator_watch_synced{operator=\"hostname\",kind=\"ingresses\"} 0.0",
         "provider_operator_hostnames{operator=\"hostname\",state=\"written\"} 0.0",
         "provider_operator_writes_total{operator=\"hostname\"} 0.0",
     ] {

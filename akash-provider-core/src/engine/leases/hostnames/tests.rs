@@ -1,5 +1,7 @@
 use super::*;
 
+mod wildcards;
+
 fn owner(byte: u8) -> Address {
     Address::from_bytes(&[byte; 20]).unwrap()
 }

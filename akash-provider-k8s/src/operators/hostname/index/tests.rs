@@ -1,6 +1,7 @@
 //! The index by itself: single cases, and every order of events to a depth.
 
 mod explore;
+mod modes;
 
 use super::*;
 use crate::labels;
@@ -60,7 +61,7 @@ fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
     index.apply(Event::Hosts(Change::Listed(hosts.collect())));
     let manifests = manifests.iter().map(|m| (m.lease.namespace(), Ok(m.clone())));
     index.apply(Event::Manifests(Change::Listed(manifests.collect())));
-    index.apply(Event::Routes(Change::Listed(BTreeMap::new())));
+    index.apply(Event::Objects(Sort::Ingress, Change::Listed(BTreeMap::new())));
     index
 }
 
@@ -72,7 +73,10 @@ fn nothing_is_to_be_done_before_everything_was_listed() {
     let mut index = Index::new(Mode::default());
     let route = written(&index.mode().render(NAME, &host(&a), &HttpOptions::default()), 5);
     let place = (a.namespace(), NAME.to_owned());
-    index.apply(Event::Routes(Change::Listed(BTreeMap::from([(place, route)]))));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Listed(BTreeMap::from([(place, route)])),
+    ));
     assert!(index.work(NAME).is_done(), "no list of hosts is no empty list");
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));
@@ -97,7 +101,7 @@ fn a_route_of_a_provider_without_records_here_is_not_touched() {
         5,
     );
     let place = (theirs.namespace(), NAME.to_owned());
-    index.apply(Event::Routes(Change::Put(place, route.clone())));
+    index.apply(Event::Objects(Sort::Ingress, Change::Put(place, route.clone())));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.is_some(), "{work:?}");
     // Nor is one that has our labels and lies where the lease does not.
@@ -105,10 +109,10 @@ fn a_route_of_a_provider_without_records_here_is_not_touched() {
         &index.mode().render(NAME, &host(&ours), &HttpOptions::default()),
         6,
     );
-    index.apply(Event::Routes(Change::Put(
-        ("kube-system".to_owned(), NAME.to_owned()),
-        route,
-    )));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put(("kube-system".to_owned(), NAME.to_owned()), route),
+    ));
     assert!(index.work(NAME).is_done());
 }
 
@@ -118,7 +122,10 @@ fn a_record_that_makes_no_sense_is_told_and_its_route_stays() {
     let mut index = index(&[(NAME, Err("garbage".to_owned()))], &[exposes(&a, 60_000)]);
     let body = index.mode().render(NAME, &host(&a), &HttpOptions::default());
     let place = (a.namespace(), NAME.to_owned());
-    index.apply(Event::Routes(Change::Put(place, written(&body, 5))));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put(place, written(&body, 5)),
+    ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.unwrap().contains("garbage"));
 }
@@ -130,7 +137,10 @@ fn a_name_waits_for_its_manifest_and_leads_on_to_the_same_tenant_alone() {
         let mut index = index(&[(NAME, Ok(host(&old)))], &[exposes(&old, 60_000)]);
         let body = index.work(NAME).write.unwrap().body;
         let place = (old.namespace(), NAME.to_owned());
-        index.apply(Event::Routes(Change::Put(place, written(&body, 5))));
+        index.apply(Event::Objects(
+            Sort::Ingress,
+            Change::Put(place, written(&body, 5)),
+        ));
         assert!(index.work(NAME).is_done());
         index.apply(Event::Hosts(Change::Put(NAME.to_owned(), Ok(host(to)))));
         let work = index.work(NAME);
@@ -167,11 +177,14 @@ fn an_event_from_before_our_own_write_changes_nothing() {
         Ok(exposes(&a, 5_000)),
     )));
     let new = written(&index.work(NAME).write.unwrap().body, 9);
-    index.apply(Event::Routes(Change::Put(place.clone(), new)));
+    index.apply(Event::Objects(Sort::Ingress, Change::Put(place.clone(), new)));
     assert!(index.work(NAME).is_done());
-    index.apply(Event::Routes(Change::Put(place.clone(), old.clone())));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put(place.clone(), old.clone()),
+    ));
     assert!(index.work(NAME).is_done(), "it is older than what we wrote");
-    index.apply(Event::Routes(Change::Gone(place, old)));
+    index.apply(Event::Objects(Sort::Ingress, Change::Gone(place, old)));
     assert!(index.work(NAME).is_done());
 }
 
@@ -184,10 +197,16 @@ fn annotations_of_others_stay_and_those_of_a_proxy_go() {
     let mut theirs = body.clone();
     theirs["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] = json!("letsencrypt");
     theirs["spec"]["tls"] = json!([{"hosts": [NAME]}]);
-    index.apply(Event::Routes(Change::Put(place.clone(), written(&theirs, 5))));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put(place.clone(), written(&theirs, 5)),
+    ));
     assert!(index.work(NAME).is_done());
     theirs["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-buffer-size"] = json!("8m");
-    index.apply(Event::Routes(Change::Put(place, written(&theirs, 6))));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put(place, written(&theirs, 6)),
+    ));
     let write = index.work(NAME).write.unwrap();
     assert!(
         write.take_over && write.at.ends_with("proxy-buffer-size"),
@@ -202,10 +221,10 @@ fn a_route_that_says_it_is_of_another_lease_is_not_overwritten() {
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let mut body = index.work(NAME).write.unwrap().body;
     body["metadata"]["labels"] = json!(labels::lease(&b));
-    index.apply(Event::Routes(Change::Put(
-        (a.namespace(), NAME.to_owned()),
-        written(&body, 5),
-    )));
+    index.apply(Event::Objects(
+        Sort::Ingress,
+        Change::Put((a.namespace(), NAME.to_owned()), written(&body, 5)),
+    ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.unwrap().contains("another lease"));
 }
@@ -224,7 +243,7 @@ fn ten_thousand_names_that_are_as_wanted_are_not_written() {
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
     index.apply(Event::Hosts(Change::Listed(hosts)));
     index.apply(Event::Manifests(Change::Listed(manifests)));
-    index.apply(Event::Routes(Change::Listed(routes)));
+    index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes)));
     let to_do = names.iter().filter(|name| index.work(name) != Work::default());
     assert_eq!(to_do.count(), 0);
 }

@@ -91,7 +91,7 @@ impl World {
 
     fn list(&mut self) {
         self.waiting.clear();
-        self.tell(Event::Routes(Change::Listed(self.routes.clone())));
+        self.tell(Event::Objects(Sort::Ingress, Change::Listed(self.routes.clone())));
         self.tell(Event::Hosts(Change::Listed(self.hosts.clone())));
         self.tell(Event::Manifests(Change::Listed(self.manifests.clone())));
     }
@@ -165,9 +165,11 @@ impl World {
             let place = (write.namespace.clone(), name.to_owned());
             let live = written(&write.body, self.version);
             self.routes.insert(place.clone(), live.clone());
-            self.waiting
-                .push(Event::Routes(Change::Put(place.clone(), live.clone())));
-            self.tell(Event::Routes(Change::Put(place, live)));
+            self.waiting.push(Event::Objects(
+                Sort::Ingress,
+                Change::Put(place.clone(), live.clone()),
+            ));
+            self.tell(Event::Objects(Sort::Ingress, Change::Put(place, live)));
         }
         for gone in work.deletes {
             self.version += 1;
@@ -175,9 +177,9 @@ impl World {
             if let Some(mut live) = self.routes.remove(&place) {
                 live.version = self.version;
                 self.waiting
-                    .push(Event::Routes(Change::Gone(place.clone(), live)));
+                    .push(Event::Objects(Sort::Ingress, Change::Gone(place.clone(), live)));
             }
-            self.tell(Event::RouteDeleted(place, gone.uid));
+            self.tell(Event::Deleted(Sort::Ingress, place, gone.uid));
         }
         if name == BYSTANDER && work.write.is_some() {
             self.writes_to_bystander += 1;

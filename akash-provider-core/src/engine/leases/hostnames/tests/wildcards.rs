@@ -1,0 +1,179 @@
+//! Wildcards in the ledger: single cases, and every history against a ledger that looks at everything.
+
+use super::*;
+use proptest::prelude::*;
+
+fn ledger(held: &[(&str, u8)]) -> HostnameLedger {
+    let mut ledger = HostnameLedger::default();
+    for (n, (name, tenant)) in held.iter().enumerate() {
+        ledger
+            .reserve(&lease(*tenant, n as u64 + 1, 1), &names(&[name]))
+            .unwrap();
+    }
+    ledger
+}
+
+#[test]
+fn a_wildcard_and_what_it_covers_are_of_one_tenant() {
+    for (held, asked) in [
+        ("*.example.com", "a.example.com"),
+        ("a.example.com", "*.example.com"),
+        ("A.example.com", "*.EXAMPLE.com"),
+    ] {
+        let mut ledger = ledger(&[(held, 1)]);
+        let before = ledger.clone();
+        let refused = ledger
+            .reserve(&lease(2, 9, 1), &names(&["free.org", asked]))
+            .unwrap_err();
+        let (held, asked) = (held.to_lowercase(), asked.to_lowercase());
+        let told = format!("host {asked:?} in use: {held:?} is another tenant's");
+        assert_eq!(refused.to_string(), told);
+        assert_eq!(ledger, before);
+        let asked = std::slice::from_ref(&asked);
+        assert!(ledger.can_reserve(asked, &owner(2)).is_err());
+        assert!(ledger.transfer(&lease(2, 9, 1), asked).is_err());
+        assert!(!ledger.is_free(&asked[0], &owner(2)) && ledger.is_free(&asked[0], &owner(1)));
+        // Another deployment of the same tenant may have the nearer name, or the wider one.
+        let second = ledger.reserve(&lease(1, 9, 1), asked);
+        assert_eq!(second, Ok(Reserved::default()));
+        assert_eq!(ledger.holder(&held), Some(&lease(1, 1, 1)));
+        assert!(ledger.reserve(&lease(1, 9, 1), asked).is_ok());
+    }
+}
+
+#[test]
+fn a_wildcard_is_for_one_label_and_not_for_the_name_itself() {
+    let mut ledger = ledger(&[("*.example.com", 1)]);
+    for free in [
+        "example.com",
+        "a.b.example.com",
+        "*.b.example.com",
+        "notexample.com",
+        "*.com.example",
+    ] {
+        let taken = ledger.reserve(&lease(2, 9, 1), &names(&[free]));
+        assert!(taken.is_ok(), "{free}");
+    }
+    ledger
+        .reserve(&lease(2, 9, 1), &names(&["*.b.example.com"]))
+        .unwrap();
+    let covered = names(&["c.b.example.com"]);
+    assert!(ledger.reserve(&lease(3, 1, 1), &covered).is_err());
+    ledger.release(&lease(2, 9, 1));
+    assert!(ledger.reserve(&lease(3, 1, 1), &covered).is_ok());
+}
+
+#[test]
+fn a_wildcard_that_reaches_what_nobody_gets_is_blocked() {
+    let blocked = names(&["bank.example.com", ".provider.net", "*.co.uk"]);
+    let mut ledger = HostnameLedger::new(&blocked);
+    ledger.set_own("Provider.eu.own.org");
+    for refused in [
+        "*.example.com",
+        "*.provider.net",
+        "*.a.provider.net",
+        "*.eu.own.org",
+        "*.own.org",
+        "*.co.uk",
+    ] {
+        assert!(ledger.is_blocked(refused), "{refused}");
+    }
+    for allowed in [
+        "*.bank.example.com",
+        "*.shop.co.uk",
+        "shop.co.uk",
+        "a.own.org",
+        "*.us.own.org",
+        "*.myprovider.net",
+    ] {
+        assert!(!ledger.is_blocked(allowed), "{allowed}");
+    }
+}
+
+/// What happens to a ledger.
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve(u8, u64, Vec<usize>),
+    Transfer(u8, u64, Vec<usize>),
+    Release(u8, u64),
+}
+
+const NAMES: [&str; 9] = [
+    "*.b.com",
+    "a.b.com",
+    "x.b.com",
+    "*.a.b.com",
+    "c.a.b.com",
+    "b.com",
+    "*.c.com",
+    "a.c.com",
+    "c.com",
+];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = (1u8..4, 1u64..3);
+    let some = proptest::collection::vec(0..NAMES.len(), 0..4);
+    let step = prop_oneof![
+        4 => (who.clone(), some.clone()).prop_map(|((t, d), n)| Step::Reserve(t, d, n)),
+        2 => (who.clone(), some).prop_map(|((t, d), n)| Step::Transfer(t, d, n)),
+        1 => who.prop_map(|(t, d)| Step::Release(t, d)),
+    ];
+    proptest::collection::vec(step, 0..24)
+}
+
+/// One label in place of the `*`, said in another way than the ledger does.
+fn covers(wildcard: &str, name: &str) -> bool {
+    let label = wildcard
+        .strip_prefix('*')
+        .and_then(|rest| name.strip_suffix(rest));
+    label.is_some_and(|label| !label.is_empty() && !label.contains(['.', '*']))
+}
+
+/// Does a step; who asked for what, and whether it was had.
+fn take(ledger: &mut HostnameLedger, step: &Step) -> (u8, Vec<String>, bool) {
+    let pick = |which: &[usize]| which.iter().map(|n| NAMES[*n].to_owned()).collect::<Vec<_>>();
+    match step {
+        Step::Reserve(tenant, dseq, which) => {
+            let asked = pick(which);
+            let done = ledger.reserve(&lease(*tenant, *dseq, 1), &asked).is_ok();
+            (*tenant, asked, done)
+        }
+        Step::Transfer(tenant, dseq, which) => {
+            let asked = pick(which);
+            let done = ledger.transfer(&lease(*tenant, *dseq, 1), &asked).is_ok();
+            (*tenant, asked, done)
+        }
+        Step::Release(tenant, dseq) => {
+            ledger.release(&lease(*tenant, *dseq, 1));
+            (*tenant, Vec::new(), true)
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_history_gives_a_wildcard_and_what_it_covers_to_two_tenants(steps in steps()) {
+        let mut ledger = HostnameLedger::default();
+        for step in steps {
+            let before = ledger.all();
+            let (tenant, asked, done) = take(&mut ledger, &step);
+            // Refused for what another tenant has, and for nothing else.
+            let clashes = asked.iter().any(|name| before.iter().any(|(held, holder)| {
+                holder.owner() != &owner(tenant) && (held == name || covers(held, name) || covers(name, held))
+            }));
+            prop_assert_eq!(done, !clashes, "{:?}", step);
+            let all = ledger.all();
+            if !done {
+                prop_assert_eq!(&before, &all);
+            }
+            for (wide, one) in &all {
+                for (near, two) in &all {
+                    prop_assert!(!covers(wide, near) || one.owner() == two.owner(), "{} {}", wide, near);
+                }
+            }
+            let covered: BTreeSet<&str> = ledger.by_cover.values().flatten().map(|name| &**name).collect();
+            let wanted = all.keys().map(String::as_str).filter(|name| !name.starts_with('*'));
+            prop_assert_eq!(covered, wanted.collect::<BTreeSet<_>>());
+        }
+    }
+}

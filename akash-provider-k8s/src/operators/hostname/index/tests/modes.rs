@@ -1,0 +1,414 @@
+//! Every order of what may happen around a change of mode, to a depth: the operator is started with the other mode,
+//! controllers accept and refuse, kinds go and come, records move, events are late or missed. At no moment is a name without
+//! a route that had one, nor does a route refer to what is not there; and all of it ends as a fresh start would.
+
+use super::*;
+use crate::operators::hostname::certificate::{Issuer, IssuerKind};
+
+const DEPTH: u32 = 3;
+/// A wildcard, so that it is seen that it is a name like any other.
+const WIDE: &str = "*.example.com";
+/// One that it covers, which is never to be touched but by a change of mode.
+const NEAR: &str = "a.example.com";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    /// The operator starts anew, with the other mode.
+    Switches,
+    /// The name is declared for the tenant's second lease.
+    Second,
+    /// It moves to a lease of another tenant.
+    Stranger,
+    /// Its record goes.
+    Undeclared,
+    /// The options of the first lease change.
+    Options,
+    /// Controllers look at everything, and take it.
+    Accepted,
+    /// They look at everything that nothing is said of, and do not take it.
+    Refused,
+    /// The cluster has no filters any more, or has them again.
+    Filters,
+    /// What is waiting arrives.
+    Arrives,
+    /// It is missed, and everything is listed.
+    Missed,
+    /// Time passes.
+    Waits,
+    /// The writer does what the index says.
+    Works,
+}
+
+const STEPS: [Step; 12] = [
+    Step::Switches,
+    Step::Second,
+    Step::Stranger,
+    Step::Undeclared,
+    Step::Options,
+    Step::Accepted,
+    Step::Refused,
+    Step::Filters,
+    Step::Arrives,
+    Step::Missed,
+    Step::Waits,
+    Step::Works,
+];
+
+fn ingress() -> Plan {
+    Plan {
+        issuer: Some(Issuer {
+            name: "letsencrypt".to_owned(),
+            kind: IssuerKind::ClusterIssuer,
+        }),
+        ..Plan::default()
+    }
+}
+
+fn gateway() -> Plan {
+    Plan::from(Mode::GatewayApi {
+        name: "gate".to_owned(),
+        namespace: "gates".to_owned(),
+        provider: GatewayProvider::Nginx,
+        buffer_size: "16k".to_owned(),
+    })
+}
+
+#[derive(Clone)]
+struct World {
+    plan: Plan,
+    hosts: BTreeMap<Name, Fact<Host>>,
+    manifests: BTreeMap<Name, Fact<Exposes>>,
+    objects: BTreeMap<Sort, BTreeMap<Place, Live>>,
+    has_filters: bool,
+    version: u64,
+    waiting: Vec<Event>,
+    index: Index,
+    touched: BTreeSet<Name>,
+    time_passed: bool,
+}
+
+impl World {
+    fn new(plan: Plan) -> Self {
+        let leases = [lease(1, 1), lease(1, 2), lease(2, 3)];
+        let manifests = leases.iter().map(|l| (l.namespace(), Ok(exposes(l, 60_000))));
+        let hosts = [WIDE, NEAR].map(|name| (name.to_owned(), Ok(host(&leases[0]))));
+        let mut world = Self {
+            index: Index::new(plan.clone()),
+            plan,
+            hosts: hosts.into(),
+            manifests: manifests.collect(),
+            objects: Sort::ALL.map(|sort| (sort, BTreeMap::new())).into(),
+            has_filters: true,
+            version: 1,
+            waiting: Vec::new(),
+            touched: BTreeSet::new(),
+            time_passed: false,
+        };
+        world.settle(Step::Missed);
+        world.time_passed = false;
+        world
+    }
+
+    fn tell(&mut self, event: Event) {
+        let touched = self.index.apply(event);
+        self.touched.extend(touched);
+    }
+
+    fn list(&mut self) {
+        self.waiting.clear();
+        self.tell(Event::Hosts(Change::Listed(self.hosts.clone())));
+        self.tell(Event::Manifests(Change::Listed(self.manifests.clone())));
+        for (sort, all) in self.objects.clone() {
+            let event = match sort {
+                Sort::Filter if !self.has_filters => Event::Absent(sort),
+                _ => Event::Objects(sort, Change::Listed(all)),
+            };
+            self.tell(event);
+        }
+    }
+
+    fn declare(&mut self, lease: &LeaseId) {
+        self.hosts.insert(WIDE.to_owned(), Ok(host(lease)));
+        let event = Event::Hosts(Change::Put(WIDE.to_owned(), Ok(host(lease))));
+        self.waiting.push(event);
+    }
+
+    fn controllers(&mut self, accepts: bool) {
+        for (sort, all) in &mut self.objects {
+            for (place, live) in all {
+                let is_news = match (accepts, &live.accepted) {
+                    (true, said) => *said != Accepted::Yes,
+                    (false, said) => *said == Accepted::Unsaid,
+                };
+                // Controllers of Ingresses say nothing.
+                if !is_news || *sort == Sort::Ingress {
+                    continue;
+                }
+                self.version += 1;
+                live.version = self.version;
+                live.accepted = if accepts {
+                    Accepted::Yes
+                } else {
+                    Accepted::No("why".to_owned())
+                };
+                let event = Event::Objects(*sort, Change::Put(place.clone(), live.clone()));
+                self.waiting.push(event);
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Switches => {
+                let is_ingress = self.plan.mode.sort() == Sort::Ingress;
+                self.plan = if is_ingress { gateway() } else { ingress() };
+                self.index = Index::new(self.plan.clone());
+                self.touched.clear();
+                self.list();
+            }
+            Step::Second => self.declare(&lease(1, 2)),
+            Step::Stranger => self.declare(&lease(2, 3)),
+            Step::Undeclared => {
+                if let Some(host) = self.hosts.remove(WIDE) {
+                    self.waiting
+                        .push(Event::Hosts(Change::Gone(WIDE.to_owned(), host)));
+                }
+            }
+            Step::Options => {
+                let first = lease(1, 1);
+                let fact: Fact<Exposes> = Ok(exposes(&first, 5_000));
+                self.manifests.insert(first.namespace(), fact.clone());
+                self.waiting
+                    .push(Event::Manifests(Change::Put(first.namespace(), fact)));
+            }
+            Step::Accepted => self.controllers(true),
+            Step::Refused => self.controllers(false),
+            Step::Filters => {
+                self.has_filters = !self.has_filters;
+                self.objects.insert(Sort::Filter, BTreeMap::new());
+                self.waiting.push(if self.has_filters {
+                    Event::Objects(Sort::Filter, Change::Listed(BTreeMap::new()))
+                } else {
+                    Event::Absent(Sort::Filter)
+                });
+            }
+            Step::Arrives => {
+                for event in std::mem::take(&mut self.waiting) {
+                    self.tell(event);
+                }
+            }
+            Step::Missed => self.list(),
+            Step::Waits => {
+                self.time_passed = true;
+                self.touched = self.index.names();
+                self.works();
+                self.time_passed = false;
+            }
+            Step::Works => self.works(),
+        }
+    }
+
+    fn works(&mut self) {
+        for _ in 0..8 {
+            for name in std::mem::take(&mut self.touched) {
+                self.works_on(&name);
+            }
+        }
+        assert!(self.touched.is_empty(), "the writer never comes to rest");
+    }
+
+    /// As the writer does it.
+    fn works_on(&mut self, name: &str) {
+        let mut work = self.index.work(name);
+        if self.time_passed {
+            work.deletes.append(&mut work.held);
+        }
+        for write in [&work.filter, &work.write].into_iter().flatten() {
+            self.writes(name, write);
+        }
+        for gone in &work.deletes {
+            self.deletes(name, gone);
+        }
+        if let Some(write) = &work.certificate {
+            self.writes(name, write);
+        }
+    }
+
+    fn writes(&mut self, name: &str, write: &Write) {
+        if write.sort == Sort::Filter && !self.has_filters {
+            // The API server refuses it, and the name is tried again.
+            return;
+        }
+        self.version += 1;
+        let place = (write.namespace.clone(), name.to_owned());
+        let live = written(&write.body, self.version);
+        self.objects
+            .get_mut(&write.sort)
+            .unwrap()
+            .insert(place.clone(), live.clone());
+        let event = Event::Objects(write.sort, Change::Put(place, live));
+        self.waiting.push(event.clone());
+        self.tell(event);
+        self.check_references(name);
+    }
+
+    fn deletes(&mut self, name: &str, gone: &Delete) {
+        self.check_delete(name, gone);
+        self.version += 1;
+        let place = (gone.namespace.clone(), name.to_owned());
+        if let Some(mut live) = self.objects.get_mut(&gone.sort).unwrap().remove(&place) {
+            live.version = self.version;
+            let event = Event::Objects(gone.sort, Change::Gone(place.clone(), live));
+            self.waiting.push(event);
+        }
+        self.tell(Event::Deleted(gone.sort, place, gone.uid.clone()));
+        self.check_references(name);
+    }
+
+    /// A route of the other mode goes when this one serves, as far as that can be known.
+    fn check_delete(&self, name: &str, gone: &Delete) {
+        let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
+            return;
+        };
+        let place = (gone.namespace.clone(), name.to_owned());
+        let old = self.objects[&gone.sort].get(&place);
+        if gone.sort != self.plan.mode.other() || old.and_then(owner) != Some(host_owner(host)) {
+            return;
+        }
+        let new = self.objects[&main].get(&(host.namespace.clone(), name.to_owned()));
+        let new = new.unwrap_or_else(|| panic!("{name} is left without a route"));
+        let serves = match main {
+            Sort::HttpRoute => new.accepted == Accepted::Yes,
+            _ => self.time_passed,
+        };
+        assert!(
+            serves,
+            "{name} loses its route before the new one serves: {new:?}"
+        );
+    }
+
+    /// What a route refers to is there.
+    fn check_references(&self, name: &str) {
+        for sort in [Sort::Filter, Sort::Certificate] {
+            let gone = sort == Sort::Filter && !self.has_filters;
+            for (place, route) in self.objects[&sort.route()]
+                .iter()
+                .filter(|((_, of), _)| of == name)
+            {
+                let is_there = gone || self.objects[&sort].contains_key(place);
+                // Filters that went with their kind are made again when that is known.
+                let goes = |event: &Event| *event == Event::Absent(Sort::Filter);
+                let is_late =
+                    self.index.live(sort, name, &place.0).is_none() || self.waiting.iter().any(goes);
+                assert!(
+                    !route.refers_to(sort, name) || is_there || is_late,
+                    "{sort:?} of {name} is missing"
+                );
+            }
+        }
+    }
+
+    /// Controllers take everything, all of it is known, time passes, and the writer comes to rest.
+    fn settle(&mut self, last: Step) {
+        for _ in 0..6 {
+            self.controllers(true);
+            self.take(last);
+            self.take(Step::Works);
+            self.take(Step::Waits);
+        }
+    }
+
+    fn judge(mut self, history: &[Step], last: Step) {
+        let mut anew = self.clone();
+        anew.index = Index::new(anew.plan.clone());
+        anew.touched.clear();
+        anew.settle(Step::Missed);
+        // A filter that could not be written is tried again.
+        self.touched = self.index.names();
+        self.settle(last);
+        assert_eq!(bare(&self.objects), bare(&anew.objects), "{history:?}");
+        for name in self.index.names() {
+            let work = self.index.work(&name);
+            assert!(
+                work.is_done() && work.held.is_empty(),
+                "{history:?}: {name}: {work:?}"
+            );
+        }
+        for (sort, all) in &self.objects {
+            let wanted = self.plan.wants(*sort) && (*sort != Sort::Filter || self.has_filters);
+            for name in [WIDE, NEAR] {
+                let places: Vec<_> = all.keys().filter(|(_, of)| of == name).collect();
+                let host = self.hosts.get(name).and_then(|host| host.as_ref().ok());
+                let expected = host
+                    .filter(|_| wanted)
+                    .map(|host| (host.namespace.clone(), name.to_owned()));
+                assert_eq!(
+                    places,
+                    expected.iter().collect::<Vec<_>>(),
+                    "{history:?} {sort:?}"
+                );
+            }
+        }
+        // What is accepted is referred to.
+        for ((place, name), route) in &self.objects[&self.plan.mode.sort()] {
+            for sort in [Sort::Filter, Sort::Certificate] {
+                let is_there = self.objects[&sort].contains_key(&(place.clone(), name.clone()));
+                assert_eq!(
+                    route.refers_to(sort, name),
+                    is_there,
+                    "{history:?}: {sort:?} of {name}"
+                );
+            }
+        }
+    }
+}
+
+/// Objects without their versions.
+fn bare(objects: &BTreeMap<Sort, BTreeMap<Place, Live>>) -> BTreeMap<(Sort, Place), Live> {
+    let all = objects.iter().flat_map(|(sort, all)| {
+        all.iter().map(|(place, live)| {
+            let mut live = live.clone();
+            live.version = 0;
+            ((*sort, place.clone()), live)
+        })
+    });
+    all.collect()
+}
+
+fn explore(world: &World, history: &mut Vec<Step>, leaves: &mut u32) {
+    if history.len() as u32 == DEPTH {
+        *leaves += 1;
+        for last in [Step::Arrives, Step::Missed] {
+            world.clone().judge(history, last);
+        }
+        return;
+    }
+    for step in STEPS {
+        // Of these the second in a row changes nothing.
+        let idle = [
+            Step::Arrives,
+            Step::Missed,
+            Step::Works,
+            Step::Waits,
+            Step::Accepted,
+            Step::Refused,
+        ];
+        if idle.contains(&step) && history.last() == Some(&step) {
+            continue;
+        }
+        let mut next = world.clone();
+        next.take(step);
+        history.push(step);
+        explore(&next, history, leaves);
+        history.pop();
+    }
+}
+
+#[test]
+fn no_order_of_events_around_a_change_of_mode_leaves_a_name_without_its_route() {
+    let mut leaves = 0;
+    for plan in [ingress(), gateway()] {
+        explore(&World::new(plan), &mut Vec::new(), &mut leaves);
+    }
+    assert!(leaves > 2_000, "{leaves}");
+}

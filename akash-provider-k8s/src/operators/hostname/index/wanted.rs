@@ -1,0 +1,115 @@
+//! What is wanted of a hostname, and how it differs from what is there.
+
+use super::tables::Table;
+use super::{Index, Plan, Work, Write};
+use crate::operators::hostname::facts::Host;
+use crate::operators::hostname::live::Accepted;
+use crate::operators::hostname::route::{Mode, Refers};
+use crate::operators::hostname::sort::Sort;
+use crate::operators::hostname::{certificate, filter};
+use serde_json::Value;
+
+impl Plan {
+    /// True for what is made of every name.
+    #[must_use]
+    pub fn wants(&self, sort: Sort) -> bool {
+        match sort {
+            Sort::Ingress | Sort::HttpRoute => sort == self.mode.sort(),
+            Sort::Filter => self.mode.has_filters(),
+            Sort::Certificate => self.issuer.is_some() && self.mode.sort() == Sort::Ingress,
+        }
+    }
+}
+
+impl Index {
+    /// What is to be written of a name; its problem where that cannot be said.
+    pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<Work, String> {
+        if self.plan.blocked.is_blocked(name) {
+            return Err(
+                "it is among the hostnames that nobody gets (--deployment-blocked-hostnames)".to_owned(),
+            );
+        }
+        let options = self.options(host)?;
+        let filter = match &self.plan.mode {
+            Mode::GatewayApi { buffer_size, .. } if self.can_write(Sort::Filter) => {
+                let body = filter::render(name, host, options, buffer_size);
+                // One that cannot be written keeps nobody from the route.
+                self.differing(Sort::Filter, name, host, body).unwrap_or(None)
+            }
+            _ => None,
+        };
+        let certificate = match &self.plan.issuer {
+            Some(issuer) if self.can_write(Sort::Certificate) => {
+                let body = certificate::render(name, host, issuer);
+                self.differing(Sort::Certificate, name, host, body)
+                    .unwrap_or(None)
+            }
+            _ => None,
+        };
+        let refers = Refers {
+            filter: self.refers(Sort::Filter, name, host),
+            certificate: self.refers(Sort::Certificate, name, host),
+        };
+        let body = self.plan.mode.render_with(name, host, options, refers);
+        Ok(Work {
+            write: self.differing(self.plan.mode.sort(), name, host, body)?,
+            filter,
+            certificate,
+            ..Work::default()
+        })
+    }
+
+    fn can_write(&self, sort: Sort) -> bool {
+        self.plan.wants(sort) && self.table(sort).is_known()
+    }
+
+    /// A route refers to what its controller takes: a filter that is not accepted, and a certificate that is not there,
+    /// make a name lead nowhere. While nothing is said, it stays as it is.
+    fn refers(&self, sort: Sort, name: &str, host: &Host) -> bool {
+        if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
+            return false;
+        }
+        let as_it_is = || {
+            let route = self.route(name, &host.namespace);
+            route.is_some_and(|route| route.refers_to(sort, name))
+        };
+        match self.live(sort, name, &host.namespace).map(|live| &live.accepted) {
+            Some(Accepted::Yes) => true,
+            // A certificate that is not renewed is better than none.
+            Some(Accepted::No(_)) if sort == Sort::Filter => false,
+            _ => as_it_is(),
+        }
+    }
+
+    /// `None` when it is there as wanted.
+    fn differing(&self, sort: Sort, name: &str, host: &Host, body: Value) -> Result<Option<Write>, String> {
+        let namespace = host.namespace.clone();
+        let Some(live) = self.live(sort, name, &namespace) else {
+            let write = Write {
+                sort,
+                namespace,
+                body,
+                uid: None,
+                take_over: false,
+                at: String::new(),
+            };
+            return Ok(Some(write));
+        };
+        if live.lease.as_ref() != Some(&host.lease) {
+            return Err(format!(
+                "a route of that name in namespace {namespace} says that it is of another lease; it is not touched"
+            ));
+        }
+        if live.is_going {
+            return Err("its route is just being deleted; it is made again when that is gone".to_owned());
+        }
+        Ok(live.differs(&body).map(|difference| Write {
+            sort,
+            namespace,
+            body,
+            uid: Some(live.uid.clone()),
+            take_over: difference.is_surplus,
+            at: difference.at,
+        }))
+    }
+}

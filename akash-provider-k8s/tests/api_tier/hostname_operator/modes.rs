@@ -1,0 +1,290 @@
+//! What is made beside routes, and what happens to routes of the other mode.
+
+use super::*;
+use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
+use akash_provider_k8s::operators::hostname::sort::Sort;
+use kube::api::{Patch, PatchParams};
+use kube::core::DynamicObject;
+
+/// Has the server take the objects of a kind, with the fields that are used of it.
+async fn define(world: &World, sort: Sort, spec: &Value) {
+    let resource = sort.resource();
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{}.{}", resource.plural, resource.group)},
+        "spec": {
+            "group": resource.group, "scope": "Namespaced",
+            "names": {
+                "kind": resource.kind, "plural": resource.plural, "singular": resource.kind.to_lowercase(),
+            },
+            "versions": [{
+                "name": resource.version, "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": open}}},
+            }],
+        },
+    });
+    put(&world.admin, &definition, "api-tier").await;
+    let api = api(world, sort, &world.settings.manifest_namespace);
+    let served = || async { api.list(&kube::api::ListParams::default()).await.is_ok() };
+    world.until("it is served", served).await;
+}
+
+async fn define_filters(world: &World) {
+    let text = json!({"type": "string"});
+    let snippet = json!({"type": "object", "required": ["context", "value"], "properties": {
+        "context": {"type": "string", "enum": ["main", "http", "http.server", "http.server.location"]}, "value": text,
+    }});
+    let spec = json!({"type": "object", "properties": {"snippets": {"type": "array", "maxItems": 4, "items": snippet}}});
+    define(world, Sort::Filter, &spec).await;
+}
+
+async fn define_certificates(world: &World) {
+    let text = json!({"type": "string"});
+    let spec = json!({"type": "object", "required": ["secretName", "issuerRef"], "properties": {
+        "secretName": text, "dnsNames": {"type": "array", "items": text},
+        "issuerRef": {"type": "object", "required": ["name"], "properties": {"name": text, "kind": text, "group": text}},
+    }});
+    define(world, Sort::Certificate, &spec).await;
+}
+
+fn api(world: &World, sort: Sort, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(world.admin.clone(), namespace, &sort.resource())
+}
+
+async fn get(world: &World, sort: Sort, namespace: &str, name: &str) -> Option<Value> {
+    let found = api(world, sort, namespace).get_opt(name).await.unwrap();
+    found.map(|object| serde_json::to_value(object).unwrap())
+}
+
+/// Says something of an object as its controller would, of its generation.
+async fn say(world: &World, sort: Sort, namespace: &str, name: &str, status: impl Fn(&Value) -> Value) {
+    let there = get(world, sort, namespace, name).await.unwrap();
+    let patch = json!({"status": status(&there["metadata"]["generation"])});
+    let api = api(world, sort, namespace);
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    if sort == Sort::HttpRoute {
+        api.patch(name, &params, &patch).await.unwrap();
+    } else {
+        api.patch_status(name, &params, &patch).await.unwrap();
+    }
+}
+
+fn filter_status(is: &str) -> impl Fn(&Value) -> Value {
+    move |generation| {
+        json!({"controllers": [{"controllerName": "gateway.nginx.org/c", "conditions": [
+            {"type": "Accepted", "status": is, "reason": "Told", "message": "why", "observedGeneration": generation},
+        ]}]})
+    }
+}
+
+fn route_status(resolved: &str) -> impl Fn(&Value) -> Value {
+    move |generation| {
+        let said = |kind: &str, is: &str| json!({"type": kind, "status": is, "reason": "Told", "message": "why", "observedGeneration": generation});
+        json!({"parents": [{
+            "parentRef": {"name": "gate", "namespace": "gates"},
+            "conditions": [said("Accepted", "True"), said("ResolvedRefs", resolved)],
+        }]})
+    }
+}
+
+fn gateway() -> Mode {
+    Mode::GatewayApi {
+        name: "gate".to_owned(),
+        namespace: "gates".to_owned(),
+        provider: GatewayProvider::Nginx,
+        buffer_size: "16k".to_owned(),
+    }
+}
+
+const WIDE: &str = "*.example.com";
+const OBJECT: &str = "wc--any.example.com";
+
+#[test]
+fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted() {
+    run("op-filter", |world| {
+        async move {
+            give_rights(world).await;
+            crate::routes::define(world).await;
+            define_filters(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            declare(world, &lease, WIDE).await;
+            let operator = start(&world.client, options(world, gateway())).await;
+            let there = || async { get(world, Sort::Filter, &home, OBJECT).await.is_some() };
+            world.until("it has its filter", there).await;
+            world
+                .until("it has its route", || async { is_written(&operator, WIDE) })
+                .await;
+            let filter = get(world, Sort::Filter, &home, OBJECT).await.unwrap();
+            let text = filter["spec"]["snippets"][0]["value"].as_str().unwrap();
+            assert!(text.contains("proxy_read_timeout 60000ms;\n"), "{text}");
+            let route = get(world, Sort::HttpRoute, &home, OBJECT).await.unwrap();
+            assert_eq!(route["spec"]["hostnames"], json!([WIDE]));
+            assert_eq!(
+                route["spec"]["rules"][0].get("filters"),
+                None,
+                "nobody has accepted the filter"
+            );
+            let told = state(&operator, WIDE).and_then(|state| state.options_problem);
+            assert!(told.is_some_and(|told| told.contains("--snippets-filters")));
+            say(world, Sort::Filter, &home, OBJECT, filter_status("True")).await;
+            let refers = |wanted: bool| async move {
+                let route = get(world, Sort::HttpRoute, &home_of(world), OBJECT)
+                    .await
+                    .unwrap();
+                let name = route.pointer("/spec/rules/0/filters/0/extensionRef/name");
+                (name == Some(&json!(OBJECT))) == wanted
+            };
+            world.until("it is referred to", || refers(true)).await;
+            assert!(state(&operator, WIDE).unwrap().options_problem.is_none());
+            // Accepted is one thing, and whether what it refers to is found is another.
+            say(world, Sort::HttpRoute, &home, OBJECT, route_status("False")).await;
+            let says = |wanted: Value| {
+                let operator = &operator;
+                move || {
+                    let state = state(operator, WIDE).unwrap();
+                    let is_so = serde_json::to_value(state.accepted).unwrap() == wanted;
+                    async move { is_so }
+                }
+            };
+            world.until("no is told", says(json!({"no": "Told: why"}))).await;
+            say(world, Sort::HttpRoute, &home, OBJECT, route_status("True")).await;
+            world.until("yes is told", says(json!("yes"))).await;
+            // Its record goes: the route before what it refers to.
+            world.take_calls();
+            let own = &world.settings.manifest_namespace;
+            world.delete("ProviderHost", own, OBJECT).await;
+            let is_gone = || async { get(world, Sort::Filter, &home, OBJECT).await.is_none() };
+            world.until("the filter is gone", is_gone).await;
+            let kinds = ["httproutes", "snippetsfilters"];
+            let paths: Vec<_> = world.take_writes().into_iter().map(|call| call.path).collect();
+            let gone: Vec<_> = paths
+                .iter()
+                .filter_map(|path| kinds.iter().find(|kind| path.contains(*kind)))
+                .collect();
+            assert_eq!(gone, [&"httproutes", &"snippetsfilters"], "{paths:?}");
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+fn home_of(world: &World) -> String {
+    world.lease(1, 1).namespace()
+}
+
+#[test]
+fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
+    run("op-modes", |world| {
+        async move {
+            give_rights(world).await;
+            crate::routes::define(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            declare(world, &lease, WIDE).await;
+            let before = start(&world.client, options(world, Mode::default())).await;
+            world
+                .until("it has its Ingress", || async { is_written(&before, WIDE) })
+                .await;
+            before.stop().await;
+            let there = |sort| async move { get(world, sort, &home_of(world), OBJECT).await.is_some() };
+            let after = start(&world.client, options(world, gateway())).await;
+            world
+                .until("it has its HTTPRoute", || there(Sort::HttpRoute))
+                .await;
+            world
+                .until("at rest", || async { is_written(&after, WIDE) })
+                .await;
+            // No Gateway has said anything: the Ingress stays, for as long as it takes.
+            tokio::time::sleep(Duration::from_millis(800)).await;
+            assert!(there(Sort::Ingress).await);
+            assert_eq!(state(&after, WIDE).unwrap().other_routes, [home.clone()]);
+            say(world, Sort::HttpRoute, &home, OBJECT, route_status("True")).await;
+            let is_gone = || async { !there(Sort::Ingress).await };
+            world.until("the Ingress is gone", is_gone).await;
+            after.stop().await;
+            // And back: who serves Ingresses does not say so, and is given time.
+            let mut back = options(world, Mode::default());
+            back.handover = Duration::from_secs(2);
+            let back = start(&world.client, back).await;
+            world
+                .until("it has its Ingress again", || there(Sort::Ingress))
+                .await;
+            let begun = std::time::Instant::now();
+            assert!(there(Sort::HttpRoute).await);
+            world
+                .until("the HTTPRoute is gone", || async {
+                    !there(Sort::HttpRoute).await
+                })
+                .await;
+            assert!(begun.elapsed() > Duration::from_secs(1), "it was given no time");
+            back.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_certificate_is_asked_for_and_used_once_it_is_there() {
+    run("op-tls", |world| {
+        async move {
+            give_rights(world).await;
+            define_certificates(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            declare(world, &lease, WIDE).await;
+            let plan = Plan {
+                issuer: Some(Issuer {
+                    name: "letsencrypt".to_owned(),
+                    kind: IssuerKind::ClusterIssuer,
+                }),
+                ..Plan::default()
+            };
+            let operator = start(&world.client, options(world, plan)).await;
+            let there = || async { get(world, Sort::Certificate, &home, OBJECT).await.is_some() };
+            world.until("it is asked for", there).await;
+            let certificate = get(world, Sort::Certificate, &home, OBJECT).await.unwrap();
+            assert_eq!(certificate["spec"]["dnsNames"], json!([WIDE]));
+            assert_eq!(certificate["spec"]["issuerRef"]["kind"], "ClusterIssuer");
+            let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
+            assert_eq!(
+                ingress["spec"].get("tls"),
+                None,
+                "it would be redirected to nothing"
+            );
+            say(world, Sort::Certificate, &home, OBJECT, |generation| {
+                json!({"notAfter": "2030-01-01T00:00:00Z", "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "Ready", "message": "it is valid",
+                    "observedGeneration": generation,
+                }]})
+            })
+            .await;
+            let is_used = || async {
+                let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
+                ingress["spec"]["tls"] == json!([{"hosts": [WIDE], "secretName": format!("tls.{OBJECT}")}])
+            };
+            world.until("it is used", is_used).await;
+            let told = state(&operator, WIDE).unwrap().certificate.unwrap();
+            assert_eq!(
+                (told.ready, told.not_after.as_deref()),
+                (Some(true), Some("2030-01-01T00:00:00Z"))
+            );
+            operator.stop().await;
+            // Without an issuer the reference goes, and then the certificate.
+            let plain = start(&world.client, options(world, Mode::default())).await;
+            let is_gone = || async { get(world, Sort::Certificate, &home, OBJECT).await.is_none() };
+            world.until("the certificate is gone", is_gone).await;
+            let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
+            assert_eq!(ingress["spec"].get("tls"), None);
+            plain.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
