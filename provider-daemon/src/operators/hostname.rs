@@ -6,7 +6,7 @@
 //! | `GET /readyz` | everything was listed; 503 with what is awaited before that |
 //! | `GET /version` | name, version, commit |
 //! | `GET /managed-hostnames`, `/ignore-list` | as today's operator says it |
-//! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted |
+//! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
 mod forget;
@@ -26,7 +26,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::routing::{get, post};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Uri};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -35,6 +35,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
+
+/// Hostnames in one answer of `/status`: some 4 MiB.
+const NAMES_MAX: usize = 10_000;
 
 /// What is shown, and who is asked.
 #[derive(Debug)]
@@ -107,7 +110,7 @@ async fn refresh(desk: Arc<Desk>, every: Duration) -> std::convert::Infallible {
         } = &*desk;
         managed.set(json(&operator.managed_hostnames()));
         ignored.set(json(&operator.ignore_list()));
-        status.set(json(&operator.status()));
+        status.set(json(&operator.status_page(None, NAMES_MAX)));
     }
 }
 
@@ -130,12 +133,43 @@ fn router(desk: Arc<Desk>) -> Router {
             "/ignore-list",
             get(|State(desk): State<Arc<Desk>>| async move { desk.ignored.answer() }),
         )
-        .route(
-            "/status",
-            get(|State(desk): State<Arc<Desk>>| async move { desk.status.answer() }),
-        )
+        .route("/status", get(shown))
         .route("/forget/{*lease}", post(forgotten))
         .with_state(desk)
+}
+
+/// The text that is at hand, or what was asked for of it.
+async fn shown(State(desk): State<Arc<Desk>>, uri: Uri) -> Response<Body> {
+    let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
+        return desk.status.answer();
+    };
+    let (mut after, mut limit, mut hostname) = (None, NAMES_MAX, None);
+    for (field, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*field {
+            "after" => after = Some(value.to_ascii_lowercase()),
+            "hostname" => hostname = Some(value.to_ascii_lowercase()),
+            "limit" => match value.parse() {
+                Ok(asked @ 1..=NAMES_MAX) => limit = asked,
+                _ => return status(StatusCode::BAD_REQUEST, format!("limit: use 1 to {NAMES_MAX}\n")),
+            },
+            _ => {
+                return status(StatusCode::BAD_REQUEST, "ask with after, limit or hostname\n");
+            }
+        }
+    }
+    let found = match &hostname {
+        Some(name) => desk.operator.status_of(name),
+        None => Some(desk.operator.status_page(after.as_deref(), limit)),
+    };
+    let Some(found) = found else {
+        return status(
+            StatusCode::NOT_FOUND,
+            "no such hostname is declared or has a route\n",
+        );
+    };
+    let prepared = Prepared::default();
+    prepared.set(json(&found));
+    prepared.answer()
 }
 
 async fn ready(State(desk): State<Arc<Desk>>) -> Response<Body> {
