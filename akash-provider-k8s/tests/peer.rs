@@ -16,6 +16,7 @@ use akash_provider_k8s::operators::hostname::facts;
 use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
 use akash_provider_k8s::operators::hostname::live::Live;
 use akash_provider_k8s::operators::hostname::route::Mode;
+use akash_provider_k8s::operators::hostname::sort::Sort;
 use akash_provider_k8s::settings::Isolation;
 use differences::Difference;
 use kube::core::DynamicObject;
@@ -219,9 +220,12 @@ fn recorded_routes_are_taken_over_without_a_write() {
         index.apply(Event::Manifests(Change::Listed(manifests)));
         let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
             let place = (route.metadata.namespace.clone().unwrap(), name(&route));
-            (place, Live::of(&route, &Mode::default()))
+            (place, Live::of(&route, Sort::Ingress, &Mode::default()))
         });
-        index.apply(Event::Routes(Change::Listed(routes.collect())));
+        index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes.collect())));
+        index.apply(Event::Objects(Sort::HttpRoute, Change::Listed(BTreeMap::new())));
+        index.apply(Event::Absent(Sort::Filter));
+        index.apply(Event::Objects(Sort::Certificate, Change::Listed(BTreeMap::new())));
         for host in &names {
             assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
         }

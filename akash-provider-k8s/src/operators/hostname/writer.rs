@@ -82,9 +82,11 @@ impl Writer {
 
     async fn carry_out(&self, turn: &Turn) -> Result<(), Error> {
         let (name, work) = (&turn.name, &turn.work);
-        if let Some(filter) = &work.filter {
-            self.write(name, filter).await?;
-        }
+        // One that cannot be written keeps nobody from the route, which refers to it only once it is accepted.
+        let filtered = match &work.filter {
+            Some(filter) => self.write(name, filter).await,
+            None => Ok(()),
+        };
         let mut written = match &work.write {
             Some(write) => self.write(name, write).await,
             None => Ok(()),
@@ -96,6 +98,7 @@ impl Writer {
             written = self.write(name, write).await;
         }
         written?;
+        filtered?;
         match &work.certificate {
             Some(certificate) => self.write(name, certificate).await,
             None => Ok(()),
