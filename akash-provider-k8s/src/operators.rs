@@ -5,6 +5,7 @@
 
 mod board;
 mod change;
+pub mod handover;
 pub mod hostname;
 mod intake;
 pub mod queue;

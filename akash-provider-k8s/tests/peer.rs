@@ -223,6 +223,9 @@ fn recorded_routes_are_taken_over_without_a_write() {
             (place, Live::of(&route, Sort::Ingress, &Mode::default()))
         });
         index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes.collect())));
+        index.apply(Event::Objects(Sort::HttpRoute, Change::Listed(BTreeMap::new())));
+        index.apply(Event::Absent(Sort::Filter));
+        index.apply(Event::Objects(Sort::Certificate, Change::Listed(BTreeMap::new())));
         for host in &names {
             assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
         }

@@ -7,6 +7,7 @@ pub mod help;
 pub mod keys;
 pub mod kubernetes;
 pub mod limits;
+pub mod migrate;
 pub mod operator;
 pub mod operators;
 pub mod pricing;
@@ -21,6 +22,7 @@ pub use cluster::ClusterArgs;
 pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
+pub use migrate::MigrateCommand;
 pub use operator::OperatorCommand;
 pub use operators::OperatorsCommand;
 pub use pricing::PricingArgs;
@@ -87,6 +89,9 @@ pub enum Command {
     /// Run what makes objects of the provider's records in the cluster, beside the provider.
     #[command(subcommand, name = "operator")]
     Operators(OperatorsCommand),
+    /// Do what changes with a version of the provider, or say what was done.
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),

@@ -7,6 +7,7 @@ pub mod dev;
 pub mod devnet;
 pub mod explain;
 pub mod keys;
+pub mod migrate;
 pub mod query;
 pub mod run;
 pub mod sdl;

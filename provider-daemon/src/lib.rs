@@ -65,6 +65,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => commands::run::run(args, &home?),
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
+        Command::Migrate(command) => commands::migrate::run(command, &home?),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

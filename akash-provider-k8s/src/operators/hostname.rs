@@ -148,7 +148,19 @@ impl HostnameOperator {
     /// How everything is at the moment, name by name.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.shared.status(None, usize::MAX)
+    }
+
+    /// The same of the names after `after` in their order, so many at most; [`Status::next`] says where to go on.
+    #[must_use]
+    pub fn status_page(&self, after: Option<&str>, limit: usize) -> Status {
+        self.shared.status(after, limit)
+    }
+
+    /// The same of one name; `None` where it is neither declared nor routed.
+    #[must_use]
+    pub fn status_of(&self, hostname: &str) -> Option<Status> {
+        self.shared.status_of(hostname)
     }
 
     /// The names that lead somewhere, as today's operator shows them.

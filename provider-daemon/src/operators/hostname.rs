@@ -3,6 +3,7 @@
 //! | route | says |
 //! |---|---|
 //! | `GET /managed-hostnames`, `/ignore-list` | as today's operator says it |
+//! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
 mod forget;
@@ -25,6 +26,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Hostnames in one answer of `/status`: some 4 MiB.
+const NAMES_MAX: usize = 10_000;
 
 /// Runs until it is told to stop.
 ///
@@ -57,7 +61,31 @@ impl Operator for HostnameOperator {
     }
 
     fn status(&self) -> Value {
-        json!(Self::status(self))
+        json!(self.status_page(None, NAMES_MAX))
+    }
+
+    fn page(&self, query: &str) -> Result<Value, (StatusCode, String)> {
+        let (mut after, mut limit, mut hostname) = (None, NAMES_MAX, None);
+        let wrong = |words: String| Err((StatusCode::BAD_REQUEST, words));
+        for (field, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match &*field {
+                "after" => after = Some(value.to_ascii_lowercase()),
+                "hostname" => hostname = Some(value.to_ascii_lowercase()),
+                "limit" => match value.parse() {
+                    Ok(asked @ 1..=NAMES_MAX) => limit = asked,
+                    _ => return wrong(format!("limit: use 1 to {NAMES_MAX}\n")),
+                },
+                _ => return wrong("ask with after, limit or hostname\n".to_owned()),
+            }
+        }
+        let found = match &hostname {
+            Some(name) => self.status_of(name),
+            None => Some(self.status_page(after.as_deref(), limit)),
+        };
+        let nobody = "no such hostname is declared or has a route\n".to_owned();
+        found
+            .map(|found| json!(found))
+            .ok_or((StatusCode::NOT_FOUND, nobody))
     }
 
     fn measures(&self) -> Vec<Measure> {

@@ -25,7 +25,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::routing::get;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Uri};
 use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -56,6 +56,11 @@ pub(super) trait Operator: Send + Sync + 'static {
 
     /// How everything is.
     fn status(&self) -> Value;
+
+    /// A part of it, by the query of the request; or why there is none.
+    fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
+        Err((StatusCode::BAD_REQUEST, "there is one page\n".to_owned()))
+    }
 
     /// The same as numbers.
     fn measures(&self) -> Vec<Measure>;
@@ -181,7 +186,10 @@ impl<O: Operator> Process<O> {
 
     /// How the operator is, and who leads.
     pub(super) fn status(&self) -> Value {
-        let mut status = self.operator.status();
+        self.with_election(self.operator.status())
+    }
+
+    fn with_election(&self, mut status: Value) -> Value {
         if let (Some(election), Some(fields)) = (&self.election, status.as_object_mut()) {
             fields.insert("election".to_owned(), json!(election.status()));
         }
@@ -234,7 +242,13 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
         .route("/metrics", get(metrics::<O>))
         .route("/version", get(version));
     for path in process.texts.keys().copied() {
-        let shown = move |State(process): State<Arc<Process<O>>>| async move {
+        let shown = move |State(process): State<Arc<Process<O>>>, uri: Uri| async move {
+            if let Some(query) = uri.query().filter(|query| path == "/status" && !query.is_empty()) {
+                return match process.operator.page(query) {
+                    Ok(page) => answer(&process.with_election(page)),
+                    Err((code, words)) => status(code, words),
+                };
+            }
             let text = process.texts.get(path);
             text.map_or_else(|| status(StatusCode::NOT_FOUND, ""), Prepared::answer)
         };

@@ -230,10 +230,11 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Namespaces in which a name has a route of the other mode.
+    /// Namespaces in which a name has a route of the other mode that is ours to delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).of(name);
-        routes.map(|(namespace, _)| namespace)
+        let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
+        ours.map(|(namespace, _)| namespace)
     }
 
     /// What keeps a tenant's options from the proxy of a route; `None` where nothing does.
@@ -304,7 +305,7 @@ impl Index {
                 ..Work::default()
             },
         };
-        let is_settled = work.problem.is_none() && work.filter.is_none() && work.write.is_none();
+        let is_settled = work.problem.is_none() && work.write.is_none();
         let serves = self.route(name, &host.namespace).map(|live| &live.accepted);
         for (sort, place, live) in self.ours(name) {
             let is_here = *place == host.namespace;

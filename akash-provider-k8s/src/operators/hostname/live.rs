@@ -240,3 +240,65 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
         Accepted::Unsaid
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_of(conditions: &[(&str, &str, i64)]) -> Accepted {
+        let all = conditions.iter().map(|(kind, is, seen)| {
+            json!({"type": kind, "status": is, "reason": "Told", "message": "why", "observedGeneration": seen})
+        });
+        let route = json!({
+            "metadata": {"name": "a.example.com", "namespace": "home", "generation": 2},
+            "status": {"parents": [
+                {"parentRef": {"name": "other"}, "conditions": [{"type": "Accepted", "status": "False"}]},
+                {"parentRef": {"name": "gate", "namespace": "gates"}, "conditions": all.collect::<Vec<_>>()},
+            ]},
+        });
+        let mode = Mode::GatewayApi {
+            name: "gate".to_owned(),
+            namespace: "gates".to_owned(),
+            provider: route::GatewayProvider::Nginx,
+            buffer_size: String::new(),
+        };
+        let object = serde_json::from_value(route).unwrap();
+        Live::of(&object, Sort::HttpRoute, &mode).accepted
+    }
+
+    #[test]
+    fn a_route_is_accepted_when_all_is_said_of_it_as_it_is_now() {
+        let no = Accepted::No("Told: why".to_owned());
+        for (conditions, wanted) in [
+            (
+                &[("Accepted", "True", 2), ("ResolvedRefs", "True", 2)][..],
+                Accepted::Yes,
+            ),
+            (&[("Accepted", "True", 2)], Accepted::Unsaid),
+            (
+                &[("Accepted", "True", 2), ("Accepted", "True", 2)],
+                Accepted::Unsaid,
+            ),
+            (
+                &[("Accepted", "True", 1), ("ResolvedRefs", "True", 2)],
+                Accepted::Unsaid,
+            ),
+            (
+                &[("Accepted", "False", 1), ("ResolvedRefs", "False", 1)],
+                Accepted::Unsaid,
+            ),
+            (
+                &[("Accepted", "True", 2), ("ResolvedRefs", "Unknown", 2)],
+                Accepted::Unsaid,
+            ),
+            (
+                &[("Accepted", "True", 2), ("ResolvedRefs", "False", 2)],
+                no.clone(),
+            ),
+            (&[("Accepted", "False", 2), ("ResolvedRefs", "True", 2)], no),
+            (&[("Programmed", "False", 2)], Accepted::Unsaid),
+        ] {
+            assert_eq!(said_of(conditions), wanted, "{conditions:?}");
+        }
+    }
+}

@@ -163,3 +163,37 @@ impl Shared {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_status_comes_in_pages_that_have_each_name_once() {
+        let shared = Shared::new(Plan::default(), Patience::default(), Duration::ZERO);
+        let names: BTreeSet<String> = (0..25).map(|n| format!("n{n}.example.com")).collect();
+        let garbage = names.iter().map(|name| (name.clone(), Err("garbage".to_owned())));
+        shared
+            .board
+            .apply(Event::Hosts(Change::Listed(garbage.collect())));
+        let (mut seen, mut after, mut pages) = (Vec::new(), None::<String>, 0);
+        loop {
+            let page = shared.status(after.as_deref(), 10);
+            assert!(page.hostnames.len() <= 10);
+            seen.extend(page.hostnames.into_keys());
+            pages += 1;
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!((pages, seen), (3, names.into_iter().collect()));
+        assert_eq!(
+            shared.status(None, 25).next,
+            None,
+            "there is nothing after the last"
+        );
+        assert!(shared.status_of("n7.example.com").is_some() && shared.status_of("other.org").is_none());
+    }
+}

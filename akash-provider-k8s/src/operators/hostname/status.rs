@@ -9,6 +9,7 @@ use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +26,9 @@ pub struct Status {
     pub busy: usize,
     /// Each name that is declared or has a route.
     pub hostnames: BTreeMap<String, HostnameStatus>,
+    /// The last of these names, where there are more after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// How a name is.
@@ -79,22 +83,28 @@ pub struct Managed {
 }
 
 impl Shared {
-    pub(super) fn status(&self) -> Status {
+    /// With the names after `after`, so many at most.
+    pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
         let inner = self.board.inner();
-        let names = inner.index.names().into_iter();
-        Status {
-            is_ready: inner.index.is_known(),
-            watches: inner.watch_status(),
-            front: self.front(),
-            counts: inner.counts,
-            busy: inner.queue.busy(),
-            hostnames: names
-                .map(|name| {
-                    let status = inner.hostname(&name);
-                    (name, status)
-                })
-                .collect(),
-        }
+        let all = inner.index.names();
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut names = all.range::<str, _>((start, Bound::Unbounded));
+        let hostnames: BTreeMap<_, _> = names
+            .by_ref()
+            .take(limit)
+            .map(|name| (name.clone(), inner.hostname(name)))
+            .collect();
+        let last = hostnames.last_key_value().map(|(name, _)| name.clone());
+        let next = names.next().and(last);
+        inner.status(self.front(), hostnames, next)
+    }
+
+    /// With one name; `None` where it is neither declared nor routed.
+    pub(super) fn status_of(&self, name: &str) -> Option<Status> {
+        let inner = self.board.inner();
+        let is_there = inner.index.names().contains(name);
+        let one = is_there.then(|| BTreeMap::from([(name.to_owned(), inner.hostname(name))]));
+        one.map(|hostnames| inner.status(self.front(), hostnames, None))
     }
 
     pub(super) fn managed(&self) -> BTreeMap<String, Managed> {
@@ -128,6 +138,23 @@ impl Shared {
 }
 
 impl Inner<Hostnames> {
+    fn status(
+        &self,
+        front: Front,
+        hostnames: BTreeMap<String, HostnameStatus>,
+        next: Option<String>,
+    ) -> Status {
+        Status {
+            is_ready: self.index.is_known(),
+            watches: self.watch_status(),
+            front,
+            counts: self.counts,
+            busy: self.queue.busy(),
+            hostnames,
+            next,
+        }
+    }
+
     fn hostname(&self, name: &str) -> HostnameStatus {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
         let live = host.and_then(|host| self.index.route(name, &host.namespace));

@@ -31,9 +31,11 @@ impl Writes for Writer {
     }
 
     async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
-        if let Some(filter) = &work.filter {
-            self.write(name, filter).await?;
-        }
+        // One that cannot be written keeps nobody from the route, which refers to it only once it is accepted.
+        let filtered = match &work.filter {
+            Some(filter) => self.write(name, filter).await,
+            None => Ok(()),
+        };
         let mut written = match &work.write {
             Some(write) => self.write(name, write).await,
             None => Ok(()),
@@ -45,6 +47,7 @@ impl Writes for Writer {
             written = self.write(name, write).await;
         }
         written?;
+        filtered?;
         match &work.certificate {
             Some(certificate) => self.write(name, certificate).await,
             None => Ok(()),

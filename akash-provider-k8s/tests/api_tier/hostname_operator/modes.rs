@@ -1,8 +1,13 @@
 //! What is made beside routes, and what happens to routes of the other mode.
 
 use super::*;
+use akash_provider_core::cluster::Cluster;
+use akash_provider_k8s::infrastructure::Infrastructure;
+use akash_provider_k8s::objects::RESTRICTIONS;
+use akash_provider_k8s::operators::handover::open_to_gateway;
 use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
 use akash_provider_k8s::operators::hostname::sort::Sort;
+use akash_provider_k8s::settings::IngressMode;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 
@@ -60,7 +65,10 @@ async fn get(world: &World, sort: Sort, namespace: &str, name: &str) -> Option<V
 /// Says something of an object as its controller would, of its generation.
 async fn say(world: &World, sort: Sort, namespace: &str, name: &str, status: impl Fn(&Value) -> Value) {
     let there = get(world, sort, namespace, name).await.unwrap();
-    let patch = json!({"status": status(&there["metadata"]["generation"])});
+    let generation = there["metadata"]["generation"].as_i64().unwrap();
+    // The definition of routes here has no part of its own for the status, so that saying something counts as a change.
+    let generation = generation + i64::from(sort == Sort::HttpRoute);
+    let patch = json!({"status": status(&json!(generation))});
     let api = api(world, sort, namespace);
     let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
     if sort == Sort::HttpRoute {
@@ -202,7 +210,8 @@ fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
             // No Gateway has said anything: the Ingress stays, for as long as it takes.
             tokio::time::sleep(Duration::from_millis(800)).await;
             assert!(there(Sort::Ingress).await);
-            assert_eq!(state(&after, WIDE).unwrap().other_routes, [home.clone()]);
+            let told = || async { state(&after, WIDE).unwrap().other_routes == [home.clone()] };
+            world.until("the Ingress is told", told).await;
             say(world, Sort::HttpRoute, &home, OBJECT, route_status("True")).await;
             let is_gone = || async { !there(Sort::Ingress).await };
             world.until("the Ingress is gone", is_gone).await;
@@ -284,6 +293,108 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
             assert_eq!(ingress["spec"].get("tls"), None);
             plain.stop().await;
             take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn policies_of_leases_let_the_gateway_in_and_change_in_nothing_else() {
+    run("op-policies", |world| {
+        async move {
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            let own = json!({"from": [{"podSelector": {}}]});
+            let policy = |labels: Value| {
+                json!({
+                    "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+                    "metadata": {"name": RESTRICTIONS, "namespace": home, "labels": labels},
+                    "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [own]},
+                })
+            };
+            put(&world.admin, &policy(json!(labels::selector(&home))), "provider").await;
+            let limit = Duration::from_secs(10);
+            let records = &world.settings.manifest_namespace;
+            let opened = open_to_gateway(&world.admin, records, "gates", limit).await.unwrap();
+            assert_eq!((opened.opened, opened.were_open, opened.failed), (1, 0, 0), "{opened:?}");
+            let after = world.get("NetworkPolicy", &home, RESTRICTIONS).await.unwrap();
+            let gate = json!({"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gates"}}}]});
+            assert_eq!(after["spec"]["ingress"], json!([own, gate]));
+            let opened = open_to_gateway(&world.admin, records, "gates", limit).await.unwrap();
+            assert_eq!((opened.opened, opened.were_open, opened.failed), (0, 1, 0), "{opened:?}");
+            let again = world.get("NetworkPolicy", &home, RESTRICTIONS).await.unwrap();
+            assert_eq!(again, after, "what is open is not written");
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
+    run("op-no-filter", |world| {
+        async move {
+            give_rights(world).await;
+            crate::routes::define(world).await;
+            define_filters(world).await;
+            let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+            let mut rules = roles.get(&role(world)).await.unwrap().rules.unwrap();
+            for rule in &mut rules {
+                if rule.resources == Some(vec!["snippetsfilters".to_owned()]) {
+                    rule.verbs = ["get", "list", "watch"].map(str::to_owned).to_vec();
+                }
+            }
+            let patch = Patch::Merge(json!({"rules": rules}));
+            roles
+                .patch(&role(world), &PatchParams::default(), &patch)
+                .await
+                .unwrap();
+            let lease = world.lease(1, 1);
+            record(world, &lease, &HttpOptions::default()).await;
+            declare(world, &lease, WIDE).await;
+            let operator = start(&world.client, options(world, gateway())).await;
+            let there = || async {
+                get(world, Sort::HttpRoute, &lease.namespace(), OBJECT)
+                    .await
+                    .is_some()
+            };
+            world.until("it has its route", there).await;
+            let told = || async { state(&operator, WIDE).is_some_and(|state| state.error.is_some()) };
+            world.until("it is told", told).await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn the_provider_opens_the_policies_of_its_leases_when_its_mode_changes() {
+    run("op-run-policies", |world| {
+        async move {
+            let lease = world.lease(1, 1);
+            let before = world.connect().await;
+            before
+                .deploy(&deployment(&lease, vec![service("web")]))
+                .await
+                .unwrap();
+            let lets_in = || async {
+                let policy = world
+                    .get("NetworkPolicy", &lease.namespace(), RESTRICTIONS)
+                    .await
+                    .unwrap();
+                policy["spec"]["ingress"].to_string().contains("akash-gateway")
+            };
+            assert!(!lets_in().await);
+            let mut settings = world.settings.clone();
+            settings.ingress = IngressMode::gateway_api();
+            let after = world.connect_with(settings).await;
+            let opened = after
+                .close_infrastructure(&Infrastructure::default())
+                .await
+                .unwrap();
+            assert_eq!(opened, 1);
+            assert!(lets_in().await);
         }
         .boxed()
     });

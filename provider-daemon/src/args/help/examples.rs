@@ -51,7 +51,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "operator hostname",
             "operator hostname --ingress-class traefik --ingress-controller traefik",
             "operator hostname --ingress-mode gateway-api --gateway-name edge --gateway-provider istio",
+            "operator hostname --tls-issuer letsencrypt --deployment-blocked-hostnames provider.example.com",
         ],
+    ),
+    ("migrate list", &["migrate list", "migrate list -o json"]),
+    (
+        "migrate run",
+        &["migrate run --kubeconfig cluster.yaml --gateway-namespace gates"],
     ),
     (
         "operator status",

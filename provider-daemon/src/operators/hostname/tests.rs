@@ -51,6 +51,20 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
     let (_, status) = ask(&router, "GET", "/status", NEAR).await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["is_ready"], false);
+    for (query, code) in [
+        ("?limit=5&after=a.example.com", 200),
+        ("?limit=0", 400),
+        ("?limit=10001", 400),
+        ("?limit=many", 400),
+        ("?page=2", 400),
+        ("?hostname=nobody.example.com", 404),
+    ] {
+        assert_eq!(
+            ask(&router, "GET", &format!("/status{query}"), NEAR).await.0,
+            code,
+            "{query}"
+        );
+    }
     assert!(
         ask(&router, "GET", "/version", NEAR)
             .await

@@ -167,6 +167,41 @@ fn what_a_lease_does_not_expose_is_told() {
 }
 
 #[test]
+fn a_name_that_nobody_gets_has_no_route_and_keeps_the_one_it_has() {
+    let a = lease(1, 1);
+    let blocked = |names: &[&str]| Plan {
+        blocked: HostnameLedger::new(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()),
+        ..Plan::default()
+    };
+    for (plan, name, is_had) in [
+        (blocked(&["provider.example.com"]), "provider.example.com", false),
+        (blocked(&["provider.example.com"]), "*.example.com", false),
+        (blocked(&[".example.com"]), "shop.example.com", false),
+        (blocked(&["provider.example.com"]), "shop.example.com", true),
+    ] {
+        let mut index = Index::new(plan);
+        let hosts = BTreeMap::from([(name.to_owned(), Ok(host(&a)))]);
+        index.apply(Event::Hosts(Change::Listed(hosts)));
+        let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
+        index.apply(Event::Manifests(Change::Listed(manifests)));
+        index.apply(Event::Objects(Sort::Ingress, Change::Listed(BTreeMap::new())));
+        let work = index.work(name);
+        assert_eq!(work.write.is_some(), is_had, "{name}");
+        let told = work
+            .problem
+            .is_some_and(|problem| problem.contains("nobody gets"));
+        assert_eq!(told, !is_had, "{name}");
+        let body = index.mode().render(name, &host(&a), &HttpOptions::default());
+        let place = (a.namespace(), name.to_owned());
+        index.apply(Event::Objects(
+            Sort::Ingress,
+            Change::Put(place, written(&body, 5)),
+        ));
+        assert!(index.work(name).is_done(), "who has it keeps it: {name}");
+    }
+}
+
+#[test]
 fn an_event_from_before_our_own_write_changes_nothing() {
     let a = lease(1, 1);
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
