@@ -207,8 +207,8 @@ const fn protocol(proto: Proto) -> &'static str {
     }
 }
 
-/// Name of the object of one port.
-fn object_name(ip: &IpDeclaration) -> String {
+/// Name of the record of one port of an address: no two records have the same.
+pub(crate) fn object_name(ip: &IpDeclaration) -> String {
     format!("{}-{}-{}", ip.sharing_key, protocol(ip.proto), ip.external_port).to_lowercase()
 }
 
@@ -230,7 +230,7 @@ fn spec(lease: &LeaseId, ip: &IpDeclaration) -> ProviderLeasedIpSpec {
     }
 }
 
-fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
+pub(crate) fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
     let id = &spec.lease_id;
     let deployment = DeploymentId {
         owner: id.owner.parse().ok()?,
@@ -247,7 +247,7 @@ fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
 }
 
 /// `None` where a port or protocol makes no sense.
-fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
+pub(crate) fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
     let proto = match spec.protocol.to_ascii_uppercase().as_str() {
         "TCP" => Proto::Tcp,
         "UDP" => Proto::Udp,

@@ -7,6 +7,7 @@ mod board;
 mod change;
 pub mod hostname;
 mod intake;
+pub mod ip;
 pub mod queue;
 mod said;
 mod worker;
