@@ -1,5 +1,9 @@
 //! Flags of the operators that run in the cluster beside the provider. Names and defaults are those of today's.
 
+mod ip;
+
+pub use ip::{IpAction, IpArgs, WordsArg};
+
 use super::Output;
 use super::kubernetes::IngressArg;
 use super::values;
@@ -18,6 +22,8 @@ use std::time::Duration;
 pub enum OperatorsCommand {
     /// Make a route of every hostname that the provider declares: Ingresses, or HTTPRoutes of the Gateway API.
     Hostname(Box<HostnameArgs>),
+    /// Make a load balancer of every address that the provider leases, which MetalLB gives an address to.
+    Ip(Box<IpArgs>),
 }
 
 /// Settings of `operator hostname`.
@@ -90,7 +96,7 @@ pub enum HostnameAction {
     Forget(ForgetArgs),
 }
 
-/// Settings of `operator hostname forget`.
+/// Settings of `operator … forget`.
 #[derive(Debug, Args)]
 pub struct ForgetArgs {
     /// The lease, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.

@@ -9,25 +9,20 @@
 //! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
-mod forget;
-
-pub use forget::forget;
-
 use super::serve::{Peer, Prepared, serve, status};
-use crate::COMMIT;
+use super::words::{awaited, forgotten, json, version};
 use crate::args::Output;
 use crate::args::operators::HostnameArgs;
 use crate::cluster_client::client;
 use crate::dev::Printer;
 use crate::signals::on_signals;
 use akash_provider_core::error::listen_text;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, Status};
+use akash_provider_k8s::operators::hostname::HostnameOperator;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::routing::{get, post};
 use http::{Response, StatusCode};
-use serde::Serialize;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -111,17 +106,12 @@ async fn refresh(desk: Arc<Desk>, every: Duration) -> std::convert::Infallible {
     }
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
-    // Maps with texts as keys, and plain data below them, always have a form in JSON.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
 fn router(desk: Arc<Desk>) -> Router {
     Router::new()
         .route("/health", get(|| async { status(StatusCode::OK, "OK") }))
         .route("/healthz", get(|| async { status(StatusCode::OK, "OK") }))
         .route("/readyz", get(ready))
-        .route("/version", get(version))
+        .route("/version", get(|| async { version() }))
         .route(
             "/managed-hostnames",
             get(|State(desk): State<Arc<Desk>>| async move { desk.managed.answer() }),
@@ -134,7 +124,7 @@ fn router(desk: Arc<Desk>) -> Router {
             "/status",
             get(|State(desk): State<Arc<Desk>>| async move { desk.status.answer() }),
         )
-        .route("/forget/{*lease}", post(forgotten))
+        .route("/forget/{*lease}", post(forget))
         .with_state(desk)
 }
 
@@ -142,47 +132,18 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response<Body> {
     if desk.operator.is_ready() {
         return status(StatusCode::OK, "ok\n");
     }
-    status(StatusCode::SERVICE_UNAVAILABLE, awaited(&desk.operator.status()))
+    status(
+        StatusCode::SERVICE_UNAVAILABLE,
+        awaited(&desk.operator.status().watches),
+    )
 }
 
-/// What a start waits for, in words.
-fn awaited(now: &Status) -> String {
-    let unsynced = now.watches.iter().filter(|(_, watch)| !watch.synced);
-    let words = unsynced.map(|(kind, watch)| match &watch.last_error {
-        Some(error) => format!("{kind} are not listed yet: {error}\n"),
-        None => format!("{kind} are not listed yet\n"),
-    });
-    words.collect()
-}
-
-async fn version() -> Response<Body> {
-    let text = serde_json::json!({
-        "name": "provider-services",
-        "server_name": env!("CARGO_PKG_NAME"),
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": COMMIT,
-    });
-    let prepared = Prepared::default();
-    prepared.set(json(&text));
-    prepared.answer()
-}
-
-/// It costs the cluster a write for each name, so that only who is on this machine may ask for it.
-async fn forgotten(
+async fn forget(
     State(desk): State<Arc<Desk>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     Path(lease): Path<String>,
 ) -> Response<Body> {
-    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
-    if !peer.ip().to_canonical().is_loopback() {
-        let words = "this is asked where the operator runs: provider-daemon operator hostname forget LEASE\n";
-        return status(StatusCode::FORBIDDEN, words);
-    }
-    let count = desk.operator.forget(&lease);
-    tracing::info!(lease, count, "hostnames of a lease are tried again");
-    let prepared = Prepared::default();
-    prepared.set(json(&serde_json::json!({ "lease": lease, "forgotten": count })));
-    prepared.answer()
+    forgotten("hostname", peer, &lease, || desk.operator.forget(&lease))
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn problem(leased: &Leased, name: &str) -> Option<String> {
     };
     if !endpoint.is_some_and(is_plain) {
         return Some(format!(
-            "its sharing key `{}` is none of its tenant; those are OWNER-ip-ENDPOINT",
+            "its sharing key is none of its tenant, which are OWNER-ip-ENDPOINT: `{}`",
             ip.sharing_key
         ));
     }

@@ -1,7 +1,6 @@
 //! What MetalLB's controller counts by itself. It decides nothing: where it differs from what is counted here, that is
 //! told.
 
-use super::pool::Pool;
 use super::shared::Shared;
 use super::usage::Usage;
 use crate::operators::said::cut;
@@ -249,7 +248,7 @@ mod tests {
         let (away, _) = judged("x", Err("é".repeat(9_000)), &usage, None);
         assert!(away.error.unwrap().chars().count() < 400);
         let none = Usage::with(
-            None::<&BTreeMap<String, Pool>>,
+            None,
             &super::super::balancer::Mode::default(),
             &std::collections::BTreeSet::new(),
         );

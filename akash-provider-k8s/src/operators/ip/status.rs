@@ -4,17 +4,22 @@
 use super::index::Index;
 use super::live::Live;
 use super::metrics::MetricsStatus;
-use super::shared::Shared;
+use super::shared::{SERVICES, Shared};
 use super::usage::{self, Usage};
 use crate::hostnames::rfc3339;
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
+use crate::state::WatchState;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
+
+/// Of Services that were not watched for so long nobody is told as if it were current.
+const STALE: Duration = Duration::from_secs(60);
 
 /// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
@@ -164,9 +169,17 @@ impl Shared {
     /// What a lease was given.
     ///
     /// # Errors
-    /// As today's operator says it: one of its Services has no address, or makes no sense.
+    /// As today's operator says it: one of its Services has no address, or makes no sense. Also when nobody knows.
     pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
         let inner = self.board.inner();
+        // What was given since would be missing.
+        let down = inner.watches.get(SERVICES).and_then(WatchState::down_for);
+        if let Some(down) = down.filter(|down| *down >= STALE) {
+            return Err(format!(
+                "the cluster's Services have not been watched for {} seconds",
+                down.as_secs()
+            ));
+        }
         let home = format!("{}/", lease.namespace());
         let services = inner.index.services();
         let of_lease = services.filter(|(place, live)| live.is_leased && place.starts_with(&home));
