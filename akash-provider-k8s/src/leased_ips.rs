@@ -88,8 +88,9 @@ impl LeasedIps for Inner {
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let leases: BTreeSet<&LeaseId> = ips.iter().map(|(lease, _)| lease).collect();
+        let (total, _) = self.settings.leased_pool().unwrap_or_default();
         Ok(LeasedIpUsage {
-            total: self.settings.leased_ip_pool,
+            total,
             // Addresses and not ports: exposes of one key share one.
             in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
             confirmed: leases.into_iter().cloned().collect(),
@@ -130,7 +131,8 @@ impl Inner {
     }
 
     fn check_pool(&self, ip: &IpDeclaration) -> Result<(), Error> {
-        let pool = self.settings.leased_ip_pool;
+        let (total, taken) = self.settings.leased_pool().unwrap_or_default();
+        let pool = total.saturating_sub(taken);
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let is_full = keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX);
@@ -138,7 +140,7 @@ impl Inner {
         if !is_full || keys.contains(ip.sharing_key.as_str()) {
             return Ok(());
         }
-        let message = format!("all {pool} addresses of the pool are in use");
+        let message = format!("all {pool} addresses that the pool has for leases are in use");
         Err(Error::new(ErrorKind::Unavailable, DECLARE, message))
     }
 

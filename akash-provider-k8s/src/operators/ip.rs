@@ -11,6 +11,7 @@
 //! network. What is as wanted is not written. Of pools and of what MetalLB says nothing depends but what is shown.
 
 pub mod balancer;
+mod capacity;
 pub mod facts;
 pub mod index;
 pub mod live;
@@ -22,6 +23,7 @@ mod usage;
 mod watch;
 mod writer;
 
+pub(crate) use capacity::Capacity;
 pub use metrics::MetricsStatus;
 pub use status::{AddressStatus, Assigned, Held, Status};
 pub use usage::{PoolStatus, Usage};

@@ -2,13 +2,15 @@
 //! defined here with the fields that are read, and the tests give addresses in its place.
 
 use crate::world::{World, deployment, put, run, run_alone, service};
+use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
+use akash_provider_k8s::inventory::KubeInventory;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
 use akash_provider_k8s::operators::queue::Patience;
 use akash_provider_k8s::state::WatchConfig;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,6 +19,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Name of MetalLB's definition of pools.
@@ -553,6 +556,61 @@ fn a_cluster_without_pools_is_served_and_their_number_is_unknown() {
             world.until("they came, and are counted", known).await;
             operator.stop().await;
             take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn the_provider_promises_what_the_pools_have() {
+    run("ip-capacity", |world| {
+        async move {
+            define_pools(world).await;
+            let mut settings = world.settings.clone();
+            settings.leased_ips = true;
+            settings
+                .metallb_namespace
+                .clone_from(&settings.manifest_namespace);
+            let lease = world.lease(1, 1);
+            record(world, &lease).await;
+            // With the account of the provider, and not that of the operator.
+            let inventory = KubeInventory::start(&world.client, &settings, &Default::default());
+            let usage = Arc::new(Mutex::new(None));
+            let seen = Arc::clone(&usage);
+            let mut updates = inventory.watch();
+            let following = tokio::spawn(async move {
+                while let Some(update) = updates.next().await {
+                    let Ok(update) = update else { continue };
+                    let pool = update.leased_ips.map(|usage| (usage.total, usage.in_use));
+                    *seen.lock().unwrap() = Some(pool);
+                }
+            });
+            let is = |wanted: (u32, u32)| {
+                let usage = Arc::clone(&usage);
+                move || std::future::ready(*usage.lock().unwrap() == Some(Some(wanted)))
+            };
+            world.until("no pool, no address", is((0, 0))).await;
+            pool(world, "default", &["203.0.113.0/28"]).await;
+            world.until("those of the pool", is((16, 0))).await;
+            // An address of a lease is promised by its reservation; one that somebody else has is gone.
+            by_todays_operator(world, &lease, "front", 80).await;
+            give(world, &lease, 80, &["203.0.113.1"]).await;
+            let edge = json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": name(81), "namespace": lease.namespace()},
+                "spec": {"type": "LoadBalancer", "ports": [{"port": 81}]},
+            });
+            put(&world.admin, &edge, "somebody").await;
+            give(world, &lease, 81, &["203.0.113.2"]).await;
+            world.until("one of others", is((16, 1))).await;
+            assert_eq!(settings.leased_pool(), Some((16, 1)), "and the backend knows it");
+            // Without a pool nothing is left of it.
+            pools(world)
+                .delete("default", &DeleteParams::default())
+                .await
+                .unwrap();
+            world.until("the pool is gone", is((0, 0))).await;
+            following.abort();
         }
         .boxed()
     });

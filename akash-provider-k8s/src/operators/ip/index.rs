@@ -188,6 +188,11 @@ impl Index {
         self.services.as_ref()?.get(place)
     }
 
+    /// Services were listed once.
+    pub(super) const fn has_services(&self) -> bool {
+        self.services.is_some()
+    }
+
     /// All load balancers, whoever made them, and what else has the labels of ours.
     pub fn services(&self) -> impl Iterator<Item = (&Name, &Live)> {
         self.services.iter().flatten()

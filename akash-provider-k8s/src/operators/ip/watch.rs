@@ -25,34 +25,15 @@ pub(super) fn start(
     board: &Arc<Board<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 4] {
-    let named = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
     let records: Read<String, Fact> = Box::new(move |object| (named(object), facts::leased(object)));
     let manifests: Read<String, Option<Address>> =
         Box::new(move |object| (named(object), facts::provider(object)));
-    let services: Read<String, Live> = Box::new(move |object| {
-        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        let place = format!("{namespace}/{}", named(object));
-        (place, Live::of(object, Timestamp::now()))
-    });
-    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
-    // No selectors: a record without its labels declares an address all the same, and everybody's Services take
-    // addresses out of a pool.
-    let watched = |key, name| Watched {
-        key,
-        name,
-        labels: "",
-        may_be_absent: key == POOLS,
-    };
     let of_records = watched(RECORDS, "providerleasedips.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
-    let of_services = watched(SERVICES, "services");
-    let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
-    let within = |resource: ApiResource, ns: &str| Api::namespaced_with(client.clone(), ns, &resource);
-    let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()), namespace);
-    let manifests_api = within(ApiResource::erase::<Manifest>(&()), namespace);
-    let services_api = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
-    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
-    let pools_api = within(ApiResource::from_gvk(&kind), metallb);
+    let within = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
+    let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()));
+    let manifests_api = within(ApiResource::erase::<Manifest>(&()));
+    let [services, pools] = capacity(client, metallb, board, config);
     [
         follow(board, of_records, records_api, records, Event::Records, config),
         follow(
@@ -63,6 +44,30 @@ pub(super) fn start(
             Event::Manifests,
             config,
         ),
+        services,
+        pools,
+    ]
+}
+
+/// Begins to watch Services and pools alone: what says how many addresses there are.
+pub(super) fn capacity(
+    client: &Client,
+    metallb: &str,
+    board: &Arc<Board<Index>>,
+    config: WatchConfig,
+) -> [AbortOnDropHandle<()>; 2] {
+    let services: Read<String, Live> = Box::new(move |object| {
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let place = format!("{namespace}/{}", named(object));
+        (place, Live::of(object, Timestamp::now()))
+    });
+    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
+    let of_services = watched(SERVICES, "services");
+    let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
+    let services_api = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
+    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
+    let pools_api = Api::namespaced_with(client.clone(), metallb, &ApiResource::from_gvk(&kind));
+    [
         follow(
             board,
             of_services,
@@ -73,4 +78,19 @@ pub(super) fn start(
         ),
         follow(board, of_pools, pools_api, pools, Event::Pools, config),
     ]
+}
+
+fn named(object: &DynamicObject) -> String {
+    object.metadata.name.clone().unwrap_or_default()
+}
+
+/// No selectors: a record without its labels declares an address all the same, and everybody's Services take addresses
+/// out of a pool.
+fn watched(key: &'static str, name: &'static str) -> Watched {
+    Watched {
+        key,
+        name,
+        labels: "",
+        may_be_absent: key == POOLS,
+    }
 }
