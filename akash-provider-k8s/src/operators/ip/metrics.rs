@@ -194,6 +194,8 @@ mod tests {
     use super::*;
     use kube::core::DynamicObject;
     use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     fn usage(range: &str) -> Usage {
         let object = json!({"metadata": {"name": "default"}, "spec": {"addresses": [range]}});
@@ -227,6 +229,40 @@ mod tests {
                 .unwrap()
                 .starts_with("3 of 100 in use by its count, 0 of 100")
         );
+    }
+
+    /// What a controller that answers `text` is understood to say.
+    async fn asked(text: String) -> Result<String, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0; 1024];
+            let length = stream.read(&mut head).await.unwrap();
+            let asked = String::from_utf8_lossy(&head[..length]).into_owned();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+            // Who has read enough hangs up.
+            let _ = stream.write_all(answer.as_bytes()).await;
+            asked
+        });
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let client = Client::new(nobody, "default");
+        let answer = Source::new(&client, "metallb-system", Some(&endpoint))
+            .unwrap()
+            .ask()
+            .await;
+        let asked = serving.await.unwrap();
+        assert!(asked.starts_with("GET /metrics"), "{asked}");
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_controller_is_asked_and_a_long_answer_has_an_end() {
+        assert_eq!(asked(said("100", "3")).await, Ok(said("100", "3")));
+        let endless = "x".repeat(usize::try_from(ANSWER_MAX).unwrap() + 1);
+        assert!(asked(endless).await.unwrap_err().contains("longer than"));
     }
 
     #[test]
