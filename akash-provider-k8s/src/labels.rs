@@ -24,6 +24,8 @@ pub const LEASE_GSEQ: &str = "akash.network/lease.id.gseq";
 pub const LEASE_OSEQ: &str = "akash.network/lease.id.oseq";
 /// Provider: address of its account.
 pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
+/// The labels that name a lease.
+pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, LEASE_PROVIDER];
 /// `metal-lb` on services of leased IPs.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Annotation of a ProviderHost: when it was last declared, RFC 3339 in UTC.

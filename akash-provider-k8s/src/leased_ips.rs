@@ -88,8 +88,9 @@ impl LeasedIps for Inner {
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let leases: BTreeSet<&LeaseId> = ips.iter().map(|(lease, _)| lease).collect();
+        let (total, _) = self.settings.leased_pool().unwrap_or_default();
         Ok(LeasedIpUsage {
-            total: self.settings.leased_ip_pool,
+            total,
             // Addresses and not ports: exposes of one key share one.
             in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
             confirmed: leases.into_iter().cloned().collect(),
@@ -130,7 +131,8 @@ impl Inner {
     }
 
     fn check_pool(&self, ip: &IpDeclaration) -> Result<(), Error> {
-        let pool = self.settings.leased_ip_pool;
+        let (total, taken) = self.settings.leased_pool().unwrap_or_default();
+        let pool = total.saturating_sub(taken);
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let is_full = keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX);
@@ -138,7 +140,7 @@ impl Inner {
         if !is_full || keys.contains(ip.sharing_key.as_str()) {
             return Ok(());
         }
-        let message = format!("all {pool} addresses of the pool are in use");
+        let message = format!("all {pool} addresses that the pool has for leases are in use");
         Err(Error::new(ErrorKind::Unavailable, DECLARE, message))
     }
 
@@ -207,8 +209,8 @@ const fn protocol(proto: Proto) -> &'static str {
     }
 }
 
-/// Name of the object of one port.
-fn object_name(ip: &IpDeclaration) -> String {
+/// Name of the record of one port of an address: no two records have the same.
+pub(crate) fn object_name(ip: &IpDeclaration) -> String {
     format!("{}-{}-{}", ip.sharing_key, protocol(ip.proto), ip.external_port).to_lowercase()
 }
 
@@ -230,7 +232,7 @@ fn spec(lease: &LeaseId, ip: &IpDeclaration) -> ProviderLeasedIpSpec {
     }
 }
 
-fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
+pub(crate) fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
     let id = &spec.lease_id;
     let deployment = DeploymentId {
         owner: id.owner.parse().ok()?,
@@ -247,7 +249,7 @@ fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
 }
 
 /// `None` where a port or protocol makes no sense.
-fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
+pub(crate) fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
     let proto = match spec.protocol.to_ascii_uppercase().as_str() {
         "TCP" => Proto::Tcp,
         "UDP" => Proto::Udp,

@@ -3,6 +3,7 @@
 use akash_provider_core::types::Address;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Settings of the backend. [`Settings::new`] gives the defaults.
@@ -37,8 +38,15 @@ pub struct Settings {
     pub plain_registry_passwords: bool,
     /// Leased IPs are offered (`--ip-operator`).
     pub leased_ips: bool,
-    /// Addresses the pool of leased IPs has, where no operator says it.
+    /// Most addresses that leases may have (`--ip-pool-size`); 0 for as many as MetalLB's pools have, and for none while
+    /// those are not known.
     pub leased_ip_pool: u32,
+    /// Pool of MetalLB that addresses are of; `default` for whichever it assigns from by itself (`--metal-lb-pool`).
+    pub metallb_pool: String,
+    /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
+    pub metallb_namespace: String,
+    /// What is counted of those pools, by the inventory for the whole backend.
+    pub leased_ip_count: LeasedIpCount,
     /// Limit of one call to the API server.
     pub call_timeout: Duration,
     /// Longest wait for a tenant's command to start. It waits for the container's runtime too, which takes its
@@ -68,9 +76,51 @@ impl Settings {
             plain_registry_passwords: false,
             leased_ips: false,
             leased_ip_pool: 0,
+            metallb_pool: "default".to_owned(),
+            metallb_namespace: "metallb-system".to_owned(),
+            leased_ip_count: LeasedIpCount::default(),
             call_timeout: Duration::from_secs(4),
             command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// How many addresses leases may have, and how many of those others have taken: one count for all who share it.
+#[derive(Debug, Clone, Default)]
+pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
+
+impl LeasedIpCount {
+    /// Addresses there are, and those that others have; `None` while that was never known.
+    #[must_use]
+    pub fn known(&self) -> Option<(u32, u32)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the count; true when it is another one by that.
+    pub(crate) fn set(&self, count: (u32, u32)) -> bool {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.replace(count) != Some(count)
+    }
+}
+
+impl PartialEq for LeasedIpCount {
+    /// What is counted is no setting: two of them differ in nothing.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Settings {
+    /// The pool of leased addresses: how many there are, and how many of them others have. At most `leased_ip_pool` are
+    /// for leases, where that is set. `None` while nobody knows.
+    #[must_use]
+    pub fn leased_pool(&self) -> Option<(u32, u32)> {
+        let most = self.leased_ip_pool;
+        match self.leased_ip_count.known() {
+            None => (most > 0).then_some((most, 0)),
+            Some((total, taken)) if most == 0 => Some((total, taken)),
+            Some((total, taken)) => Some((total.min(most.saturating_add(taken)), taken)),
         }
     }
 }

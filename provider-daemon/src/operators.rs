@@ -1,15 +1,18 @@
 //! What runs in the cluster beside the provider, each with a port on which it is asked how it is.
 
+mod forget;
 pub mod hostname;
 mod inside;
+pub mod ip;
 mod measures;
 mod pod;
 mod process;
 mod serve;
+mod words;
 
 pub(crate) use inside::Inside;
 
-use crate::args::operators::{HostnameAction, OperatorsCommand};
+use crate::args::operators::{HostnameAction, IpAction, OperatorsCommand};
 use crate::operator;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +26,11 @@ pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow:
         OperatorsCommand::Status(printed) => operator::operators(&home?, printed.output),
         OperatorsCommand::Hostname(args) => match &args.action {
             None => hostname::run(args),
-            Some(HostnameAction::Forget(asked)) => hostname::forget(asked),
+            Some(HostnameAction::Forget(asked)) => forget::forget(asked, "hostname"),
+        },
+        OperatorsCommand::Ip(args) => match &args.action {
+            None => ip::run(args),
+            Some(IpAction::Forget(asked)) => forget::forget(asked, "leased port"),
         },
     }
 }

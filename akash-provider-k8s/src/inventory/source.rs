@@ -14,6 +14,7 @@ use super::storage::{
 use super::tally::Tally;
 use super::watch::{Intake, Read, Reporter, Watch};
 use crate::labels;
+use crate::operators::ip::Capacity;
 use crate::settings::Settings;
 use crate::state::WatchConfig;
 use crate::state::follow::Follower;
@@ -86,8 +87,8 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     news: Notify,
     updates: MemoryInventorySource,
-    /// The pool of leased IPs; what is promised of it, reservations say.
-    leased_ips: Option<LeasedIpUsage>,
+    /// Whose addresses are offered; what is promised of them, reservations say.
+    leased_ips: Option<Settings>,
     gather: Duration,
     patience: Duration,
 }
@@ -102,6 +103,8 @@ struct Inner {
     told: bool,
     /// Something was said of what is known.
     published: bool,
+    /// The addresses for leases were counted anew.
+    recounted: bool,
 }
 
 /// What is to be done now.
@@ -116,10 +119,7 @@ enum Next {
 
 impl Shared {
     fn new(settings: &Settings, options: &Options) -> Self {
-        let leased_ips = settings.leased_ips.then(|| LeasedIpUsage {
-            total: settings.leased_ip_pool,
-            ..LeasedIpUsage::default()
-        });
+        let leased_ips = settings.leased_ips.then(|| settings.clone());
         Self {
             inner: Mutex::new(Inner {
                 tally: Tally::new(options.storage.clone()),
@@ -127,6 +127,7 @@ impl Shared {
                 known_since: None,
                 told: false,
                 published: false,
+                recounted: false,
             }),
             news: Notify::new(),
             updates: MemoryInventorySource::new(),
@@ -165,6 +166,33 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Without a count the last one holds, and nothing is promised before the first.
+    fn leased_ips(&self) -> Option<LeasedIpUsage> {
+        let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
+        Some(LeasedIpUsage {
+            total,
+            in_use,
+            // Every reservation counts for itself.
+            confirmed: Vec::new(),
+        })
+    }
+
+    /// Follows the addresses for leases, for ever.
+    async fn count_addresses(self: Arc<Self>, settings: Settings, capacity: Capacity) {
+        loop {
+            capacity.news().await;
+            // What comes within this time is in the same count.
+            sleep(self.gather).await;
+            let is_news = capacity
+                .count()
+                .is_some_and(|count| settings.leased_ip_count.set(count));
+            if is_news {
+                self.inner().recounted = true;
+                self.news.notify_one();
+            }
+        }
+    }
+
     /// Gathers changes and tells of them, for ever.
     async fn publish(self: Arc<Self>) {
         let mut again: Option<Duration> = None;
@@ -191,7 +219,7 @@ impl Shared {
                     self.updates.push(InventoryUpdate {
                         inventory: snapshot.inventory,
                         placements: snapshot.placements,
-                        leased_ips: self.leased_ips.clone(),
+                        leased_ips: self.leased_ips(),
                     });
                 }
             }
@@ -235,7 +263,8 @@ impl Inner {
         let again = std::mem::take(&mut self.told);
         let first = !std::mem::replace(&mut self.published, true);
         // The first one is told of an empty cluster too.
-        if again || first || self.tally.is_dirty() {
+        let recounted = std::mem::take(&mut self.recounted);
+        if again || first || recounted || self.tally.is_dirty() {
             Next::Publish
         } else {
             Next::Nothing
@@ -262,6 +291,13 @@ impl KubeInventory {
         starter.leases(settings);
         starter.storage();
         let mut tasks = starter.tasks;
+        if settings.leased_ips {
+            let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
+            let config = options.watch_config;
+            let capacity = Capacity::start(client, &settings.provider, pool, namespace, config);
+            let counting = Arc::clone(&shared).count_addresses(settings.clone(), capacity);
+            tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
+        }
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         tasks.push(AbortOnDropHandle::new(publisher));
         Self { shared, tasks }

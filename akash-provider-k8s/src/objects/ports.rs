@@ -190,9 +190,9 @@ fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
 pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Service {
     let name = leased_ip_service_name(&ip.service, ip.external_port, ip.proto);
     let namespace = lease.namespace();
-    let mut object_labels = labels::selector(&namespace);
-    object_labels.extend(labels::lease(lease));
-    object_labels.insert(labels::SERVICE.to_owned(), ip.service.clone());
+    // No others: by the namespace's label it would be taken for a part of the workload.
+    let mut object_labels = labels::lease(lease);
+    object_labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     object_labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
     let mut annotations = BTreeMap::from([(SHARING_KEY.to_owned(), ip.sharing_key.clone())]);
     if pool != DEFAULT_POOL && !pool.is_empty() {

@@ -59,6 +59,7 @@ pub(crate) struct World {
     /// The account of the provider, every call counted.
     pub(crate) client: Client,
     pub(crate) settings: Settings,
+    config: Config,
     calls: Arc<Mutex<Vec<Call>>>,
     fault: Arc<Mutex<Option<Fault>>>,
 }
@@ -182,11 +183,13 @@ impl World {
         settings.public_hostname = "provider.localhost".to_owned();
         let calls = Arc::new(Mutex::new(Vec::new()));
         let fault = Arc::new(Mutex::new(None));
-        let client = counted(with_token(config, &admin, &namespace).await, &calls, &fault);
+        let client = with_token(config.clone(), &admin, &namespace, "akash-provider").await;
+        let client = counted(client, &calls, &fault);
         let world = Self {
             admin,
             client,
             settings,
+            config,
             calls,
             fault,
         };
@@ -248,6 +251,13 @@ impl World {
         self.until("events are watched", || async { cluster.state().sees_events() })
             .await;
         cluster
+    }
+
+    /// Another account of the test's namespace, whose calls are counted with the provider's.
+    pub(crate) async fn client_of(&self, account: &str) -> Client {
+        let namespace = &self.settings.manifest_namespace;
+        let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
+        counted(config, &self.calls, &self.fault)
     }
 
     /// The calls so far but for those of the watches; starts to count anew.
@@ -453,15 +463,15 @@ fn own(document: &mut Value, namespace: &str) {
     }
 }
 
-/// The configuration of the provider's account.
-async fn with_token(mut config: Config, admin: &Client, namespace: &str) -> Config {
+/// The configuration of an account of a namespace.
+async fn with_token(mut config: Config, admin: &Client, namespace: &str, account: &str) -> Config {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let request = TokenRequest {
         spec: TokenRequestSpec::default(),
         ..TokenRequest::default()
     };
     let answer = accounts
-        .create_token_request("akash-provider", &PostParams::default(), &request)
+        .create_token_request(account, &PostParams::default(), &request)
         .await;
     let token = answer.unwrap().status.unwrap().token;
     config.auth_info = kube::config::AuthInfo {

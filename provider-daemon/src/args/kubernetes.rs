@@ -77,9 +77,17 @@ pub struct KubernetesArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub ip_operator: bool,
-    /// Addresses that the operator has for leases; more are never promised.
+    /// Most addresses that leases may have; 0 for as many as MetalLB's IPAddressPools have. Without those it is how many
+    /// there are.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub ip_pool_size: u32,
+    /// The pool of MetalLB that addresses are of, as its operator has it; `default` for whichever pools it assigns from
+    /// by itself.
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
+    pub metal_lb_pool: String,
+    /// Namespace of MetalLB's pools.
+    #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
+    pub metal_lb_namespace: String,
     /// Limit of one call to the API server.
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
@@ -149,6 +157,8 @@ impl KubernetesArgs {
             plain_registry_passwords: self.plain_registry_passwords,
             leased_ips: self.ip_operator,
             leased_ip_pool: self.ip_pool_size,
+            metallb_pool: self.metal_lb_pool.clone(),
+            metallb_namespace: self.metal_lb_namespace.clone(),
             call_timeout: self.kube_call_timeout,
             ..Settings::new(provider)
         }

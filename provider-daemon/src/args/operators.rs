@@ -1,6 +1,9 @@
 //! Flags of the operators that run in the cluster beside the provider. Names and defaults are those of today's.
 
 pub mod common;
+mod ip;
+
+pub use ip::{IpAction, IpArgs, WordsArg};
 
 use super::Output;
 use super::kubernetes::IngressArg;
@@ -22,6 +25,8 @@ use std::time::Duration;
 pub enum OperatorsCommand {
     /// Make a route of every hostname that the provider declares: Ingresses, or HTTPRoutes of the Gateway API.
     Hostname(Box<HostnameArgs>),
+    /// Make a load balancer of every address that the provider leases, which MetalLB gives an address to.
+    Ip(Box<IpArgs>),
     /// Say how the operators are that run in the process of the provider that runs with the home folder.
     Status(Printed),
 }
@@ -66,7 +71,7 @@ pub enum HostnameAction {
     Forget(ForgetArgs),
 }
 
-/// Settings of `operator hostname forget`.
+/// Settings of `operator … forget`.
 #[derive(Debug, Args)]
 pub struct ForgetArgs {
     /// The lease, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
@@ -86,6 +91,8 @@ pub enum InsideArg {
     None,
     /// Routes of hostnames.
     Hostname,
+    /// Load balancers of leased addresses.
+    Ip,
 }
 
 /// Where an issuer of certificates is.

@@ -232,7 +232,8 @@ impl RunArgs {
         };
         let kubernetes = &self.kubernetes;
         let pool = (kubernetes.ip_operator && kubernetes.ip_pool_size == 0).then(|| {
-            "--ip-operator without --ip-pool-size: leases keep their addresses, and no order for one is bid on"
+            "--ip-operator without --ip-pool-size: addresses are counted from MetalLB's IPAddressPools; where those cannot \
+             be read, leases keep their addresses, and no order for one is bid on"
                 .to_owned()
         });
         let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());

@@ -36,6 +36,7 @@ pub struct Kubernetes {
     chain_id: String,
     args: KubernetesArgs,
     operators: OnceLock<Inside>,
+    provider: Address,
 }
 
 /// A client that prints as nothing.
@@ -122,6 +123,7 @@ impl Kubernetes {
             chain_id: chain_id.to_owned(),
             args: args.clone(),
             operators: OnceLock::new(),
+            provider: settings.provider.clone(),
         })
     }
 
@@ -129,7 +131,7 @@ impl Kubernetes {
     pub fn run_operators(&self, usual: &[InsideArg]) {
         let wanted = self.args.with_operators.as_deref().unwrap_or(usual);
         self.operators
-            .get_or_init(|| Inside::start(&self.client.0, &self.args, wanted));
+            .get_or_init(|| Inside::start(&self.client.0, &self.args, &self.provider, wanted));
     }
 
     /// How the operators in this process are, by their names.

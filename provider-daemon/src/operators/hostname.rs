@@ -6,15 +6,11 @@
 //! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
-mod forget;
-
-pub use forget::forget;
-
 use super::measures::{Measure, of_counts, of_watches};
-use super::process::{self, Operator, answer, json_of};
-use super::serve::{Peer, status};
+use super::process::{self, Operator};
+use super::serve::Peer;
+use super::words::{awaited, forgotten, json, value};
 use crate::args::operators::HostnameArgs;
-use akash_provider_k8s::operators::WatchStatus;
 use akash_provider_k8s::operators::hostname::live::Accepted;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus};
 use axum::Router;
@@ -22,8 +18,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::routing::post;
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -53,15 +48,15 @@ impl Operator for HostnameOperator {
         awaited(&Self::status(self).watches)
     }
 
-    fn text(&self, path: &str) -> Vec<u8> {
-        match path {
-            "/managed-hostnames" => json_of(&self.managed_hostnames()),
-            _ => json_of(&self.ignore_list()),
-        }
+    fn text(&self, path: &str) -> Option<Vec<u8>> {
+        Some(match path {
+            "/managed-hostnames" => json(&self.managed_hostnames()),
+            _ => json(&self.ignore_list()),
+        })
     }
 
     fn status(&self) -> Value {
-        json!(self.status_page(None, NAMES_MAX))
+        value(&self.status_page(None, NAMES_MAX))
     }
 
     fn page(&self, query: &str) -> Result<Value, (StatusCode, String)> {
@@ -84,7 +79,7 @@ impl Operator for HostnameOperator {
         };
         let nobody = "no such hostname is declared or has a route\n".to_owned();
         found
-            .map(|found| json!(found))
+            .map(|found| value(&found))
             .ok_or((StatusCode::NOT_FOUND, nobody))
     }
 
@@ -100,17 +95,8 @@ impl Operator for HostnameOperator {
             ("failed", count(|name| name.error.is_some())),
             ("ignored", count(|name| name.is_ignored)),
         ];
-        let mut names = Measure::gauge(
-            "hostnames",
-            "Hostnames by what is known of them; one may count in several",
-        );
-        for (state, count) in states {
-            names = names.with(
-                [("state", state)],
-                f64::from(u32::try_from(count).unwrap_or(u32::MAX)),
-            );
-        }
-        let mut measures = vec![names];
+        let help = "Hostnames by what is known of them; one may count in several";
+        let mut measures = vec![Measure::gauge("hostnames", help).counted("state", states)];
         measures.extend(of_counts(now.counts));
         measures.extend(of_watches(&now.watches));
         measures
@@ -118,8 +104,12 @@ impl Operator for HostnameOperator {
 
     fn routes(self: Arc<Self>) -> Router {
         Router::new()
-            .route("/forget/{*lease}", post(forgotten))
+            .route("/forget/{*lease}", post(forget))
             .with_state(self)
+    }
+
+    async fn listed(&self) {
+        self.ready().await;
     }
 
     async fn stop(&self) {
@@ -127,32 +117,12 @@ impl Operator for HostnameOperator {
     }
 }
 
-/// What a start waits for, in words.
-fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
-    let unsynced = watches
-        .iter()
-        .filter(|(_, watch)| watch.is_needed && !watch.synced);
-    let words = unsynced.map(|(kind, watch)| match &watch.last_error {
-        Some(error) => format!("{kind} are not listed yet: {error}\n"),
-        None => format!("{kind} are not listed yet\n"),
-    });
-    words.collect()
-}
-
-/// It costs the cluster a write for each name, so that only who is on this machine may ask for it.
-async fn forgotten(
+async fn forget(
     State(operator): State<Arc<HostnameOperator>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     Path(lease): Path<String>,
 ) -> Response<Body> {
-    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
-    if !peer.ip().to_canonical().is_loopback() {
-        let words = "this is asked where the operator runs: provider-daemon operator hostname forget LEASE\n";
-        return status(StatusCode::FORBIDDEN, words);
-    }
-    let count = operator.forget(&lease);
-    tracing::info!(lease, count, "hostnames of a lease are tried again");
-    answer(&json!({ "lease": lease, "forgotten": count }))
+    forgotten(HostnameOperator::NAME, peer, &lease, || operator.forget(&lease))
 }
 
 #[cfg(test)]

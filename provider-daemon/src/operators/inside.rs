@@ -4,8 +4,10 @@ use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
 use crate::args::operators::InsideArg;
+use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
+use akash_provider_k8s::operators::ip::{self, IpOperator};
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::Client;
 use serde_json::Value;
@@ -48,10 +50,16 @@ impl Debug for Inside {
 
 impl Inside {
     /// Starts those that are wanted. It needs the runtime of tokio.
-    pub(crate) fn start(client: &Client, args: &KubernetesArgs, wanted: &[InsideArg]) -> Self {
+    pub(crate) fn start(
+        client: &Client,
+        args: &KubernetesArgs,
+        provider: &Address,
+        wanted: &[InsideArg],
+    ) -> Self {
         let parts = wanted.iter().filter_map(|one| match one {
             InsideArg::None => None,
             InsideArg::Hostname => Some(hostname(client, args)),
+            InsideArg::Ip => Some(ip(client, args, provider)),
         });
         Self(parts.collect())
     }
@@ -76,6 +84,17 @@ fn hostname(client: &Client, args: &KubernetesArgs) -> Box<dyn Part> {
         ..Options::default()
     };
     let operator = HostnameOperator::start(client, options);
+    Box::new(Process::new(operator, Some(election)))
+}
+
+fn ip(client: &Client, args: &KubernetesArgs, provider: &Address) -> Box<dyn Part> {
+    let election = contend(client, args, IpOperator::NAME);
+    let options = ip::Options {
+        manifest_namespace: args.k8s_manifest_ns.clone(),
+        gate: election.gate(),
+        ..ip::Options::new(provider.clone())
+    };
+    let operator = IpOperator::start(client, options);
     Box::new(Process::new(operator, Some(election)))
 }
 

@@ -51,6 +51,20 @@ impl Measure {
     }
 }
 
+impl Measure {
+    /// With a count for each value of a label.
+    pub(super) fn counted<const N: usize>(
+        self,
+        label: &'static str,
+        counts: [(&'static str, usize); N],
+    ) -> Self {
+        counts.into_iter().fold(self, |measure, (value, count)| {
+            let count = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+            measure.with([(label, value)], count)
+        })
+    }
+}
+
 /// What an operator has written and deleted.
 #[expect(clippy::cast_precision_loss, reason = "a count of writes is far below 2^52")]
 pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {

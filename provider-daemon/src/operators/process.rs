@@ -11,6 +11,7 @@
 use super::measures::{Measure, Registered};
 use super::pod;
 use super::serve::{Prepared, serve, status};
+use super::words::{answer, json};
 use crate::COMMIT;
 use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
@@ -27,8 +28,7 @@ use axum::routing::get;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode, Uri};
 use kube::Client;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -51,8 +51,18 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// What a start still waits for, a line each; empty once it is ready.
     fn awaited(&self) -> String;
 
-    /// The text of one of [`Operator::TEXTS`], as JSON.
-    fn text(&self, path: &str) -> Vec<u8>;
+    /// The text of one of [`Operator::TEXTS`], as JSON; `None` leaves the one there was.
+    fn text(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// Why a text is not shown now.
+    fn kept_back(&self, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// Why there is no text yet, where that is no empty one.
+    fn missing(&self, _path: &str) -> Option<&'static str> {
+        None
+    }
 
     /// How everything is.
     fn status(&self) -> Value;
@@ -67,6 +77,9 @@ pub(super) trait Operator: Send + Sync + 'static {
 
     /// What it answers beside texts.
     fn routes(self: Arc<Self>) -> Router;
+
+    /// Waits until everything was listed.
+    fn listed(&self) -> impl Future<Output = ()> + Send;
 
     /// Begins nothing more, and finishes what it began.
     fn stop(&self) -> impl Future<Output = ()> + Send;
@@ -169,10 +182,13 @@ impl<O: Operator> Process<O> {
     /// Makes the texts anew.
     pub(super) fn show(&self) {
         for (path, text) in &self.texts {
-            text.set(match *path {
-                "/status" => json_of(&self.status()),
+            let made = match *path {
+                "/status" => Some(json(&self.status())),
                 path => self.operator.text(path),
-            });
+            };
+            if let Some(made) = made {
+                text.set(made);
+            }
         }
     }
 
@@ -191,9 +207,23 @@ impl<O: Operator> Process<O> {
 
     fn with_election(&self, mut status: Value) -> Value {
         if let (Some(election), Some(fields)) = (&self.election, status.as_object_mut()) {
-            fields.insert("election".to_owned(), json!(election.status()));
+            fields.insert("election".to_owned(), object!(election.status()));
         }
         status
+    }
+
+    fn shown(&self, path: &str) -> Response<Body> {
+        if let Some(words) = self.operator.kept_back(path) {
+            return status(StatusCode::SERVICE_UNAVAILABLE, words);
+        }
+        let text = self.texts.get(path).map(Prepared::answer);
+        match (text, self.operator.missing(path)) {
+            (Some(text), Some(words)) if text.status() == StatusCode::NO_CONTENT => {
+                status(StatusCode::SERVICE_UNAVAILABLE, words)
+            }
+            (Some(text), _) => text,
+            (None, _) => status(StatusCode::NOT_FOUND, ""),
+        }
     }
 
     fn measures(&self) -> Vec<Measure> {
@@ -216,22 +246,14 @@ async fn refresh<O: Operator>(process: Arc<Process<O>>, every: Duration) -> std:
     // An interval of zero panics, and a flag can say zero.
     let mut ticks = interval(every.max(Duration::from_millis(100)));
     loop {
-        ticks.tick().await;
+        let was_listed = process.operator.awaited().is_empty();
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // Whoever waits for that asks at once.
+            () = process.operator.listed(), if !was_listed => {}
+        }
         process.show();
     }
-}
-
-/// A value as JSON.
-pub(super) fn json_of(value: &impl Serialize) -> Vec<u8> {
-    // Maps with texts as keys, and plain data below them, always have a form in JSON.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-/// An answer made for one who asks.
-pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
-    let prepared = Prepared::default();
-    prepared.set(json_of(value));
-    prepared.answer()
 }
 
 pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
@@ -245,12 +267,11 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
         let shown = move |State(process): State<Arc<Process<O>>>, uri: Uri| async move {
             if let Some(query) = uri.query().filter(|query| path == "/status" && !query.is_empty()) {
                 return match process.operator.page(query) {
-                    Ok(page) => answer(&process.with_election(page)),
+                    Ok(page) => answer(StatusCode::OK, &process.with_election(page)),
                     Err((code, words)) => status(code, words),
                 };
             }
-            let text = process.texts.get(path);
-            text.map_or_else(|| status(StatusCode::NOT_FOUND, ""), Prepared::answer)
+            process.shown(path)
         };
         router = router.route(path, get(shown));
     }
@@ -280,10 +301,13 @@ async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Respons
 }
 
 async fn version() -> Response<Body> {
-    answer(&json!({
-        "name": "provider-services",
-        "server_name": env!("CARGO_PKG_NAME"),
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": COMMIT,
-    }))
+    answer(
+        StatusCode::OK,
+        &object!({
+            "name": "provider-services",
+            "server_name": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "commit": COMMIT,
+        }),
+    )
 }

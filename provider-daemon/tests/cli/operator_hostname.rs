@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A cluster at a port where nobody listens.
-const AWAY: &str = r#"
+pub(crate) const AWAY: &str = r#"
 apiVersion: v1
 kind: Config
 clusters: [{name: away, cluster: {server: "http://127.0.0.1:9"}}]
@@ -18,21 +18,16 @@ current-context: away
 "#;
 
 /// One that answers, and where.
-fn serving(kubeconfig: &Scratch) -> (Child, String) {
+pub(crate) fn serving(operator: &[&str], kubeconfig: &Scratch) -> (Child, String) {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.path());
-    let args = [
-        "operator",
-        "hostname",
-        "--rest-address=127.0.0.1",
-        "--rest-port=0",
-        &kubeconfig,
-    ];
+    let own = ["--rest-address=127.0.0.1", "--rest-port=0", &kubeconfig];
+    let args = [&["operator"], operator, &own].concat();
     let (child, _, line) = started(&args, "http://");
     let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
     (child, address.to_owned())
 }
 
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -44,7 +39,7 @@ fn get(address: &str, path: &str) -> String {
 #[test]
 fn an_operator_whose_cluster_is_away_runs_says_so_and_ends_in_order() {
     let kubeconfig = Scratch::new("away.yaml", AWAY.as_bytes());
-    let (mut child, address) = serving(&kubeconfig);
+    let (mut child, address) = serving(&["hostname"], &kubeconfig);
     let health = get(&address, "/health");
     assert!(
         health.starts_with("HTTP/1.1 200 ") && health.ends_with("OK"),

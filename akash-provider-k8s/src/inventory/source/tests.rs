@@ -241,3 +241,40 @@ async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
     let update = world.updates.next().await.unwrap().unwrap();
     assert!(update.placements.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_those_of_the_pools_once_they_are_counted() {
+    let mut settings = Settings::new(PROVIDER.parse().unwrap());
+    settings.leased_ips = true;
+    let shared = |settings: &Settings| Shared::new(settings, &Options::default());
+    let pool = |shared: &Shared| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
+    let counted = shared(&settings);
+    assert_eq!(pool(&counted), None, "unknown is neither none nor many");
+    assert!(settings.leased_ip_count.set((16, 3)));
+    assert_eq!(pool(&counted), Some((16, 3)), "one count for all who share it");
+    assert!(!settings.leased_ip_count.set((16, 3)), "which is no news");
+    // Where a most is set it holds, and what others have takes nothing of that.
+    settings.leased_ip_pool = 5;
+    assert_eq!(pool(&shared(&settings)), Some((8, 3)));
+    settings.leased_ip_pool = 500;
+    assert_eq!(pool(&shared(&settings)), Some((16, 3)));
+    settings.leased_ips = false;
+    assert_eq!(pool(&shared(&settings)), None);
+    // Without pools the number that is set is all that is known.
+    let mut alone = Settings::new(PROVIDER.parse().unwrap());
+    (alone.leased_ips, alone.leased_ip_pool) = (true, 5);
+    assert_eq!(pool(&shared(&alone)), Some((5, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_count_of_addresses_is_told_though_nothing_else_changed() {
+    let mut world = World::new();
+    world.node("a");
+    world.listed(&Kind::ALL);
+    assert_eq!(world.told().await, Some(Ok(1)));
+    assert_eq!(world.told().await, None);
+    world.shared.inner().recounted = true;
+    world.shared.news.notify_one();
+    assert_eq!(world.told().await, Some(Ok(1)));
+    assert_eq!(world.told().await, None);
+}

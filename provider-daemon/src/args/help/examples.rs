@@ -70,6 +70,19 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "operator ip",
+        &[
+            "operator ip --provider akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
+            "operator ip --provider akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0 --metal-lb-pool public --metal-lb-annotations both",
+        ],
+    ),
+    (
+        "operator ip forget",
+        &[
+            "operator ip forget akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0",
+        ],
+    ),
+    (
         "explain",
         &[
             "explain my-app.yaml --node-gpus nvidia/a100=1",

@@ -115,7 +115,9 @@ async fn the_command_is_answered_over_the_wire() {
         rest_port: at.port(),
         output: Output::Json,
     };
-    let asked = tokio::task::spawn_blocking(move || forget(&args)).await.unwrap();
+    let asked = tokio::task::spawn_blocking(move || crate::operators::forget::forget(&args, "hostname"))
+        .await
+        .unwrap();
     assert!(asked.is_ok(), "{asked:?}");
     until.cancel();
     serving.await.unwrap();
@@ -127,6 +129,8 @@ async fn the_command_is_answered_over_the_wire() {
         rest_port: at.port(),
         output: Output::Text,
     };
-    let asked = tokio::task::spawn_blocking(move || forget(&args)).await.unwrap();
+    let asked = tokio::task::spawn_blocking(move || crate::operators::forget::forget(&args, "hostname"))
+        .await
+        .unwrap();
     assert!(asked.unwrap_err().to_string().contains("no operator runs"));
 }

@@ -1,4 +1,4 @@
-//! `operator hostname forget`: asks the operator that runs on this machine.
+//! `operator … forget`: asks the operator that runs on this machine.
 
 use crate::args::Output;
 use crate::args::operators::ForgetArgs;
@@ -22,11 +22,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest answer in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Has the hostnames of a lease tried again.
+/// Has what is of a lease tried again; `what` is what the operator makes, one of it.
 ///
 /// # Errors
 /// No operator runs on this machine at that port, or it refuses.
-pub fn forget(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.rest_port));
     let lease = args.lease.to_string();
     let answer = block_on(async {
@@ -37,8 +37,8 @@ pub fn forget(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let count = answer["forgotten"].as_u64().unwrap_or(0);
     match args.output {
         Output::Json => say(&format!("{answer}\n")),
-        Output::Text if count == 0 => say("no hostname of this lease had failed\n"),
-        Output::Text => say(&format!("{count} hostnames of this lease are tried again\n")),
+        Output::Text if count == 0 => say(&format!("no {what} of this lease had failed\n")),
+        Output::Text => say(&format!("{count} {what}s of this lease are tried again\n")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,5 +67,5 @@ async fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
         let words = String::from_utf8_lossy(&body);
         bail!("{at}: it answered {status}: {}", plain::line(&words));
     }
-    serde_json::from_slice(&body).with_context(|| format!("{at}: what answers there is no hostname operator"))
+    serde_json::from_slice(&body).with_context(|| format!("{at}: what answers there is no operator"))
 }

@@ -1,0 +1,120 @@
+//! How many addresses leases may have, for who promises them: counted as the operator counts, without its work.
+
+use super::balancer::Mode;
+use super::index::Index;
+use super::shared::{POOLS, SERVICES};
+use super::usage::Usage;
+use super::watch;
+use crate::operators::board::Board;
+use crate::operators::queue::Patience;
+use crate::state::WatchConfig;
+use akash_provider_core::types::Address;
+use kube::Client;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Follows pools and load balancers. Dropping it ends the watches.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    board: Arc<Board<Index>>,
+    #[expect(dead_code, reason = "dropping them ends the watches")]
+    watches: [AbortOnDropHandle<()>; 2],
+}
+
+impl Capacity {
+    /// Begins to watch; `pool` is the one that addresses are of.
+    pub(crate) fn start(
+        client: &Client,
+        provider: &Address,
+        pool: &str,
+        namespace: &str,
+        config: WatchConfig,
+    ) -> Self {
+        let mode = Mode {
+            pool: pool.to_owned(),
+            ..Mode::default()
+        };
+        let index = Index::new(provider.clone(), mode);
+        // Records are never listed, so that there is nothing to do.
+        let board = Arc::new(Board::new(index, Patience::default(), [SERVICES, POOLS]));
+        let watches = watch::capacity(client, namespace, &board, config);
+        Self { board, watches }
+    }
+
+    /// Something was seen.
+    pub(crate) async fn news(&self) {
+        self.board.news.notified().await;
+    }
+
+    /// Addresses there are, and those that others have; `None` until both were listed. While a watch is down the last
+    /// word holds.
+    pub(crate) fn count(&self) -> Option<(u32, u32)> {
+        others(&self.board.inner().index)
+    }
+}
+
+/// Addresses of our leases are promised by their reservations, whether they have them yet or not; so those of others are
+/// counted here.
+fn others(index: &Index) -> Option<(u32, u32)> {
+    let balancers = index.services().filter(|(_, live)| live.is_balancer);
+    let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();
+    let of_others =
+        balancers.filter(|(_, live)| !(live.is_leased && live.lease.as_ref().is_some_and(is_ours)));
+    let addresses: BTreeSet<IpAddr> = of_others
+        .flat_map(|(_, live)| live.given.addresses.iter().copied())
+        .collect();
+    let usage = Usage::with(index.pools(), index.mode(), &addresses);
+    usage.known().filter(|_| index.has_services())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::Change;
+    use crate::operators::ip::index::Event;
+    use crate::operators::ip::live::Live;
+    use crate::operators::ip::pool::pool;
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+    const OTHER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
+
+    fn live(provider: Option<&str>, ip: &str) -> Live {
+        let labels = provider.map(|provider| {
+            json!({
+                "akash.network": "true", "akash.network/service-target": "metal-lb",
+                "akash.network/lease.id.owner": OTHER, "akash.network/lease.id.dseq": "7",
+                "akash.network/lease.id.gseq": "1", "akash.network/lease.id.oseq": "1",
+                "akash.network/lease.id.provider": provider,
+            })
+        });
+        let object = json!({
+            "metadata": {"name": "x", "uid": "u", "resourceVersion": "1", "labels": labels},
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": ip}]}},
+        });
+        Live::of(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn addresses_of_others_are_taken_and_those_of_our_leases_are_promised() {
+        let mut index = Index::new(PROVIDER.parse().unwrap(), Mode::default());
+        let spec: Value = json!({"metadata": {"name": "p"}, "spec": {"addresses": ["203.0.113.0/28"]}});
+        let pools = BTreeMap::from([("p".to_owned(), pool(&serde_json::from_value(spec).unwrap()))]);
+        index.apply(Event::Pools(Change::Listed(pools)));
+        assert_eq!(others(&index), None, "no list of Services is no empty list");
+        let services = [
+            ("a/ours", live(Some(PROVIDER), "203.0.113.1")),
+            ("a/theirs", live(Some(OTHER), "203.0.113.2")),
+            ("a/ingress", live(None, "203.0.113.3")),
+            ("a/far", live(None, "192.0.2.1")),
+        ];
+        let services = services.map(|(name, live)| (name.to_owned(), live));
+        index.apply(Event::Services(Change::Listed(services.into())));
+        assert_eq!(others(&index), Some((16, 2)));
+    }
+}

@@ -1,0 +1,391 @@
+//! The index by itself: single cases, and every order of events to a depth.
+
+mod explore;
+
+use super::*;
+use crate::labels;
+use crate::operators::ip::balancer::{DEFAULT_POOL, Words};
+use akash_provider_core::cluster::IpDeclaration;
+use akash_provider_core::manifest::Proto;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde_json::json;
+
+fn provider() -> Address {
+    Address::from_bytes(&[99; 20]).unwrap()
+}
+
+/// A lease by the number of its tenant and its deployment.
+fn lease(tenant: u8, dseq: u64) -> LeaseId {
+    let owner = Address::from_bytes(&[tenant; 20]).unwrap();
+    let deployment = DeploymentId { owner, dseq };
+    let group = GroupId { deployment, gseq: 1 };
+    LeaseId {
+        order: OrderId { group, oseq: 1 },
+        provider: provider(),
+    }
+}
+
+/// Port 80 of an endpoint of the tenant, to a service.
+fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> Leased {
+    Leased {
+        lease: lease.clone(),
+        ip: IpDeclaration {
+            service: service.to_owned(),
+            port: 8080,
+            external_port: 80,
+            proto: Proto::Tcp,
+            sharing_key: format!("{}-ip-{endpoint}", lease.owner()),
+        },
+    }
+}
+
+fn name(leased: &Leased) -> String {
+    crate::leased_ips::object_name(&leased.ip)
+}
+
+fn bad(place: Option<String>) -> Fact {
+    Err(Bad {
+        problem: "garbage".to_owned(),
+        place,
+    })
+}
+
+/// What the API server has of a Service after it was written.
+fn written(body: &Value, version: u64) -> Live {
+    let mut object = body.clone();
+    let meta = &mut object["metadata"];
+    meta["uid"] = json!(format!("{}/{}", meta["namespace"], meta["name"]));
+    meta["resourceVersion"] = json!(version.to_string());
+    Live::of(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
+}
+
+fn service(leased: &Leased, version: u64) -> Live {
+    written(&Mode::default().render(leased), version)
+}
+
+fn records(all: &[Leased]) -> BTreeMap<String, Fact> {
+    all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
+}
+
+/// An index that knows these; our provider has a Manifest.
+fn index(declared: BTreeMap<String, Fact>, services: &[(String, Live)]) -> Index {
+    let mut index = Index::new(provider(), Mode::default());
+    let manifests = BTreeMap::from([("some".to_owned(), Some(provider()))]);
+    index.apply(Event::Manifests(Change::Listed(manifests)));
+    index.apply(Event::Services(Change::Listed(
+        services.iter().cloned().collect(),
+    )));
+    index.apply(Event::Records(Change::Listed(declared)));
+    index
+}
+
+#[test]
+fn nothing_is_to_be_done_before_everything_was_listed() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let mut index = Index::new(provider(), Mode::default());
+    let services = BTreeMap::from([(one.place(), service(&one, 5))]);
+    index.apply(Event::Services(Change::Listed(services)));
+    let manifests = BTreeMap::from([("some".to_owned(), Some(provider()))]);
+    index.apply(Event::Manifests(Change::Listed(manifests)));
+    assert!(
+        index.work(&one.place()).is_done(),
+        "no list of records is no empty list"
+    );
+    index.apply(Event::Records(Change::Put("x".to_owned(), bad(None))));
+    assert!(!index.is_known(), "a watch before its list tells nothing");
+    let touched = index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+    assert!(touched.contains(&one.place()));
+    assert!(
+        index.work(&one.place()).delete.is_some(),
+        "its record went while nobody looked"
+    );
+}
+
+#[test]
+fn what_is_not_certainly_ours_is_not_deleted() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let known = |manifests: Option<Address>, place: String, live: Live| {
+        let mut index = Index::new(provider(), Mode::default());
+        let manifests = BTreeMap::from([("some".to_owned(), manifests)]);
+        index.apply(Event::Manifests(Change::Listed(manifests)));
+        index.apply(Event::Services(Change::Listed(BTreeMap::from([(
+            place.clone(),
+            live,
+        )]))));
+        index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+        index.work(&place)
+    };
+    assert!(
+        known(Some(provider()), one.place(), service(&one, 1))
+            .delete
+            .is_some()
+    );
+    // A wrong namespace of records is empty; so is one of another provider.
+    let elsewhere = known(None, one.place(), service(&one, 1));
+    assert!(
+        elsewhere.is_done() && elsewhere.problem.is_some(),
+        "{elsewhere:?}"
+    );
+    let other = Address::from_bytes(&[7; 20]).unwrap();
+    assert!(known(Some(other.clone()), one.place(), service(&one, 1)).is_done());
+    // Our labels, and not where the lease is.
+    let stray = known(
+        Some(provider()),
+        "kube-system/web-ip-80-tcp".to_owned(),
+        service(&one, 1),
+    );
+    assert!(stray.is_done() && stray.problem.is_some());
+    let mut theirs = one.clone();
+    theirs.lease.provider = other;
+    assert_eq!(
+        known(Some(provider()), theirs.place(), service(&theirs, 1)),
+        Work::default()
+    );
+    let mut unlabelled = Mode::default().render(&one);
+    unlabelled["metadata"]["labels"] = json!(labels::lease(&one.lease));
+    assert_eq!(
+        known(Some(provider()), one.place(), written(&unlabelled, 1)),
+        Work::default()
+    );
+}
+
+#[test]
+fn a_record_that_makes_no_sense_is_told_and_its_service_stays() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let there = [(one.place(), service(&one, 1))];
+    for (record, fact) in [
+        (name(&one), bad(None)),
+        ("odd".to_owned(), bad(Some(one.place()))),
+    ] {
+        let mut index = index(BTreeMap::from([(record.clone(), fact)]), &there);
+        let work = index.work(&record);
+        assert!(work.problem.unwrap().contains("makes no sense"));
+        let work = index.work(&one.place());
+        assert!(work.is_done() && work.problem.is_some(), "{work:?}");
+        let touched = index.apply(Event::Records(Change::Gone(record, bad(None))));
+        assert!(touched.contains(&one.place()));
+        assert!(index.work(&one.place()).delete.is_some());
+    }
+    // Without its key nobody can tell of which record it is.
+    let mut body = Mode::default().render(&one);
+    body["metadata"]["annotations"] = json!({});
+    let index = index(
+        BTreeMap::from([("odd".to_owned(), bad(None))]),
+        &[(one.place(), written(&body, 1))],
+    );
+    assert!(index.work(&one.place()).is_done());
+}
+
+#[test]
+fn a_port_that_moves_has_its_old_service_deleted_first_and_no_other() {
+    let (old, new) = (
+        leased(&lease(1, 1), "front", "web"),
+        leased(&lease(1, 2), "front", "api"),
+    );
+    let other = leased(&lease(2, 9), "front", "web");
+    let there = [
+        (old.place(), service(&old, 1)),
+        (other.place(), service(&other, 2)),
+    ];
+    let mut index = index(records(&[new.clone(), other.clone()]), &there);
+    let waits = index.work(&new.place());
+    assert!(waits.is_done() && waits.problem.unwrap().contains(&old.place()));
+    let delete = index.work(&old.place()).delete.unwrap();
+    let touched = index.apply(Event::Deleted(old.place(), delete));
+    assert!(touched.contains(&new.place()), "who waits for it is told");
+    assert!(index.work(&new.place()).write.is_some());
+    assert_eq!(
+        index.work(&other.place()),
+        Work::default(),
+        "another tenant's endpoint of that name"
+    );
+}
+
+#[test]
+fn two_records_of_one_service_hold_each_other_up_until_one_goes() {
+    let (one, two) = (
+        leased(&lease(1, 1), "front", "web"),
+        leased(&lease(1, 1), "back", "web"),
+    );
+    assert_eq!(one.place(), two.place());
+    let mut index = index(
+        records(&[one.clone(), two.clone()]),
+        &[(one.place(), service(&one, 1))],
+    );
+    let work = index.work(&one.place());
+    assert!(work.is_done() && work.problem.unwrap().contains(" and "));
+    index.apply(Event::Records(Change::Gone(name(&one), Ok(one.clone()))));
+    let write = index.work(&one.place()).write.unwrap();
+    assert_eq!(
+        write.at,
+        "metadata.annotations.metallb.universe.tf/allow-shared-ip"
+    );
+}
+
+#[test]
+fn somebody_elses_service_of_that_name_is_not_touched() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let mut body = Mode::default().render(&one);
+    body["metadata"]["labels"] = json!({"akash.network": "true"});
+    let index = index(records(&[one.clone()]), &[(one.place(), written(&body, 1))]);
+    let work = index.work(&one.place());
+    assert!(work.is_done() && work.problem.unwrap().contains("somebody else's"));
+}
+
+#[test]
+fn a_record_of_another_provider_is_told_and_not_written() {
+    let mut one = leased(&lease(1, 1), "front", "web");
+    one.lease.provider = Address::from_bytes(&[7; 20]).unwrap();
+    let work = index(records(&[one.clone()]), &[]).work(&one.place());
+    assert!(work.is_done() && work.problem.unwrap().contains("--provider"));
+}
+
+/// As `CreateIPPassthrough` of today's operator writes it, with what an API server fills in.
+fn todays(one: &Leased, pool: Option<&str>) -> DynamicObject {
+    let mut object_labels = labels::lease(&one.lease);
+    object_labels.insert("akash.network".to_owned(), "true".to_owned());
+    object_labels.insert("akash.network/service-target".to_owned(), "metal-lb".to_owned());
+    let mut annotations = json!({
+        "metallb.universe.tf/allow-shared-ip": one.ip.sharing_key,
+        "metallb.universe.tf/ip-allocated-from-pool": "default",
+    });
+    if let Some(pool) = pool {
+        annotations["metallb.universe.tf/address-pool"] = json!(pool);
+    }
+    let object = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "web-ip-80-tcp", "namespace": one.lease.namespace(), "uid": "u", "resourceVersion": "7",
+            "labels": object_labels, "annotations": annotations,
+        },
+        "spec": {
+            "type": "LoadBalancer", "allocateLoadBalancerNodePorts": true, "clusterIP": "10.96.1.2",
+            "clusterIPs": ["10.96.1.2"], "externalTrafficPolicy": "Cluster", "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None",
+            "ports": [{"name": "web-ip-80-tcp", "port": 80, "targetPort": 8080, "protocol": "TCP", "nodePort": 31234}],
+            "selector": {"akash.network": "true", "akash.network/manifest-service": "web"},
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn what_todays_operator_wrote_is_as_wanted() {
+    let one = leased(&lease(1, 1), "front", "web");
+    for pool in [None, Some("public")] {
+        let live = Live::of(&todays(&one, pool), Timestamp::UNIX_EPOCH);
+        let mode = Mode {
+            pool: pool.unwrap_or(DEFAULT_POOL).to_owned(),
+            ..Mode::default()
+        };
+        assert_eq!(live.differs(&mode.render(&one)), None);
+        // The other pool, and the other words, are a difference; so is whatever the tenant's traffic depends on.
+        let other = Mode {
+            pool: if pool.is_some() { DEFAULT_POOL } else { "public" }.to_owned(),
+            ..Mode::default()
+        };
+        let difference = live.differs(&other.render(&one)).unwrap();
+        assert_eq!(difference.is_surplus, pool.is_some(), "{difference:?}");
+        let new = Mode {
+            words: Words::New,
+            ..mode.clone()
+        };
+        assert!(
+            live.differs(&new.render(&one)).unwrap().is_surplus,
+            "the old words go"
+        );
+        let both = Mode {
+            words: Words::Both,
+            ..mode
+        };
+        assert!(!live.differs(&both.render(&one)).unwrap().is_surplus);
+        for (field, value) in [
+            ("/spec/ports/0/targetPort", json!(81)),
+            ("/spec/ports/0/protocol", json!("UDP")),
+            ("/spec/selector/akash.network~1manifest-service", json!("db")),
+            ("/spec/type", json!("ClusterIP")),
+            ("/spec/ports", json!([])),
+        ] {
+            let mut wanted = Mode::default().render(&one);
+            *wanted.pointer_mut(field).unwrap() = value;
+            assert!(live.differs(&wanted).is_some(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn the_class_of_a_service_that_is_there_stays() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let mode = Mode {
+        class: Some("metallb".to_owned()),
+        ..Mode::default()
+    };
+    let mut index = Index::new(provider(), mode);
+    index.apply(Event::Manifests(Change::Listed(BTreeMap::new())));
+    index.apply(Event::Services(Change::Listed(BTreeMap::new())));
+    index.apply(Event::Records(Change::Listed(records(&[one.clone()]))));
+    let made = index.work(&one.place()).write.unwrap();
+    assert_eq!(made.body["spec"]["loadBalancerClass"], "metallb");
+    let mut old = Mode::default().render(&one);
+    old["spec"]["ports"][0]["targetPort"] = json!(1);
+    index.apply(Event::Services(Change::Put(one.place(), written(&old, 1))));
+    let again = index.work(&one.place()).write.unwrap();
+    assert!(
+        again.body["spec"].get("loadBalancerClass").is_none(),
+        "it cannot change"
+    );
+}
+
+#[test]
+fn a_write_keeps_what_was_given_and_time_goes_on() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let mut index = index(records(&[one.clone()]), &[]);
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let seen = |version: u64, second: i64, ips: &[&str]| {
+        let mut object = Mode::default().render(&one);
+        object["metadata"]["uid"] = json!("u");
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        let ingress: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+        object["status"] = json!({"loadBalancer": {"ingress": ingress}});
+        Live::of(&serde_json::from_value(object).unwrap(), at(second))
+    };
+    let put = |index: &mut Index, live| drop(index.apply(Event::Services(Change::Put(one.place(), live))));
+    put(&mut index, seen(1, 10, &[]));
+    put(&mut index, seen(2, 20, &[]));
+    assert_eq!(
+        index.live(&one.place()).unwrap().since,
+        at(10),
+        "it has waited since then"
+    );
+    put(&mut index, seen(3, 30, &["203.0.113.7"]));
+    let mut own = seen(4, 40, &[]);
+    own.given = Default::default();
+    index.apply(Event::Written(one.place(), own));
+    let live = index.live(&one.place()).unwrap();
+    assert_eq!(
+        (live.given.addresses.len(), live.since),
+        (1, at(30)),
+        "the answer to a write does not say it"
+    );
+    put(&mut index, seen(3, 50, &[]));
+    assert_eq!(
+        index.live(&one.place()).unwrap().given.addresses.len(),
+        1,
+        "an old event changes nothing"
+    );
+    put(&mut index, seen(5, 60, &[]));
+    assert_eq!(
+        index.live(&one.place()).unwrap().since,
+        at(60),
+        "it was taken away"
+    );
+    let listed = BTreeMap::from([(one.place(), seen(5, 70, &[]))]);
+    assert!(
+        index.apply(Event::Services(Change::Listed(listed))).is_empty(),
+        "nothing is new"
+    );
+    assert_eq!(index.live(&one.place()).unwrap().since, at(60));
+}

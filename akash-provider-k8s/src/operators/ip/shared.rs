@@ -1,0 +1,126 @@
+//! What watches, writer and status share: the board with the index, what MetalLB says of itself, and what was told.
+
+use super::balancer::Mode;
+use super::index::{Event, Index, Work};
+use super::live::Live;
+use super::metrics::MetricsStatus;
+use crate::operators::board::{self, Board};
+use crate::operators::queue::Patience;
+use akash_provider_core::types::Address;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The watches by their names in the status.
+pub(super) const RECORDS: &str = "providerleasedips";
+pub(super) const MANIFESTS: &str = "manifests";
+pub(super) const SERVICES: &str = "services";
+pub(super) const POOLS: &str = "ipaddresspools";
+
+impl board::Index for Index {
+    type Event = Event;
+    type Work = Work;
+    const KEPT: &'static str = "a leased address is not as it is declared";
+
+    fn apply(&mut self, event: Event) -> BTreeSet<String> {
+        Self::apply(self, event)
+    }
+
+    fn is_known(&self) -> bool {
+        Self::is_known(self)
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        Self::names(self)
+    }
+
+    fn work(&self, name: &str) -> Work {
+        Self::work(self, name)
+    }
+
+    fn needs(&self, watch: &str) -> bool {
+        // Addresses are made without knowing how many there are.
+        watch != POOLS
+    }
+}
+
+impl board::Work for Work {
+    fn is_done(&self) -> bool {
+        Self::is_done(self)
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn bodies(&self) -> Vec<&Value> {
+        self.write.iter().map(|write| &write.body).collect()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) board: Arc<Board<Index>>,
+    metrics: Mutex<MetricsStatus>,
+    /// What was said of which Service, so that it is said once.
+    told: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+impl Shared {
+    pub(super) fn new(provider: Address, mode: Mode, patience: Patience) -> Self {
+        let watches = [RECORDS, MANIFESTS, SERVICES, POOLS];
+        Self {
+            board: Arc::new(Board::new(Index::new(provider, mode), patience, watches)),
+            metrics: Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> MetricsStatus {
+        self.metrics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Keeps what MetalLB says of itself; what was known before.
+    pub(super) fn set_metrics(&self, metrics: MetricsStatus) -> MetricsStatus {
+        let mut kept = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut kept, metrics)
+    }
+
+    /// Says what is new of these, and keeps all of it.
+    pub(super) fn tell(&self, notices: BTreeMap<String, Vec<String>>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for (service, texts) in &notices {
+            let known = told.get(service);
+            for notice in texts.iter().filter(|t| known.is_none_or(|k| !k.contains(t))) {
+                tracing::warn!(service, notice, "a leased address is not as it should be");
+            }
+        }
+        *told = notices;
+    }
+
+    /// A Service was written.
+    pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
+        self.board.inner().counts.written += 1;
+        let live = Live::written(meta, body, Timestamp::now());
+        self.board.apply(Event::Written(place.to_owned(), live));
+    }
+
+    /// A Service was deleted.
+    pub(super) fn deleted(&self, place: &str, uid: &str) {
+        self.board.inner().counts.deleted += 1;
+        self.board.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
+    }
+
+    /// The Services of a lease are tried again now; the number of those that had failed.
+    pub(super) fn forget(&self, lease: &str) -> usize {
+        self.board.forget(|index, place| {
+            let leased = index.leased(place);
+            leased.is_some_and(|leased| leased.lease.to_string() == lease)
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! What the operator says of itself: each leased address as it is declared, written and given, and what keeps it from
+//! that; and the same in the words of today's operator.
+
+use super::index::Index;
+use super::live::Live;
+use super::metrics::MetricsStatus;
+use super::shared::{SERVICES, Shared};
+use super::usage::{self, Usage};
+use crate::hostnames::rfc3339;
+use crate::operators::board::{Counts, Inner};
+use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
+use crate::state::WatchState;
+use akash_provider_core::manifest::Proto;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Of Services that were not watched for so long nobody is told as if it were current.
+const STALE: Duration = Duration::from_secs(60);
+
+/// Everything that the operator says of itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// Records and Services were listed once, so that they are worked at.
+    pub is_ready: bool,
+    /// How the watches fare, by what they watch.
+    pub watches: BTreeMap<&'static str, WatchStatus>,
+    /// How many addresses there are, and how many are in use.
+    pub usage: Usage,
+    /// What MetalLB counts by itself.
+    pub metallb: MetricsStatus,
+    /// Services written, Services deleted, failures, since the start.
+    pub counts: Counts,
+    /// Services whose turn it is.
+    pub busy: usize,
+    /// Each Service that is declared or there, as `NAMESPACE/NAME`; and each record that makes no sense, by its name.
+    pub addresses: BTreeMap<String, AddressStatus>,
+}
+
+/// How a leased address is, at one port.
+#[derive(Debug, Clone, Serialize)]
+pub struct AddressStatus {
+    /// Lease it is declared for; `None` where no record declares it, or more than one.
+    pub lease: Option<String>,
+    /// Service of the lease that it leads to.
+    pub service: Option<String>,
+    /// Port in the container.
+    pub port: Option<u16>,
+    /// Port on the address.
+    pub external_port: Option<u16>,
+    /// `TCP` or `UDP`.
+    pub protocol: Option<&'static str>,
+    /// Exposes with the same key share an address.
+    pub sharing_key: Option<String>,
+    /// Its Service is there as wanted.
+    pub is_written: bool,
+    /// What MetalLB gave to it.
+    pub addresses: Vec<IpAddr>,
+    /// Since when it is there without an address, RFC 3339.
+    pub waiting_since: Option<String>,
+    /// What is odd about what it was given.
+    pub notices: Vec<String>,
+    /// What keeps it from being as declared.
+    pub problem: Option<String>,
+    /// What the API server said last against it.
+    pub error: Option<String>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// It is not tried until it changes, is forgotten or is old.
+    pub is_ignored: bool,
+}
+
+/// A port of a leased address as today's operator shows it at `/state`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Held {
+    /// When it was seen to change last, as Go writes a time.
+    pub last_event_time: String,
+    /// Its lease.
+    pub lease_id: LeaseParts,
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Port in the container.
+    pub port: u16,
+    /// Port on the address.
+    pub external_port: u16,
+    /// Service of the lease.
+    pub service_name: String,
+    /// Exposes with the same key share an address.
+    pub sharing_key: String,
+}
+
+/// A port of a leased address as today's operator shows it at `/ip-lease-status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Assigned {
+    /// Port in the container.
+    pub port: u16,
+    /// Port on the address.
+    pub external_port: u16,
+    /// Service of the lease.
+    pub service_name: String,
+    /// The address.
+    #[serde(rename = "IP")]
+    pub ip: String,
+    /// `TCP` or `UDP`.
+    pub protocol: &'static str,
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> Status {
+        let inner = self.board.inner();
+        let mut notices = usage::notices(&inner.index, Timestamp::now());
+        let names = inner.index.names().into_iter();
+        Status {
+            is_ready: inner.index.is_known(),
+            watches: inner.watch_status(),
+            usage: Usage::of(&inner.index),
+            metallb: self.metrics(),
+            counts: inner.counts,
+            busy: inner.queue.busy(),
+            addresses: names
+                .map(|name| {
+                    let notices = notices.remove(&name).unwrap_or_default();
+                    let status = inner.address(&name, notices);
+                    (name, status)
+                })
+                .collect(),
+        }
+    }
+
+    /// How many addresses there are, and how many are in use.
+    pub(super) fn usage(&self) -> Usage {
+        Usage::of(&self.board.inner().index)
+    }
+
+    pub(super) fn held(&self) -> BTreeMap<String, Vec<Held>> {
+        let inner = self.board.inner();
+        let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+        for (place, live) in inner.index.services() {
+            let Some(leased) = inner.index.leased(place).filter(|_| live.is_leased) else {
+                continue;
+            };
+            let (lease, ip) = (&leased.lease, &leased.ip);
+            let one = Held {
+                last_event_time: live.changed.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+                lease_id: LeaseParts::from(lease),
+                namespace: lease.namespace(),
+                port: ip.port,
+                external_port: ip.external_port,
+                service_name: ip.service.clone(),
+                sharing_key: ip.sharing_key.clone(),
+            };
+            held.entry(lease.to_string()).or_default().push(one);
+        }
+        held
+    }
+
+    pub(super) fn ignored(&self) -> BTreeMap<String, Ignored> {
+        self.board.inner().ignored(|index, place| {
+            let leased = index.leased(place)?;
+            Some((leased.lease.clone(), leased.ip.sharing_key.clone()))
+        })
+    }
+
+    /// What a lease was given.
+    ///
+    /// # Errors
+    /// As today's operator says it: one of its Services has no address, or makes no sense. Also when nobody knows.
+    pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
+        let inner = self.board.inner();
+        // What was given since would be missing.
+        let down = inner.watches.get(SERVICES).and_then(WatchState::down_for);
+        if let Some(down) = down.filter(|down| *down >= STALE) {
+            return Err(format!(
+                "the cluster's Services have not been watched for {} seconds",
+                down.as_secs()
+            ));
+        }
+        let home = format!("{}/", lease.namespace());
+        let services = inner.index.services();
+        let of_lease = services.filter(|(place, live)| live.is_leased && place.starts_with(&home));
+        of_lease.map(|(place, live)| assigned(place, live)).collect()
+    }
+}
+
+fn assigned(place: &str, live: &Live) -> Result<Assigned, String> {
+    let name = place.split_once('/').map_or(place, |(_, name)| name);
+    let invalid = |what: String| format!("metal lb error lease service error: service {name:?} {what}");
+    let ([address], 1) = (live.given.addresses.as_slice(), live.given.entries) else {
+        let count = live.given.entries;
+        return Err(invalid(format!("has {count} load balancers and is invalid")));
+    };
+    let ip = live
+        .ip
+        .as_ref()
+        .map_err(|why| invalid(format!("is invalid: {why}")))?;
+    Ok(Assigned {
+        port: ip.port,
+        external_port: ip.external_port,
+        service_name: ip.service.clone(),
+        ip: address.to_string(),
+        protocol: protocol(ip.proto),
+    })
+}
+
+const fn protocol(proto: Proto) -> &'static str {
+    match proto {
+        Proto::Tcp => "TCP",
+        Proto::Udp => "UDP",
+    }
+}
+
+impl Inner<Index> {
+    fn address(&self, name: &str, notices: Vec<String>) -> AddressStatus {
+        let leased = self.index.leased(name);
+        let ip = leased.map(|leased| &leased.ip);
+        let live = self.index.live(name).filter(|live| live.is_leased);
+        let failed = self.queue.failure(name);
+        let problem = self.problems.get(name).map(|problem| problem.text.clone());
+        // While a Service is worked at, the one that is there may not be the wanted one.
+        let is_settled = failed.is_none() && problem.is_none() && !self.queue.is_busy(name);
+        AddressStatus {
+            lease: leased.map(|leased| leased.lease.to_string()),
+            service: ip.map(|ip| ip.service.clone()),
+            port: ip.map(|ip| ip.port),
+            external_port: ip.map(|ip| ip.external_port),
+            protocol: ip.map(|ip| protocol(ip.proto)),
+            sharing_key: ip.map(|ip| ip.sharing_key.clone()),
+            is_written: leased.is_some() && live.is_some() && is_settled,
+            addresses: live.map(|live| live.given.addresses.clone()).unwrap_or_default(),
+            waiting_since: live.and_then(usage::waiting).map(rfc3339),
+            notices,
+            problem,
+            error: failed.map(|failed| failed.error.clone()),
+            failures: failed.map_or(0, |failed| failed.failures),
+            is_ignored: failed.is_some_and(|failed| failed.is_ignored),
+        }
+    }
+}

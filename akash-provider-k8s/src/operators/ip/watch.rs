@@ -1,0 +1,96 @@
+//! Records, Services and pools into the index.
+
+use super::facts::{self, Fact};
+use super::index::{Event, Index};
+use super::live::Live;
+use super::pool::{Pool, pool};
+use super::shared::{MANIFESTS, POOLS, RECORDS, SERVICES};
+use crate::crd::{Manifest, ProviderLeasedIP};
+use crate::operators::board::Board;
+use crate::operators::intake::{Read, Watched, follow};
+use crate::state::WatchConfig;
+use akash_provider_core::types::Address;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Begins to watch records, manifests, Services and pools, with a task for each.
+pub(super) fn start(
+    client: &Client,
+    namespace: &str,
+    metallb: &str,
+    board: &Arc<Board<Index>>,
+    config: WatchConfig,
+) -> [AbortOnDropHandle<()>; 4] {
+    let records: Read<String, Fact> = Box::new(move |object| (named(object), facts::leased(object)));
+    let manifests: Read<String, Option<Address>> =
+        Box::new(move |object| (named(object), facts::provider(object)));
+    let of_records = watched(RECORDS, "providerleasedips.akash.network");
+    let of_manifests = watched(MANIFESTS, "manifests.akash.network");
+    let within = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
+    let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()));
+    let manifests_api = within(ApiResource::erase::<Manifest>(&()));
+    let [services, pools] = capacity(client, metallb, board, config);
+    [
+        follow(board, of_records, records_api, records, Event::Records, config),
+        follow(
+            board,
+            of_manifests,
+            manifests_api,
+            manifests,
+            Event::Manifests,
+            config,
+        ),
+        services,
+        pools,
+    ]
+}
+
+/// Begins to watch Services and pools alone: what says how many addresses there are.
+pub(super) fn capacity(
+    client: &Client,
+    metallb: &str,
+    board: &Arc<Board<Index>>,
+    config: WatchConfig,
+) -> [AbortOnDropHandle<()>; 2] {
+    let services: Read<String, Live> = Box::new(move |object| {
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let place = format!("{namespace}/{}", named(object));
+        (place, Live::of(object, Timestamp::now()))
+    });
+    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
+    let of_services = watched(SERVICES, "services");
+    let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
+    let services_api = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
+    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
+    let pools_api = Api::namespaced_with(client.clone(), metallb, &ApiResource::from_gvk(&kind));
+    [
+        follow(
+            board,
+            of_services,
+            services_api,
+            services,
+            Event::Services,
+            config,
+        ),
+        follow(board, of_pools, pools_api, pools, Event::Pools, config),
+    ]
+}
+
+fn named(object: &DynamicObject) -> String {
+    object.metadata.name.clone().unwrap_or_default()
+}
+
+/// No selectors: a record without its labels declares an address all the same, and everybody's Services take addresses
+/// out of a pool.
+fn watched(key: &'static str, name: &'static str) -> Watched {
+    Watched {
+        key,
+        name,
+        labels: "",
+        may_be_absent: key == POOLS,
+    }
+}

@@ -1,0 +1,617 @@
+//! The IP operator with the rights of `deploy/operators/ip.yaml` and no others. MetalLB is not at hand: its pools are
+//! defined here with the fields that are read, and the tests give addresses in its place.
+
+use crate::world::{World, deployment, put, run, run_alone, service};
+use akash_provider_core::inventory::InventorySource;
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::crd::convert::to_manifest;
+use akash_provider_k8s::inventory::KubeInventory;
+use akash_provider_k8s::labels;
+use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
+use akash_provider_k8s::operators::queue::Patience;
+use akash_provider_k8s::state::WatchConfig;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Name of MetalLB's definition of pools.
+const POOLS: &str = "ipaddresspools.metallb.io";
+
+/// An account with the rights of the operator, and a client that is it.
+async fn account(world: &World) -> Client {
+    let own = &world.settings.manifest_namespace;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("namespace: lease", &format!("namespace: {own}"));
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    for mut document in documents {
+        if document["kind"].as_str().unwrap().starts_with("Cluster") {
+            document["metadata"]["name"] = json!(role(world));
+            if document.get("roleRef").is_some() {
+                document["roleRef"]["name"] = json!(role(world));
+            }
+        }
+        put(&world.admin, &document, "api-tier").await;
+    }
+    world.client_of("akash-operator-ip").await
+}
+
+fn role(world: &World) -> String {
+    format!("akash-operator-ip-{}", world.settings.manifest_namespace)
+}
+
+async fn take_rights(world: &World) {
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
+    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+    let _ = bindings.delete(&role(world), &DeleteParams::default()).await;
+    let _ = roles.delete(&role(world), &DeleteParams::default()).await;
+}
+
+fn pools(world: &World) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
+    let namespace = &world.settings.manifest_namespace;
+    Api::namespaced_with(world.admin.clone(), namespace, &ApiResource::from_gvk(&kind))
+}
+
+/// Has the server take pools.
+async fn define_pools(world: &World) {
+    let spec = json!({"type": "object", "properties": {
+        "addresses": {"type": "array", "items": {"type": "string"}},
+        "autoAssign": {"type": "boolean"}, "avoidBuggyIPs": {"type": "boolean"},
+        "serviceAllocation": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": POOLS},
+        "spec": {
+            "group": "metallb.io", "scope": "Namespaced",
+            "names": {"kind": "IPAddressPool", "plural": "ipaddresspools", "singular": "ipaddresspool"},
+            "versions": [{
+                "name": "v1beta1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    });
+    put(&world.admin, &definition, "api-tier").await;
+    let served = || async { pools(world).list(&ListParams::default()).await.is_ok() };
+    world.until("pools are served", served).await;
+}
+
+async fn pool(world: &World, name: &str, addresses: &[&str]) {
+    let pool = json!({
+        "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
+        "metadata": {"name": name, "namespace": world.settings.manifest_namespace},
+        "spec": {"addresses": addresses},
+    });
+    put(&world.admin, &pool, "operator").await;
+}
+
+/// The namespace of a lease, and its Manifest.
+async fn record(world: &World, lease: &LeaseId) {
+    let mut all = labels::lease(lease);
+    all.extend(labels::selector(&lease.namespace()));
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": lease.namespace(), "labels": all},
+    });
+    put(&world.admin, &namespace, "provider").await;
+    let manifest = to_manifest(&deployment(lease, vec![service("web")]), &world.settings).unwrap();
+    put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
+}
+
+fn key(lease: &LeaseId, endpoint: &str) -> String {
+    format!("{}-ip-{endpoint}", lease.owner())
+}
+
+fn declared(lease: &LeaseId, endpoint: &str, port: u16) -> String {
+    format!("{}-tcp-{port}", key(lease, endpoint))
+}
+
+async fn declare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+    let group = &lease.order.group;
+    let record = json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "ProviderLeasedIP",
+        "metadata": {"name": declared(lease, endpoint, port), "namespace": world.settings.manifest_namespace},
+        "spec": {
+            "lease_id": {
+                "owner": group.deployment.owner, "dseq": group.deployment.dseq.to_string(), "gseq": group.gseq,
+                "oseq": lease.order.oseq, "provider": lease.provider,
+            },
+            "service_name": "web", "port": 8080, "external_port": port, "sharing_key": key(lease, endpoint),
+            "protocol": "TCP",
+        },
+    });
+    put(&world.admin, &record, "provider").await;
+}
+
+async fn undeclare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+    let own = &world.settings.manifest_namespace;
+    world
+        .delete("ProviderLeasedIP", own, &declared(lease, endpoint, port))
+        .await;
+}
+
+/// What MetalLB does once it comes to it.
+async fn give(world: &World, lease: &LeaseId, port: u16, addresses: &[&str]) {
+    let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
+    let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    let status = json!({"status": {"loadBalancer": {"ingress": ingress}}});
+    let params = PatchParams::default();
+    let given = api
+        .patch_status(&name(port), &params, &Patch::Merge(&status))
+        .await;
+    given.unwrap();
+}
+
+fn name(port: u16) -> String {
+    format!("web-ip-{port}-tcp")
+}
+
+async fn balancer(world: &World, lease: &LeaseId, port: u16) -> Option<Value> {
+    world.get("Service", &lease.namespace(), &name(port)).await
+}
+
+fn options(world: &World) -> Options {
+    let own = &world.settings.manifest_namespace;
+    Options {
+        manifest_namespace: own.clone(),
+        metallb_namespace: own.clone(),
+        patience: Patience {
+            retry_delay: Duration::from_millis(200),
+            ..Patience::default()
+        },
+        watch_config: WatchConfig {
+            wait_absent: Duration::from_millis(500),
+            ..WatchConfig::default()
+        },
+        ..Options::new(world.settings.provider.clone())
+    }
+}
+
+async fn start(client: &Client, options: Options) -> IpOperator {
+    let operator = IpOperator::start(client, options);
+    let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
+    assert!(ready.is_ok(), "not ready: {:?}", operator.status());
+    operator
+}
+
+fn state(operator: &IpOperator, lease: &LeaseId, port: u16) -> Option<AddressStatus> {
+    let place = format!("{}/{}", lease.namespace(), name(port));
+    operator.status().addresses.remove(&place)
+}
+
+fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> bool {
+    state(operator, lease, port).is_some_and(|state| state.is_written)
+}
+
+/// Writes since the last time: method, and the last part of the path.
+fn writes(world: &World) -> Vec<String> {
+    let calls = world.take_writes().into_iter();
+    let short = calls.map(|call| {
+        let path = call.path.split('?').next().unwrap_or_default().to_owned();
+        format!("{} {}", call.method, path.rsplit('/').next().unwrap_or_default())
+    });
+    short.collect()
+}
+
+#[test]
+fn addresses_become_load_balancers_and_follow_their_records() {
+    run("ip-follow", |world| {
+        async move {
+            let client = account(world).await;
+            define_pools(world).await;
+            pool(world, "default", &["203.0.113.0/28", "garbage"]).await;
+            let lease = world.lease(1, 1);
+            record(world, &lease).await;
+            declare(world, &lease, "front", 80).await;
+            declare(world, &lease, "front", 443).await;
+            world.take_calls();
+            let operator = start(&client, options(world)).await;
+            let both = || async { is_written(&operator, &lease, 80) && is_written(&operator, &lease, 443) };
+            world.until("both have their Services", both).await;
+            assert_eq!(writes(world).len(), 2);
+            let made = balancer(world, &lease, 80).await.unwrap();
+            assert_eq!(made["spec"]["type"], "LoadBalancer");
+            assert_eq!(made["spec"]["ports"][0]["targetPort"], 8080);
+            let annotations = json!({"metallb.universe.tf/allow-shared-ip": key(&lease, "front")});
+            assert_eq!(
+                made["metadata"]["annotations"], annotations,
+                "and they share an address"
+            );
+            // The address comes when MetalLB does, and is counted once.
+            assert!(state(&operator, &lease, 80).unwrap().waiting_since.is_some());
+            assert!(
+                operator
+                    .assigned(&lease)
+                    .unwrap_err()
+                    .contains("has 0 load balancers")
+            );
+            for port in [80, 443] {
+                give(world, &lease, port, &["203.0.113.7"]).await;
+            }
+            let counted = || async { operator.usage().known() == Some((16, 1)) };
+            world.until("it is counted", counted).await;
+            let assigned = operator.assigned(&lease).unwrap();
+            assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
+            assert_eq!(operator.usage().pools["default"].problems.len(), 1);
+            assert_eq!(operator.held()[&lease.to_string()].len(), 2);
+            pool(world, "more", &["198.51.100.1-198.51.100.4"]).await;
+            let grows = || async { operator.usage().known() == Some((20, 1)) };
+            world.until("another pool counts too", grows).await;
+            assert_eq!(writes(world), [""; 0], "what MetalLB does is no reason to write");
+            // What somebody changes by hand is mended, what nobody wants goes, and the other port stays.
+            let edit = json!({"spec": {"selector": {labels::SERVICE: "other"}}});
+            world.edit("Service", &lease.namespace(), &name(80), edit).await;
+            let is_mended = || async {
+                let made = balancer(world, &lease, 80).await.unwrap();
+                made["spec"]["selector"][labels::SERVICE] == "web"
+            };
+            world.until("it is mended", is_mended).await;
+            undeclare(world, &lease, "front", 443).await;
+            let is_gone = || async { balancer(world, &lease, 443).await.is_none() };
+            world.until("it is gone", is_gone).await;
+            assert_eq!(writes(world), ["PATCH web-ip-80-tcp", "DELETE web-ip-443-tcp"]);
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+/// As `CreateIPPassthrough` of today's operator writes it.
+async fn by_todays_operator(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+    let mut object_labels = labels::lease(lease);
+    object_labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+    object_labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
+    let service: Service = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": name(port), "labels": object_labels,
+            "annotations": {"metallb.universe.tf/allow-shared-ip": key(lease, endpoint)},
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [{"name": name(port), "port": port, "targetPort": 8080, "protocol": "TCP"}],
+            "selector": {labels::MANAGED: "true", labels::SERVICE: "web"},
+        },
+    }))
+    .unwrap();
+    let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
+    let params = kube::api::PostParams {
+        field_manager: Some("provider-services".to_owned()),
+        ..kube::api::PostParams::default()
+    };
+    api.create(&params, &service).await.unwrap();
+}
+
+#[test]
+fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
+    run("ip-takeover", |world| {
+        async move {
+            let client = account(world).await;
+            define_pools(world).await;
+            let (one, two) = (world.lease(1, 1), world.lease(2, 2));
+            for lease in [&one, &two] {
+                record(world, lease).await;
+                by_todays_operator(world, lease, "front", 80).await;
+                declare(world, lease, "front", 80).await;
+                give(world, lease, 80, &[if *lease == one { "203.0.113.1" } else { "203.0.113.2" }]).await;
+            }
+            world.take_calls();
+            let first = start(&client, options(world)).await;
+            let at_rest =
+                || async { is_written(&first, &one, 80) && is_written(&first, &two, 80) && first.status().busy == 0 };
+            world.until("at rest", at_rest).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(writes(world), [""; 0], "a start over what is there writes nothing");
+            first.stop().await;
+            undeclare(world, &one, "front", 80).await;
+            let second = start(&client, options(world)).await;
+            let is_gone = || async { balancer(world, &one, 80).await.is_none() };
+            world.until("what was missed is gone", is_gone).await;
+            // One tenant's is one tenant's: the other keeps what it has.
+            assert_eq!(writes(world), ["DELETE web-ip-80-tcp"]);
+            let kept = balancer(world, &two, 80).await.unwrap();
+            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.2");
+            // Its own writes over another's are taken over as a whole.
+            declare(world, &two, "front", 80).await;
+            second.stop().await;
+            let mut named = options(world);
+            named.mode.pool = "public".to_owned();
+            named.mode.words = akash_provider_k8s::operators::ip::balancer::Words::New;
+            let third = start(&client, named).await;
+            let wanted = json!({"metallb.io/allow-shared-ip": key(&two, "front"), "metallb.io/address-pool": "public"});
+            let is_so =
+                || async { balancer(world, &two, 80).await.unwrap()["metadata"]["annotations"] == wanted };
+            world.until("the old words go", is_so).await;
+            let kept = balancer(world, &two, 80).await.unwrap();
+            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.2", "its address stays");
+            third.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
+    run("ip-foreign", |world| {
+        async move {
+            let client = account(world).await;
+            define_pools(world).await;
+            let (lease, own) = (world.lease(1, 1), world.settings.manifest_namespace.clone());
+            record(world, &lease).await;
+            let foreign = json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": name(81), "namespace": lease.namespace()},
+                "spec": {"ports": [{"port": 1}]},
+            });
+            put(&world.admin, &foreign, "somebody").await;
+            let before = balancer(world, &lease, 81).await.unwrap();
+            for port in 80..=85 {
+                declare(world, &lease, "front", port).await;
+            }
+            // A lease whose namespace is not there, hostile texts, and numbers that are none.
+            declare(world, &world.lease(9, 9), "front", 80).await;
+            let spoil = [
+                (82, json!({"service_name": "web; rm -rf"}), "no name of a service"),
+                (
+                    83,
+                    json!({"sharing_key": key(&world.lease(2, 2), "front")}),
+                    "none of its tenant",
+                ),
+                (84, json!({"port": 0}), "makes no sense"),
+                (85, json!({"external_port": 4_000_000_000_u32}), "makes no sense"),
+            ];
+            for (port, spec, _) in &spoil {
+                let record = declared(&lease, "front", *port);
+                world
+                    .edit("ProviderLeasedIP", &own, &record, json!({"spec": spec}))
+                    .await;
+            }
+            let operator = start(&client, options(world)).await;
+            world
+                .until("the good one is written", || async {
+                    is_written(&operator, &lease, 80)
+                })
+                .await;
+            for (port, _, why) in &spoil {
+                let record = declared(&lease, "front", *port);
+                let told = || async {
+                    let problem = operator
+                        .status()
+                        .addresses
+                        .get(&record)
+                        .and_then(|a| a.problem.clone());
+                    problem.is_some_and(|problem| problem.contains(why))
+                };
+                world.until(why, told).await;
+                assert!(balancer(world, &lease, *port).await.is_none());
+            }
+            let told = |lease: LeaseId, port: u16, why: &'static str| {
+                let operator = &operator;
+                async move {
+                    let error = state(operator, &lease, port).and_then(|state| state.error);
+                    error.is_some_and(|error| error.contains(why))
+                }
+            };
+            world
+                .until("the foreign one is told", || {
+                    told(lease.clone(), 81, "somebody else's")
+                })
+                .await;
+            world
+                .until("the missing namespace is told", || {
+                    told(world.lease(9, 9), 80, "not found")
+                })
+                .await;
+            assert_eq!(balancer(world, &lease, 81).await.unwrap(), before);
+            assert!(operator.ignored_leases().contains_key(&lease.to_string()));
+            // The way out of each.
+            world.delete("Service", &lease.namespace(), &name(81)).await;
+            declare(world, &lease, "front", 82).await;
+            record(world, &world.lease(9, 9)).await;
+            assert_eq!(operator.forget(&world.lease(9, 9).to_string()), 1);
+            let all = || async {
+                is_written(&operator, &lease, 81)
+                    && is_written(&operator, &lease, 82)
+                    && is_written(&operator, &world.lease(9, 9), 80)
+            };
+            world.until("each has its Service", all).await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_port_that_moves_is_on_one_service_at_a_time() {
+    run("ip-move", |world| {
+        async move {
+            let client = account(world).await;
+            define_pools(world).await;
+            let (one, two, other) = (world.lease(1, 1), world.lease(1, 2), world.lease(2, 3));
+            for lease in [&one, &two, &other] {
+                record(world, lease).await;
+            }
+            declare(world, &one, "front", 80).await;
+            declare(world, &other, "front", 80).await;
+            let operator = start(&client, options(world)).await;
+            let both = || async { is_written(&operator, &one, 80) && is_written(&operator, &other, 80) };
+            world.until("both are written", both).await;
+            world.take_calls();
+            let own = &world.settings.manifest_namespace;
+            let moved = json!({"spec": {"lease_id": {"dseq": "2"}}});
+            world
+                .edit("ProviderLeasedIP", own, &declared(&one, "front", 80), moved)
+                .await;
+            let has_moved =
+                || async { balancer(world, &one, 80).await.is_none() && is_written(&operator, &two, 80) };
+            world.until("it has moved", has_moved).await;
+            let calls = writes(world);
+            assert_eq!(calls, ["DELETE web-ip-80-tcp", "PATCH web-ip-80-tcp"]);
+            assert!(balancer(world, &other, 80).await.is_some());
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_late_or_wrong_metallb_is_said() {
+    run("ip-late", |world| {
+        async move {
+            let client = account(world).await;
+            define_pools(world).await;
+            pool(world, "public", &["203.0.113.0/28"]).await;
+            let (one, two, three) = (world.lease(1, 1), world.lease(2, 2), world.lease(3, 3));
+            for lease in [&one, &two, &three] {
+                record(world, lease).await;
+                declare(world, lease, "front", 80).await;
+            }
+            let mut options = options(world);
+            options.mode.pool = "public".to_owned();
+            let operator = start(&client, options).await;
+            let all = || async {
+                [&one, &two, &three]
+                    .iter()
+                    .all(|lease| is_written(&operator, lease, 80))
+            };
+            world.until("all are written", all).await;
+            let notices = |lease: &LeaseId| state(&operator, lease, 80).unwrap().notices.join("; ");
+            // Nobody comes: that is waited for, for as long as it takes, and nothing is written again.
+            world.take_calls();
+            assert!(state(&operator, &one, 80).unwrap().waiting_since.is_some());
+            assert_eq!(notices(&one), "", "a moment is not late");
+            // One address for two tenants, and one from elsewhere.
+            give(world, &one, 80, &["203.0.113.5"]).await;
+            give(world, &two, 80, &["203.0.113.5"]).await;
+            give(world, &three, 80, &["192.0.2.1"]).await;
+            world
+                .until("a shared address is told", || async {
+                    notices(&one).contains("shared with tenant")
+                })
+                .await;
+            world
+                .until("on both", || async {
+                    notices(&two).contains("shared with tenant")
+                })
+                .await;
+            let outside = || async { notices(&three).contains("192.0.2.1 is not in pool `public`") };
+            world.until("an address of no pool is told", outside).await;
+            assert_eq!(
+                operator.usage().known(),
+                Some((16, 1)),
+                "what is outside is not counted"
+            );
+            // Twice, and taken away again.
+            give(world, &two, 80, &["203.0.113.6"]).await;
+            world
+                .until("it is mended", || async { notices(&one).is_empty() })
+                .await;
+            give(world, &two, 80, &[]).await;
+            let waits = || async { state(&operator, &two, 80).unwrap().waiting_since.is_some() };
+            world.until("it waits again", waits).await;
+            assert_eq!(writes(world), [""; 0], "MetalLB's doings are no reason to write");
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_cluster_without_pools_is_served_and_their_number_is_unknown() {
+    run_alone("ip-no-pools", |world, _| {
+        async move {
+            let definitions: Api<CustomResourceDefinition> = Api::all(world.admin.clone());
+            let _ = definitions.delete(POOLS, &DeleteParams::default()).await;
+            let gone = || async { definitions.get_opt(POOLS).await.unwrap().is_none() };
+            world.until("nobody serves pools", gone).await;
+            let client = account(world).await;
+            let lease = world.lease(1, 1);
+            record(world, &lease).await;
+            declare(world, &lease, "front", 80).await;
+            let operator = start(&client, options(world)).await;
+            world
+                .until("it is written", || async { is_written(&operator, &lease, 80) })
+                .await;
+            let told = || async { operator.status().watches["ipaddresspools"].last_error.is_some() };
+            world.until("it is told", told).await;
+            assert_eq!(operator.usage().known(), None);
+            assert!(operator.usage().problem.unwrap().contains("not known"));
+            define_pools(world).await;
+            pool(world, "default", &["203.0.113.0/28"]).await;
+            let known = || async { operator.usage().known() == Some((16, 0)) };
+            world.until("they came, and are counted", known).await;
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn the_provider_promises_what_the_pools_have() {
+    run("ip-capacity", |world| {
+        async move {
+            define_pools(world).await;
+            let mut settings = world.settings.clone();
+            settings.leased_ips = true;
+            settings
+                .metallb_namespace
+                .clone_from(&settings.manifest_namespace);
+            let lease = world.lease(1, 1);
+            record(world, &lease).await;
+            // With the account of the provider, and not that of the operator.
+            let inventory = KubeInventory::start(&world.client, &settings, &Default::default());
+            let usage = Arc::new(Mutex::new(None));
+            let seen = Arc::clone(&usage);
+            let mut updates = inventory.watch();
+            let following = tokio::spawn(async move {
+                while let Some(update) = updates.next().await {
+                    let Ok(update) = update else { continue };
+                    let pool = update.leased_ips.map(|usage| (usage.total, usage.in_use));
+                    *seen.lock().unwrap() = Some(pool);
+                }
+            });
+            let is = |wanted: (u32, u32)| {
+                let usage = Arc::clone(&usage);
+                move || std::future::ready(*usage.lock().unwrap() == Some(Some(wanted)))
+            };
+            world.until("no pool, no address", is((0, 0))).await;
+            pool(world, "default", &["203.0.113.0/28"]).await;
+            world.until("those of the pool", is((16, 0))).await;
+            // An address of a lease is promised by its reservation; one that somebody else has is gone.
+            by_todays_operator(world, &lease, "front", 80).await;
+            give(world, &lease, 80, &["203.0.113.1"]).await;
+            let edge = json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": name(81), "namespace": lease.namespace()},
+                "spec": {"type": "LoadBalancer", "ports": [{"port": 81}]},
+            });
+            put(&world.admin, &edge, "somebody").await;
+            give(world, &lease, 81, &["203.0.113.2"]).await;
+            world.until("one of others", is((16, 1))).await;
+            assert_eq!(settings.leased_pool(), Some((16, 1)), "and the backend knows it");
+            // Without a pool nothing is left of it.
+            pools(world)
+                .delete("default", &DeleteParams::default())
+                .await
+                .unwrap();
+            world.until("the pool is gone", is((0, 0))).await;
+            following.abort();
+        }
+        .boxed()
+    });
+}

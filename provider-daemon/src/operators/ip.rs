@@ -1,0 +1,177 @@
+//! `operator ip`: load balancers of leased addresses. Beside what every operator answers:
+//!
+//! | route | says |
+//! |---|---|
+//! | `GET /usage`, `/state`, `/ignored-leases`, `/ip-lease-status/OWNER/DSEQ/GSEQ/OSEQ` | as today's operator says it |
+//! | `POST /forget/LEASE` | its addresses are tried again now; from this machine alone |
+
+use super::measures::{Measure, of_counts, of_watches};
+use super::process::{self, Operator};
+use super::serve::{Peer, status};
+use super::words::{answer, awaited, forgotten, json, value};
+use crate::args::operators::IpArgs;
+use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::routing::{get, post};
+use http::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::Value;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// How many addresses there are, as today's operator says it.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Counted {
+    /// All of them: that is what it means by the word.
+    available: u32,
+    in_use: u32,
+}
+
+/// An error as today's operator says it.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Failed {
+    error: String,
+    code: i32,
+}
+
+/// Runs until it is told to stop.
+///
+/// # Errors
+/// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
+pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
+    let mut options = args.options()?;
+    process::run(&args.common, async move |client, gate| {
+        options.gate = gate;
+        Ok(IpOperator::start(client, options))
+    })
+}
+
+impl Operator for IpOperator {
+    const NAME: &'static str = "ip";
+    const TEXTS: &'static [&'static str] = &["/usage", "/state", "/ignored-leases"];
+
+    fn awaited(&self) -> String {
+        if self.is_ready() {
+            return String::new();
+        }
+        awaited(&Self::status(self).watches)
+    }
+
+    fn text(&self, path: &str) -> Option<Vec<u8>> {
+        if !self.is_ready() {
+            return None;
+        }
+        match path {
+            "/state" => Some(json(&self.held())),
+            "/ignored-leases" => Some(json(&self.ignored_leases())),
+            _ => {
+                let (available, in_use) = self.usage().known()?;
+                Some(json(&Counted { available, in_use }))
+            }
+        }
+    }
+
+    fn kept_back(&self, path: &str) -> Option<String> {
+        (path != "/status" && !self.is_ready()).then(|| self.awaited())
+    }
+
+    fn missing(&self, path: &str) -> Option<&'static str> {
+        // Unknown is not none: who promises addresses has to keep what was said last.
+        (path == "/usage").then_some("how many addresses there are is not known; /status says why\n")
+    }
+
+    fn status(&self) -> Value {
+        value(&Self::status(self))
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        let now = Self::status(self);
+        let count = |is: fn(&AddressStatus) -> bool| now.addresses.values().filter(|port| is(port)).count();
+        let states = [
+            ("declared", count(|port| port.lease.is_some())),
+            ("written", count(|port| port.is_written)),
+            ("given", count(|port| !port.addresses.is_empty())),
+            ("waiting", count(|port| port.waiting_since.is_some())),
+            ("kept_back", count(|port| port.problem.is_some())),
+            ("failed", count(|port| port.error.is_some())),
+            ("ignored", count(|port| port.is_ignored)),
+        ];
+        let help = "Ports of leased addresses by what is known of them; one may count in several";
+        let mut measures = vec![Measure::gauge("leased_ports", help).counted("state", states)];
+        if let Some((total, in_use)) = self.usage().known() {
+            let help = "Addresses for leases: all of them, and those in use";
+            let of = [("total", total as usize), ("in_use", in_use as usize)];
+            measures.push(Measure::gauge("addresses", help).counted("of", of));
+        }
+        measures.extend(of_counts(now.counts));
+        measures.extend(of_watches(&now.watches));
+        measures
+    }
+
+    fn routes(self: Arc<Self>) -> Router {
+        Router::new()
+            .route("/ip-lease-status/{owner}/{dseq}/{gseq}/{oseq}", get(of_lease))
+            .route("/forget/{*lease}", post(forget))
+            .with_state(self)
+    }
+
+    async fn listed(&self) {
+        self.ready().await;
+    }
+
+    async fn stop(&self) {
+        Self::stop(self).await;
+    }
+}
+
+async fn of_lease(
+    State(operator): State<Arc<IpOperator>>,
+    Path((owner, dseq, gseq, oseq)): Path<(String, String, String, String)>,
+) -> Response<Body> {
+    if !operator.is_ready() {
+        return status(StatusCode::SERVICE_UNAVAILABLE, operator.awaited());
+    }
+    let Some(lease) = lease(&operator, &owner, &dseq, &gseq, &oseq) else {
+        return status(StatusCode::NOT_FOUND, "");
+    };
+    match operator.assigned(&lease) {
+        Ok(all) if all.is_empty() => status(StatusCode::NO_CONTENT, ""),
+        Ok(all) => answer(StatusCode::OK, &all),
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, &Failed { error, code: -1 }),
+    }
+}
+
+fn lease(operator: &IpOperator, owner: &str, dseq: &str, gseq: &str, oseq: &str) -> Option<LeaseId> {
+    let owner: Address = owner.parse().ok()?;
+    let deployment = DeploymentId {
+        owner,
+        dseq: dseq.parse().ok()?,
+    };
+    let group = GroupId {
+        deployment,
+        gseq: gseq.parse().ok()?,
+    };
+    Some(LeaseId {
+        order: OrderId {
+            group,
+            oseq: oseq.parse().ok()?,
+        },
+        provider: operator.provider().clone(),
+    })
+}
+
+async fn forget(
+    State(operator): State<Arc<IpOperator>>,
+    Extension(peer): Extension<Peer>,
+    Path(lease): Path<String>,
+) -> Response<Body> {
+    forgotten(IpOperator::NAME, peer, &lease, || operator.forget(&lease))
+}
+
+#[cfg(test)]
+mod tests;
