@@ -351,8 +351,11 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
                 .unwrap();
             let lease = world.lease(1, 1);
             record(world, &lease, &HttpOptions::default()).await;
-            declare(world, &lease, WIDE).await;
             let operator = start(&world.client, options(world, gateway())).await;
+            // Before filters are listed a route is written without a look at them.
+            let listed = || async { operator.status().watches["snippetsfilters"].synced };
+            world.until("filters are listed", listed).await;
+            declare(world, &lease, WIDE).await;
             let there = || async {
                 get(world, Sort::HttpRoute, &lease.namespace(), OBJECT)
                     .await
