@@ -202,10 +202,9 @@ fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
 }
 
 #[test]
-fn a_name_that_a_freed_wildcard_covered_goes_to_who_waits_for_it() {
+fn a_manifest_that_is_refused_for_its_wildcard_changes_no_name() {
     let mut world = World::new();
     let first = world.running(1, &hosted("nginx:1", &["a.shop.example"]));
-    // It gives the name up, another tenant takes it in, and a later manifest of the first is undone.
     world.running(8_001, &hosted("nginx:1", &["b.shop.example"]));
     let changed = hosted("nginx:2", &["*.shop.example", "c.example"]);
     update(&mut world, &changed);

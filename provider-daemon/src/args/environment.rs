@@ -11,12 +11,13 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-pub(crate) const COMMANDS: [&str; 17] = [
+pub(crate) const COMMANDS: [&str; 18] = [
     "keys",
     "query",
     "tx",
     "run",
     "operator",
+    "migrate",
     "send-manifest",
     "get-manifest",
     "lease-status",

@@ -1,7 +1,7 @@
 //! What is made beside routes, and what happens to routes of the other mode.
 
 use super::*;
-use akash_provider_core::cluster::Cluster;
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration};
 use akash_provider_k8s::infrastructure::Infrastructure;
 use akash_provider_k8s::objects::RESTRICTIONS;
 use akash_provider_k8s::operators::handover::open_to_gateway;
@@ -351,8 +351,11 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
                 .unwrap();
             let lease = world.lease(1, 1);
             record(world, &lease, &HttpOptions::default()).await;
-            declare(world, &lease, WIDE).await;
             let operator = start(&world.client, options(world, gateway())).await;
+            // Before filters are listed a route is written without a look at them.
+            let listed = || async { operator.status().watches["snippetsfilters"].synced };
+            world.until("filters are listed", listed).await;
+            declare(world, &lease, WIDE).await;
             let there = || async {
                 get(world, Sort::HttpRoute, &lease.namespace(), OBJECT)
                     .await
@@ -395,6 +398,38 @@ fn the_provider_opens_the_policies_of_its_leases_when_its_mode_changes() {
                 .unwrap();
             assert_eq!(opened, 1);
             assert!(lets_in().await);
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_wildcard_is_declared_and_purged_by_its_own_name() {
+    run("op-declared", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            record(world, &lease, &HttpOptions::default()).await;
+            let hostnames = cluster.hostnames().unwrap();
+            let name = HostnameDeclaration {
+                hostname: WIDE.to_owned(),
+                service: "web".to_owned(),
+                external_port: 80,
+            };
+            hostnames.declare_hostname(&lease, &name).await.unwrap();
+            let own = &world.settings.manifest_namespace;
+            let made = world.get("ProviderHost", own, OBJECT).await.unwrap();
+            assert_eq!(made["spec"]["hostname"], WIDE);
+            let declared = hostnames.all_hostnames().await.unwrap();
+            assert!(
+                declared.iter().any(|declared| declared.hostname == WIDE),
+                "{declared:?}"
+            );
+            world.take_calls();
+            hostnames.declare_hostname(&lease, &name).await.unwrap();
+            assert_eq!(world.take_writes(), [], "it is declared");
+            hostnames.purge_declared_hostname(&lease, WIDE).await.unwrap();
+            assert!(world.get("ProviderHost", own, OBJECT).await.is_none());
         }
         .boxed()
     });
