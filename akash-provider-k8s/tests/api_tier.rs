@@ -29,6 +29,8 @@ mod foreign;
 mod hostname_operator;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/inventory_operator.rs"]
+mod inventory_operator;
 #[path = "api_tier/listing.rs"]
 mod listing;
 #[path = "api_tier/missing.rs"]

@@ -1,6 +1,7 @@
 //! What runs in the cluster beside the provider, each with a port on which it is asked how it is.
 
 pub mod hostname;
+pub mod inventory;
 mod serve;
 
 use crate::args::operators::{HostnameAction, OperatorsCommand};
@@ -16,5 +17,6 @@ pub fn run(command: &OperatorsCommand) -> anyhow::Result<ExitCode> {
             None => hostname::run(args),
             Some(HostnameAction::Forget(asked)) => hostname::forget(asked),
         },
+        OperatorsCommand::Inventory(args) => inventory::run(args),
     }
 }

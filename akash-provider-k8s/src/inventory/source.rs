@@ -115,11 +115,7 @@ enum Next {
 }
 
 impl Shared {
-    fn new(settings: &Settings, options: &Options) -> Self {
-        let leased_ips = settings.leased_ips.then(|| LeasedIpUsage {
-            total: settings.leased_ip_pool,
-            ..LeasedIpUsage::default()
-        });
+    fn new(leased_ips: Option<LeasedIpUsage>, options: &Options) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 tally: Tally::new(options.storage.clone()),
@@ -247,7 +243,28 @@ impl KubeInventory {
     /// Starts the watches. It returns at once, also when the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
-        let shared = Arc::new(Shared::new(settings, options));
+        Self::start_with(client, options, leased_ips(settings), |starter| {
+            starter.leases(settings)
+        })
+    }
+
+    /// Starts the watches of a count in which pods of leases are use like any other, whoever's leases they are: for
+    /// those who show a cluster as it is and reserve nothing. Manifests are not read.
+    #[must_use]
+    pub fn start_whole(client: &Client, options: &Options) -> Self {
+        Self::start_with(client, options, None, |starter| {
+            // There are none to wait for.
+            starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
+        })
+    }
+
+    fn start_with(
+        client: &Client,
+        options: &Options,
+        leased_ips: Option<LeasedIpUsage>,
+        leases: impl FnOnce(&mut Starter<'_>),
+    ) -> Self {
+        let shared = Arc::new(Shared::new(leased_ips, options));
         let mut starter = Starter {
             client,
             shared: &shared,
@@ -259,13 +276,20 @@ impl KubeInventory {
         starter.all(Kind::Node, "", Box::new(node));
         let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
         starter.all(Kind::Pod, TAKING, Box::new(pod));
-        starter.leases(settings);
+        leases(&mut starter);
         starter.storage();
         let mut tasks = starter.tasks;
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         tasks.push(AbortOnDropHandle::new(publisher));
         Self { shared, tasks }
     }
+}
+
+fn leased_ips(settings: &Settings) -> Option<LeasedIpUsage> {
+    settings.leased_ips.then(|| LeasedIpUsage {
+        total: settings.leased_ip_pool,
+        ..LeasedIpUsage::default()
+    })
 }
 
 impl InventorySource for KubeInventory {

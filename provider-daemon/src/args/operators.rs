@@ -1,5 +1,9 @@
 //! Flags of the operators that run in the cluster beside the provider. Names and defaults are those of today's.
 
+mod inventory;
+
+pub use inventory::InventoryArgs;
+
 use super::Output;
 use super::kubernetes::IngressArg;
 use super::values;
@@ -18,6 +22,8 @@ use std::time::Duration;
 pub enum OperatorsCommand {
     /// Make a route of every hostname that the provider declares: Ingresses, or HTTPRoutes of the Gateway API.
     Hostname(Box<HostnameArgs>),
+    /// Show what the cluster has, over REST and gRPC, and label its nodes with it.
+    Inventory(Box<InventoryArgs>),
 }
 
 /// Settings of `operator hostname`.

@@ -17,7 +17,7 @@ impl World {
         let mut settings = Settings::new(PROVIDER.parse().unwrap());
         settings.leased_ips = true;
         settings.leased_ip_pool = 5;
-        let shared = Arc::new(Shared::new(&settings, &Options::default()));
+        let shared = Arc::new(Shared::new(leased_ips(&settings), &Options::default()));
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         Self {
             updates: shared.updates.watch(),
