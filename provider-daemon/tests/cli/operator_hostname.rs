@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A cluster at a port where nobody listens.
-const AWAY: &str = r#"
+pub(super) const AWAY: &str = r#"
 apiVersion: v1
 kind: Config
 clusters: [{name: away, cluster: {server: "http://127.0.0.1:9"}}]
@@ -32,7 +32,7 @@ fn serving(kubeconfig: &Scratch) -> (Child, String) {
     (child, address.to_owned())
 }
 
-fn get(address: &str, path: &str) -> String {
+pub(super) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
