@@ -1,13 +1,13 @@
 //! The inventory operator with the rights of `deploy/operators/inventory.yaml`, which no other account of these tests has
 //! a part in. Nodes are of the whole cluster, so that each test has it to itself.
 
-use crate::place::Place;
 use crate::world::{World, put, run_alone};
 use akash_provider_core::inventory::{InventorySource, Metrics};
 use akash_provider_k8s::inventory::{KubeInventory, Options as CountOptions};
 use akash_provider_k8s::labels::Labels;
 use akash_provider_k8s::operators::inventory::database::Database;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
+use akash_provider_k8s::operators::inventory::wanted::Standing;
 use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -20,17 +20,20 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use testbed::Tier;
+use testbed::Cluster;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Start of the names of everything that is of the whole cluster.
 const START: &str = "op-inv-";
 const GPU: &str = "akash.network/capabilities.gpu.vendor.";
 const CLASS: &str = "akash.network/capabilities.storage.class.";
+/// The node whose kubelet says nothing.
+const AWAY: &str = "op-inv-away";
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
 /// The operator's account, with its rights alone.
-async fn account(world: &World) -> Client {
+async fn account(world: &World, testbed: &Cluster) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/inventory.yaml");
     let text = std::fs::read_to_string(path).unwrap();
@@ -52,7 +55,7 @@ async fn account(world: &World) -> Client {
         .create_token_request(name, &PostParams::default(), &request)
         .await
         .unwrap();
-    let kubeconfig = Kubeconfig::read_from(Place::find(Tier::Api).unwrap().kubeconfig).unwrap();
+    let kubeconfig = Kubeconfig::read_from(testbed.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
@@ -88,12 +91,35 @@ async fn clear(world: &World) {
 async fn node(world: &World, name: &str, labels: Value, capacity: Value) {
     let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
     put(&world.admin, &body, "api-tier").await;
-    let now = "2026-01-01T00:00:00Z";
-    let status = json!({"capacity": capacity, "allocatable": capacity, "conditions": [{
+    let status = json!({"capacity": capacity, "allocatable": capacity, "conditions": [ready()]});
+    patch(world, name, true, json!({"status": status})).await;
+}
+
+fn ready() -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    json!({
         "type": "Ready", "status": "True", "reason": "Test", "message": "",
         "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }]});
-    patch(world, name, true, json!({"status": status})).await;
+    })
+}
+
+/// Says of all nodes but one that they are ready, as their kubelets would: the cluster takes them for lost otherwise.
+fn kubelets(world: &World) -> AbortOnDropHandle<()> {
+    let nodes: Api<Node> = Api::all(world.admin.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let all = nodes.list_metadata(&ListParams::default()).await.unwrap();
+            for node in all.items.into_iter().filter_map(|node| node.metadata.name) {
+                let change = Patch::Merge(json!({"status": {"conditions": [ready()]}}));
+                if node != AWAY {
+                    let _ = nodes.patch_status(&node, &PatchParams::default(), &change).await;
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+    }))
 }
 
 async fn patch(world: &World, name: &str, is_status: bool, change: Value) {
@@ -221,26 +247,28 @@ async fn furnish(world: &World) -> usize {
         format!("{GPU}nvidia.model.a100"): "99", format!("{GPU}nvidia.model.h100"): "8",
         "feature.node.kubernetes.io/pci-0302_10de_20b5.present": "true",
     });
-    node(world, "op-inv-gpu", lies, with("2")).await;
+    node(world, "op-inv-gpu", lies.clone(), with("2")).await;
+    node(world, AWAY, lies, with("2")).await;
     let product = json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"});
     node(world, "op-inv-absurd", product, with("1000000")).await;
-    6
+    7
 }
 
 #[test]
 fn a_cluster_is_shown_as_the_provider_counts_it() {
-    run_alone("op-inv-shown", |world, _| {
+    run_alone("op-inv-shown", |world, testbed| {
         async move {
             clear(world).await;
             let nodes = furnish(world).await;
+            let _kubelets = kubelets(world);
             pod(world, "web", "op-inv-plain", "1500m").await;
-            let operator = start(&account(world).await);
+            let operator = start(&account(world, &testbed).await);
             settled(world, &operator, nodes).await;
             // The same nodes, the same use, the same storage: pods of leases are nobody's of this provider.
             let is_labelled = |metrics: &Metrics| {
                 let gpu = metrics.nodes.iter().find(|node| node.name == "op-inv-gpu");
                 let plain = metrics.nodes.iter().find(|node| node.name == "op-inv-plain");
-                metrics.nodes.len() == 4
+                metrics.nodes.len() == 5
                     && gpu.is_some_and(|node| node.gpu.allocatable == 2 && !node.storage_classes.is_empty())
                     && plain
                         .is_some_and(|node| node.cpu.available == 6_500 && !node.storage_classes.is_empty())
@@ -274,11 +302,12 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
 
 #[test]
 fn nodes_get_labels_of_ours_and_keep_those_of_others() {
-    run_alone("op-inv-labels", |world, _| {
+    run_alone("op-inv-labels", |world, testbed| {
         async move {
             clear(world).await;
             let nodes = furnish(world).await;
-            let client = account(world).await;
+            let _kubelets = kubelets(world);
+            let client = account(world, &testbed).await;
             let operator = start(&client);
             settled(world, &operator, nodes).await;
             let beta2 = format!("{CLASS}op-inv-beta2");
@@ -317,13 +346,11 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
                 "{absurd}"
             );
             // Away, a node keeps what it has; a class that vanishes goes from all, and what is taken off comes back.
-            let condition = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-            patch(world, "op-inv-gpu", true, condition).await;
-            let is_away = || async {
-                let standing = serde_json::to_value(operator.status().nodes["op-inv-gpu"].standing).unwrap();
-                standing == "unready"
-            };
-            world.until("the node is away", is_away).await;
+            let is_away = || async { operator.status().nodes[AWAY].standing == Standing::Unready };
+            let before = labels(world, AWAY).await;
+            world
+                .until("the cluster takes the silent node for lost", is_away)
+                .await;
             let classes: Api<StorageClass> = Api::all(world.admin.clone());
             classes
                 .delete("op-inv-beta2", &DeleteParams::default())
@@ -340,9 +367,10 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
             .await;
             let is_back = || async { labels(world, "op-inv-plain").await.contains_key("akash.network") };
             world.until("its label is back", is_back).await;
+            assert!(before.contains_key(&beta2));
             assert_eq!(
-                labels(world, "op-inv-gpu").await,
-                gpu,
+                labels(world, AWAY).await,
+                before,
                 "nothing was written to the one that is away"
             );
             settled(world, &operator, nodes).await;
@@ -360,13 +388,14 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
 
 #[test]
 fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
-    run_alone("op-inv-right", |world, _| {
+    run_alone("op-inv-right", |world, testbed| {
         async move {
             clear(world).await;
             let usual = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
             node(world, "op-inv-one", json!({"akash.network": "true"}), usual.clone()).await;
             node(world, "op-inv-two", json!({}), usual).await;
-            let client = account(world).await;
+            let _kubelets = kubelets(world);
+            let client = account(world, &testbed).await;
             let roles: Api<ClusterRole> = Api::all(world.admin.clone());
             let reading = json!({"rules": [
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
@@ -385,7 +414,7 @@ fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
             let names: Vec<_> = shown.metrics.nodes.iter().map(|node| node.name.as_str()).collect();
             assert_eq!(names, ["op-inv-one"], "with its label it is offered all the same");
             // A right that is given is used without a restart.
-            let rights = account(world).await;
+            let rights = account(world, &testbed).await;
             drop(rights);
             settled(world, &operator, 2).await;
             clear(world).await;

@@ -61,6 +61,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) name: String,
+    uid: String,
     pub(super) patch: Value,
     wanted: Wanted,
 }
@@ -169,6 +170,7 @@ impl Shared {
                     entry.pace.is_running = true;
                     return Ok(Turn {
                         name: name.clone(),
+                        uid: entry.view.uid.clone(),
                         patch,
                         wanted,
                     });
@@ -186,8 +188,11 @@ impl Shared {
             Ok(_) => counts.written += 1,
             Err(_) => counts.failed += 1,
         }
-        // Gone meanwhile, it needs none.
-        let Some(entry) = nodes.get_mut(&turn.name) else {
+        // Gone meanwhile, or another machine of the name: the answer is about neither.
+        let entry = nodes
+            .get_mut(&turn.name)
+            .filter(|entry| entry.view.uid == turn.uid);
+        let Some(entry) = entry else {
             return;
         };
         entry.pace.is_running = false;
@@ -278,3 +283,6 @@ impl Inner {
         Some(Shown { metrics, list })
     }
 }
+
+#[cfg(test)]
+mod tests;
