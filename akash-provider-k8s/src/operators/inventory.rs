@@ -126,12 +126,18 @@ impl InventoryOperator {
 
     /// Other rules from here on, for what is shown and for the labels of all nodes.
     pub fn set_rules(&self, rules: Rules) {
-        self.shared.change(|inner| inner.rules = Arc::new(rules));
+        self.shared.change(|inner| {
+            inner.rules = Arc::new(rules);
+            inner.look_again();
+        });
     }
 
     /// Another list of GPUs from here on, for all nodes.
     pub fn set_list(&self, list: Database) {
-        self.shared.change(|inner| inner.list = Arc::new(list));
+        self.shared.change(|inner| {
+            inner.list = Arc::new(list);
+            inner.look_again();
+        });
     }
 
     /// The cluster as it is shown, and each change of it; `None` before it was counted once. While it cannot be counted

@@ -55,6 +55,8 @@ pub(super) struct Pace {
 pub(super) struct Entry {
     pub(super) view: NodeView,
     pub(super) pace: Pace,
+    /// It has its labels, by what was known then: see [`Inner::known`].
+    settled: Option<u64>,
 }
 
 /// A write that is due.
@@ -75,6 +77,8 @@ pub(super) struct Inner {
     pub(super) classes: Option<BTreeMap<String, bool>>,
     pub(super) rules: Arc<Rules>,
     pub(super) list: Arc<Database>,
+    /// Another number whenever something changes that all nodes hang on.
+    known: u64,
     pub(super) watches: BTreeMap<Kind, WatchState>,
     pub(super) counts: Counts,
     /// What is counted, before the rules.
@@ -110,6 +114,7 @@ impl Shared {
                 classes: None,
                 rules: Arc::new(rules),
                 list: Arc::default(),
+                known: 0,
                 watches: Kind::ALL.map(|kind| (kind, WatchState::default())).into(),
                 counts: Counts::default(),
                 counted: None,
@@ -148,15 +153,21 @@ impl Shared {
         }
         let classes = inner.offered_classes();
         let Inner {
-            nodes, rules, list, ..
+            nodes,
+            rules,
+            list,
+            known,
+            ..
         } = &mut *inner;
         let mut due = None;
         for (name, entry) in nodes {
-            if entry.pace.is_running {
+            // Most nodes have their labels, and each event comes by here.
+            if entry.pace.is_running || entry.settled == Some(*known) {
                 continue;
             }
             let wanted = wanted::wanted(&entry.view, rules, classes.as_ref(), list);
             let Some(patch) = wanted::patch(&entry.view, &wanted) else {
+                entry.settled = Some(*known);
                 continue;
             };
             // Written already and not there: somebody undoes it, and does not hurry us.
@@ -200,6 +211,7 @@ impl Shared {
             Ok(meta) => {
                 if version_is_newer(&entry.view, &meta) {
                     entry.view.set_meta(&meta);
+                    entry.settled = None;
                 }
                 entry.pace.error = None;
                 entry.pace.wrote = Some(turn.wanted.clone());
@@ -237,6 +249,11 @@ impl Pace {
 }
 
 impl Inner {
+    /// Something has changed that all nodes hang on: rules, classes, the list of GPUs.
+    pub(super) fn look_again(&mut self) {
+        self.known += 1;
+    }
+
     /// Takes a node as a watch has it.
     pub(super) fn put(&mut self, view: NodeView) {
         match self.nodes.get_mut(&view.name) {
@@ -244,6 +261,7 @@ impl Inner {
             Some(entry) if entry.view.uid == view.uid && entry.view.version > view.version => {}
             Some(entry) if entry.view.uid == view.uid => {
                 let before = std::mem::replace(&mut entry.view, view);
+                entry.settled = None;
                 // A change of the machine itself is a reason to try at once.
                 if before.devices != entry.view.devices || before.is_ready != entry.view.is_ready {
                     entry.pace.setbacks = 0;
@@ -253,7 +271,8 @@ impl Inner {
             _ => {
                 let name = view.name.clone();
                 let pace = Pace::default();
-                self.nodes.insert(name, Entry { view, pace });
+                let settled = None;
+                self.nodes.insert(name, Entry { view, pace, settled });
             }
         }
     }

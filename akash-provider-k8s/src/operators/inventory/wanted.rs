@@ -156,7 +156,7 @@ impl Wanted {
                 "{count} {} GPUs are more than a machine has",
                 vendor.name()
             )),
-            _ => known(node, vendor, list),
+            _ => known(node, vendor, list, !there.is_empty()),
         };
         match known {
             Known::Model(model) => self.model(&start, &model, count, &there),
@@ -196,7 +196,7 @@ impl Wanted {
 }
 
 /// The model of a vendor's devices: by their numbers on the bus, else by the labels of the vendor's own tools.
-fn known(node: &NodeView, vendor: Vendor, list: &Database) -> Known {
+fn known(node: &NodeView, vendor: Vendor, list: &Database, is_labelled: bool) -> Known {
     let by_tools = vendor_labels::known(&node.labels, vendor);
     let product = match vendor {
         Vendor::Nvidia => "nvidia.com/gpu.product",
@@ -220,6 +220,10 @@ fn known(node: &NodeView, vendor: Vendor, list: &Database) -> Known {
                 .get("amd.com/gpu.device-id")
                 .map(|device| ("1002", device.as_str())),
         );
+    }
+    // What the list says may be what the labels say: it is not known better before it was read.
+    if list.is_empty() && is_labelled && !numbers.is_empty() {
+        return Known::Nothing("the list of GPUs was not read yet".to_owned());
     }
     let found: Option<Vec<&Model>> = numbers
         .iter()

@@ -66,17 +66,20 @@ impl Told for StorageClass {
 
     fn all(inner: &mut Inner, listed: BTreeMap<String, bool>) {
         inner.classes = Some(listed);
+        inner.look_again();
     }
 
     fn put(inner: &mut Inner, name: String, offered: bool) {
         if let Some(classes) = &mut inner.classes {
             classes.insert(name, offered);
+            inner.look_again();
         }
     }
 
     fn gone(inner: &mut Inner, name: &str) {
         if let Some(classes) = &mut inner.classes {
             classes.remove(name);
+            inner.look_again();
         }
     }
 }

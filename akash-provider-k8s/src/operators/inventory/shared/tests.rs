@@ -160,3 +160,29 @@ fn what_is_shown_follows_the_rules_at_once() {
     assert_eq!(shown.nodes.len(), 1);
     assert!(shown.storage.is_empty() && shown.nodes[0].storage_classes.is_empty());
 }
+
+#[tokio::test]
+async fn five_thousand_nodes_are_written_in_seconds_and_looked_at_once() {
+    let names: Vec<_> = (0..5_000).map(|at| format!("n{at}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let shared = shared(&names);
+    let begun = std::time::Instant::now();
+    let mut written = 0;
+    while let Ok(turn) = shared.next(Instant::now()) {
+        shared.finish(&turn, Ok(taken(&turn, 2)), Instant::now());
+        written += 1;
+    }
+    assert_eq!(written, 5_000);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    // Other rules are looked at for all of them.
+    shared.change(|inner| {
+        let mut rules = Rules::default();
+        rules
+            .exclude(super::super::rules::Pattern::new(".*").unwrap())
+            .unwrap();
+        inner.rules = Arc::new(rules);
+        inner.look_again();
+    });
+    assert_eq!(shared.next(Instant::now()).unwrap().name, "n0");
+}

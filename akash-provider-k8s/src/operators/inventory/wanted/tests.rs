@@ -201,6 +201,19 @@ fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
 }
 
 #[test]
+fn before_the_list_was_read_labels_that_came_from_it_stay() {
+    let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
+    let none = Database::default();
+    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), Some(&classes()), &none).labels;
+    let model = format!("{GPU}nvidia.model.a100");
+    let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
+    assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
+    // Without any the makers' tools are better than nothing.
+    let new = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4"}));
+    assert_eq!(new[&format!("{GPU}nvidia.model.l4")], "1");
+}
+
+#[test]
 fn the_device_plugin_finds_its_label_before_the_first_device() {
     let on_bus = node(|n| {
         n["metadata"]["labels"] = json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"});
