@@ -13,8 +13,12 @@ struct Queries;
 
 impl ServiceGenerator for Queries {
     fn generate(&mut self, service: Service, out: &mut String) {
-        // Served by providers, not asked of the chain.
-        if service.package.starts_with("akash.provider.") && service.proto_name.ends_with("RPC") {
+        // Served by providers and what runs beside them, not asked of the chain.
+        let is_of_providers = ["akash.provider.", "akash.inventory."];
+        let is_of_providers = is_of_providers
+            .iter()
+            .any(|start| service.package.starts_with(start));
+        if is_of_providers && service.proto_name.ends_with("RPC") {
             return;
         }
         for method in &service.methods {

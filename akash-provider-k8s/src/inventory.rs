@@ -9,11 +9,11 @@
 //! other pod takes what the scheduler counts for it.
 
 mod facts;
-mod gpu;
+pub(crate) mod gpu;
 mod lease;
-mod node;
+pub(crate) mod node;
 mod pod;
-mod quantity;
+pub(crate) mod quantity;
 mod requests;
 mod source;
 mod storage;

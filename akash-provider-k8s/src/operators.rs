@@ -8,6 +8,7 @@ mod change;
 pub mod handover;
 pub mod hostname;
 mod intake;
+pub mod inventory;
 pub mod ip;
 pub mod queue;
 mod said;

@@ -31,6 +31,8 @@ mod foreign;
 mod hostname_operator;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/inventory_operator.rs"]
+mod inventory_operator;
 #[path = "api_tier/ip_operator.rs"]
 mod ip_operator;
 #[path = "api_tier/listing.rs"]

@@ -3,6 +3,7 @@
 mod forget;
 pub mod hostname;
 mod inside;
+pub mod inventory;
 pub mod ip;
 mod measures;
 mod pod;
@@ -32,5 +33,6 @@ pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow:
             None => ip::run(args),
             Some(IpAction::Forget(asked)) => forget::forget(asked, "leased port"),
         },
+        OperatorsCommand::Inventory(args) => inventory::run(args),
     }
 }

@@ -8,6 +8,8 @@
 mod completions;
 #[path = "cli/operator_hostname.rs"]
 mod operator_hostname;
+#[path = "cli/operator_inventory.rs"]
+mod operator_inventory;
 #[path = "cli/operator_ip.rs"]
 mod operator_ip;
 #[path = "cli/version.rs"]

@@ -8,10 +8,10 @@ use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
-mod vendor_labels;
+pub(crate) mod vendor_labels;
 
 /// Start of the network's labels.
-const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
+pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
 /// Models, sizes and interfaces of one vendor told apart on one node, as many as the ledger does.
 const KINDS: usize = 8;
 

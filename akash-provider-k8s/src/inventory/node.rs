@@ -8,7 +8,7 @@ use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 /// Start of the labels of storage classes that a node can mount; the value is a number above zero.
-const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
+pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Who made the processors, where the node is labelled by the feature discovery of Kubernetes.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
 /// Notes kept of one node.

@@ -118,8 +118,7 @@ enum Next {
 }
 
 impl Shared {
-    fn new(settings: &Settings, options: &Options) -> Self {
-        let leased_ips = settings.leased_ips.then(|| settings.clone());
+    fn new(leased_ips: Option<Settings>, options: &Options) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 tally: Tally::new(options.storage.clone()),
@@ -276,7 +275,31 @@ impl KubeInventory {
     /// Starts the watches. It returns at once, also when the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
-        let shared = Arc::new(Shared::new(settings, options));
+        Self::start_with(
+            client,
+            options,
+            settings.leased_ips.then(|| settings.clone()),
+            |starter| starter.leases(settings),
+        )
+    }
+
+    /// Starts the watches of a count in which pods of leases are use like any other, whoever's leases they are: for
+    /// those who show a cluster as it is and reserve nothing. Manifests are not read.
+    #[must_use]
+    pub fn start_whole(client: &Client, options: &Options) -> Self {
+        Self::start_with(client, options, None, |starter| {
+            // There are none to wait for.
+            starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
+        })
+    }
+
+    fn start_with(
+        client: &Client,
+        options: &Options,
+        leased_ips: Option<Settings>,
+        leases: impl FnOnce(&mut Starter<'_>),
+    ) -> Self {
+        let shared = Arc::new(Shared::new(leased_ips.clone(), options));
         let mut starter = Starter {
             client,
             shared: &shared,
@@ -288,14 +311,14 @@ impl KubeInventory {
         starter.all(Kind::Node, "", Box::new(node));
         let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
         starter.all(Kind::Pod, TAKING, Box::new(pod));
-        starter.leases(settings);
+        leases(&mut starter);
         starter.storage();
         let mut tasks = starter.tasks;
-        if settings.leased_ips {
+        if let Some(settings) = leased_ips {
             let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
             let config = options.watch_config;
             let capacity = Capacity::start(client, &settings.provider, pool, namespace, config);
-            let counting = Arc::clone(&shared).count_addresses(settings.clone(), capacity);
+            let counting = Arc::clone(&shared).count_addresses(settings, capacity);
             tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
         }
         let publisher = tokio::spawn(Arc::clone(&shared).publish());

@@ -37,6 +37,7 @@ mod fixtures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod grpc;
+pub mod inventory;
 mod listen;
 mod rest;
 mod screening;

@@ -4,6 +4,9 @@ pub mod common;
 mod ip;
 
 pub use ip::{IpAction, IpArgs, WordsArg};
+mod inventory;
+
+pub use inventory::InventoryArgs;
 
 use super::Output;
 use super::kubernetes::IngressArg;
@@ -29,6 +32,8 @@ pub enum OperatorsCommand {
     Ip(Box<IpArgs>),
     /// Say how the operators are that run in the process of the provider that runs with the home folder.
     Status(Printed),
+    /// Show what the cluster has, over REST and gRPC, and label its nodes with it.
+    Inventory(Box<InventoryArgs>),
 }
 
 /// Settings of `operator hostname`.

@@ -78,6 +78,11 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// What it answers beside texts.
     fn routes(self: Arc<Self>) -> Router;
 
+    /// Works beside what is served here, until the end.
+    fn beside(self: Arc<Self>, until: CancellationToken) -> impl Future<Output = ()> + Send {
+        async move { until.cancelled().await }
+    }
+
     /// Waits until everything was listed.
     fn listed(&self) -> impl Future<Output = ()> + Send;
 
@@ -137,9 +142,10 @@ async fn live<O: Operator>(
     printer.note(&format!("the {} operator answers at http://{at}/status", O::NAME));
     let refreshing = refresh(Arc::clone(&process), args.web_refresh_interval);
     let served = serve(listener, router(&process), shutdown.clone());
+    let beside = Arc::clone(&process.operator).beside(shutdown.clone());
     let code = tokio::select! {
         () = abort.cancelled() => ExitCode::FAILURE,
-        ((), ()) = async { tokio::join!(served, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
+        ((), (), ()) = async { tokio::join!(served, beside, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
         never = refreshing => match never {},
     };
     Ok(code)
@@ -170,10 +176,10 @@ async fn drain<O: Operator>(process: &Process<O>, shutdown: &CancellationToken) 
 }
 
 impl<O: Operator> Process<O> {
-    pub(super) fn new(operator: O, election: Option<Election>) -> Self {
+    pub(super) fn new(operator: impl Into<Arc<O>>, election: Option<Election>) -> Self {
         let paths = O::TEXTS.iter().copied().chain(["/status"]);
         Self {
-            operator: Arc::new(operator),
+            operator: operator.into(),
             election,
             texts: paths.map(|path| (path, Prepared::default())).collect(),
         }

@@ -19,11 +19,7 @@ pub(super) fn kinds(
     note: &mut impl FnMut(String),
 ) -> Vec<GpuSpec> {
     let name = vendor.name();
-    let known = match vendor {
-        Vendor::Nvidia => nvidia(labels),
-        Vendor::Amd => amd(labels),
-    };
-    let Some((label, mut spec)) = known else {
+    let Some((label, mut spec)) = known(labels, vendor) else {
         note(format!(
             "{capacity} {name} GPUs of unknown model: no label akash.network/capabilities.gpu.vendor.{name}.model.*"
         ));
@@ -47,6 +43,14 @@ pub(super) fn kinds(
     ));
     spec.count = u32::try_from(capacity).unwrap_or(0);
     vec![spec]
+}
+
+/// The kind that the vendor's own labels name, without a count, and the label that says so.
+pub(crate) fn known(labels: &BTreeMap<String, String>, vendor: Vendor) -> Option<(&'static str, GpuSpec)> {
+    match vendor {
+        Vendor::Nvidia => nvidia(labels),
+        Vendor::Amd => amd(labels),
+    }
 }
 
 fn nvidia(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {

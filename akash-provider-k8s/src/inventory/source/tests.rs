@@ -17,7 +17,10 @@ impl World {
         let mut settings = Settings::new(PROVIDER.parse().unwrap());
         settings.leased_ips = true;
         settings.leased_ip_pool = 5;
-        let shared = Arc::new(Shared::new(&settings, &Options::default()));
+        let shared = Arc::new(Shared::new(
+            settings.leased_ips.then(|| settings.clone()),
+            &Options::default(),
+        ));
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         Self {
             updates: shared.updates.watch(),
@@ -246,7 +249,8 @@ async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
 async fn addresses_are_those_of_the_pools_once_they_are_counted() {
     let mut settings = Settings::new(PROVIDER.parse().unwrap());
     settings.leased_ips = true;
-    let shared = |settings: &Settings| Shared::new(settings, &Options::default());
+    let shared =
+        |settings: &Settings| Shared::new(settings.leased_ips.then(|| settings.clone()), &Options::default());
     let pool = |shared: &Shared| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
     let counted = shared(&settings);
     assert_eq!(pool(&counted), None, "unknown is neither none nor many");

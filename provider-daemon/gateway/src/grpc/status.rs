@@ -2,12 +2,12 @@
 
 use super::Streamed;
 use crate::App;
-use akash_provider_chain::proto::akash::inventory::v1 as inventory;
+use crate::inventory::{bytes, cluster, cores, pair};
 use akash_provider_chain::proto::akash::provider::v1 as wire;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics, Pair};
+use akash_provider_core::inventory::Pair;
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,9 +17,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How often a stream looks for news; all of them look at the same page.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Devices of one kind that are listed.
-const DEVICES_MAX: u32 = 64;
 
 /// The status at this moment.
 pub(super) async fn now(app: &App) -> wire::Status {
@@ -127,122 +124,18 @@ fn whole(status: &Status, app: &App) -> wire::Status {
 
 fn capacity(status: &Status) -> wire::Inventory {
     let inventory = &status.inventory;
-    let nodes = inventory.available.nodes.iter().map(node);
-    let storage = inventory
-        .available
-        .storage
-        .iter()
-        .map(|(class, amount)| inventory::Storage {
-            quantity: Some(pair(amount, bytes)),
-            info: Some(inventory::StorageInfo {
-                class: class.clone(),
-                iops: String::new(),
-            }),
-        });
     let ips = inventory.leased_ips.unwrap_or_default();
     let ips = Pair {
         allocatable: u64::from(ips.total),
         available: u64::from(ips.available),
     };
     wire::Inventory {
-        cluster: Some(inventory::Cluster {
-            nodes: nodes.collect(),
-            storage: storage.collect(),
-        }),
+        cluster: Some(cluster(&inventory.available)),
         reservations: Some(wire::Reservations {
             pending: Some(reserved(&inventory.pending)),
             active: Some(reserved(&inventory.active)),
         }),
         leased_ip: Some(pair(&ips, bytes)),
-    }
-}
-
-fn node(node: &NodeMetrics) -> inventory::Node {
-    let none = pair(&Pair::default(), bytes);
-    let machine = &node.hardware;
-    let of_machine = |has: Option<i64>| has.and_then(|n| u64::try_from(n).ok());
-    inventory::Node {
-        name: node.name.clone(),
-        resources: Some(inventory::NodeResources {
-            cpu: Some(inventory::Cpu {
-                quantity: Some(of(&node.cpu, of_machine(machine.cpu), cores)),
-                info: processors(machine).into_iter().collect(),
-            }),
-            memory: Some(inventory::Memory {
-                quantity: Some(of(&node.memory, of_machine(machine.memory), bytes)),
-                info: Vec::new(),
-            }),
-            gpu: Some(inventory::Gpu {
-                quantity: Some(of(&node.gpu, machine.gpus.map(u64::from), bytes)),
-                info: node.gpus.iter().flat_map(devices).collect(),
-            }),
-            ephemeral_storage: Some(of(&node.storage_ephemeral, of_machine(machine.ephemeral), bytes)),
-            volumes_attached: Some(none.clone()),
-            volumes_mounted: Some(none),
-        }),
-        capabilities: Some(inventory::NodeCapabilities {
-            storage_classes: node.storage_classes.clone(),
-        }),
-    }
-}
-
-/// The processors of a node as one, as today's inventory counts them where they are equal; nothing where nobody
-/// says who made them. The name of their model is in no object of the cluster.
-fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
-    let vendor = machine.cpu_vendor.clone()?;
-    let cores = machine.cpu.unwrap_or(0) / 1000;
-    Some(inventory::CpuInfo {
-        id: "0".to_owned(),
-        vendor,
-        model: String::new(),
-        vcores: u32::try_from(cores).unwrap_or(0),
-    })
-}
-
-/// A line for each device. The numbers of vendor and model are not known here, their names are.
-fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
-    let info = inventory::GpuInfo {
-        vendor: kind.vendor.to_string(),
-        name: kind.model.to_string(),
-        interface: kind.interface.to_string(),
-        memory_size: kind.memory_size.to_string(),
-        ..inventory::GpuInfo::default()
-    };
-    // More are on no board; a number that makes no sense makes no long answer.
-    std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
-}
-
-/// Where nobody says what there is in all, it is what can be used.
-fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
-    of(amount, None, shown)
-}
-
-/// An amount of a machine that has so much in all, what it keeps for itself included.
-fn of(amount: &Pair, capacity: Option<u64>, shown: fn(u64) -> String) -> inventory::ResourcePair {
-    let quantity = |number| {
-        Some(Quantity {
-            string: Some(shown(number)),
-        })
-    };
-    inventory::ResourcePair {
-        allocatable: quantity(amount.allocatable),
-        allocated: quantity(amount.allocatable.saturating_sub(amount.available)),
-        attributes: Vec::new(),
-        capacity: quantity(capacity.unwrap_or(amount.allocatable)),
-    }
-}
-
-/// What the network reads as a signed number.
-fn bytes(number: u64) -> String {
-    number.min(i64::MAX.unsigned_abs()).to_string()
-}
-
-/// Thousandths of a core, or whole ones.
-fn cores(milli: u64) -> String {
-    if milli.is_multiple_of(1000) {
-        (milli / 1000).to_string()
-    } else {
-        format!("{milli}m")
     }
 }
 

@@ -64,6 +64,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["operator status", "operator status --output json"],
     ),
     (
+        "operator inventory",
+        &[
+            "operator inventory --config /etc/inventory/rules.yaml --state-dir /var/lib/inventory",
+            "operator inventory --gpu-list gpus.json --provider-configs-url=",
+        ],
+    ),
+    (
         "operator hostname forget",
         &[
             "operator hostname forget akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0",

@@ -1,22 +1,8 @@
 use super::*;
 use crate::fixtures::folder;
 use akash_provider_chain::proto::akash::inventory::v1::{CpuInfo, GpuInfo};
+use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics};
 use prost::Message;
-
-#[test]
-fn amounts_are_written_as_kubernetes_writes_them() {
-    let amount = Pair {
-        allocatable: 2000,
-        available: 1760,
-    };
-    let text = |q: Option<Quantity>| q.unwrap().string.unwrap();
-    let shown = pair(&amount, cores);
-    assert_eq!(text(shown.allocatable), "2");
-    assert_eq!(text(shown.allocated), "240m");
-    assert_eq!(text(shown.capacity), "2");
-    assert_eq!(text(of(&amount, Some(2500), cores).capacity), "2500m");
-    assert_eq!(bytes(u64::MAX), "9223372036854775807");
-}
 
 fn reservation(at: u32, storage: &[(&str, u64)], amounts: [u64; 4]) -> ReservationStatus {
     let order = format!("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/{at}/1/1");

@@ -1,0 +1,176 @@
+//! The inventory operator: shows what a cluster has, and labels its nodes with it.
+//!
+//! ```text
+//! nodes   ┐             ┌─ rules ┐
+//! classes ┴─ watches ─► wanted labels ─► patch ─► API server
+//!                       └─ list of GPUs ┘             │
+//! nodes, pods, classes, volumes ─► the provider's own count ─► what is shown
+//! ```
+//!
+//! [`rules`] is what an operator chooses, [`database`] says which model a device is, and [`mod@wanted`] which labels a node
+//! is to have: none of them has a clock or a network. What is shown is counted as [`crate::inventory`] counts it for the
+//! provider, from what nodes say, labels included: a model is offered when its label is there, because pods are bound by
+//! it.
+
+pub mod database;
+pub mod node;
+pub mod rules;
+mod shared;
+mod status;
+pub mod wanted;
+mod watch;
+mod writer;
+
+pub use super::Counts;
+pub use shared::Shown;
+pub use status::{NodeStatus, Status};
+
+use crate::cluster::LeadershipGate;
+use crate::inventory::{self, KubeInventory};
+use crate::state::WatchConfig;
+use akash_provider_core::inventory::InventorySource;
+use database::Database;
+use futures::StreamExt;
+use kube::{Api, Client};
+use rules::Rules;
+use shared::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch as channel;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use writer::Writer;
+
+/// What an operator chooses. [`Options::default`] has the defaults of the command line.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which nodes and storage classes are offered, until [`InventoryOperator::set_rules`].
+    pub rules: Rules,
+    /// How the cluster is counted.
+    pub count: inventory::Options,
+    /// First wait after a failure; it doubles up to five minutes (`--retry-delay`).
+    pub retry_delay: Duration,
+    /// Limit of one call to the API server.
+    pub call_timeout: Duration,
+    /// How eagerly the watches are kept up.
+    pub watch_config: WatchConfig,
+    /// No label is written while it is shut.
+    pub gate: LeadershipGate,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rules: Rules::default(),
+            count: inventory::Options::default(),
+            retry_delay: Duration::from_secs(3),
+            call_timeout: Duration::from_secs(10),
+            watch_config: WatchConfig::default(),
+            gate: LeadershipGate::new(true),
+        }
+    }
+}
+
+/// The operator at work. Dropping it ends it at once; [`InventoryOperator::stop`] lets it finish what it began.
+#[derive(Debug)]
+pub struct InventoryOperator {
+    shared: Arc<Shared>,
+    stopping: CancellationToken,
+    /// Done once it has stopped.
+    writer: CancellationToken,
+    #[expect(dead_code, reason = "dropping them ends them")]
+    tasks: [AbortOnDropHandle<()>; 4],
+}
+
+impl InventoryOperator {
+    /// Begins to watch, and writes labels as soon as nodes were listed. It needs the runtime of tokio.
+    #[must_use]
+    pub fn start(client: &Client, options: Options) -> Self {
+        let shared = Arc::new(Shared::new(options.rules, options.retry_delay));
+        let stopping = CancellationToken::new();
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            nodes: Api::all(client.clone()),
+            limit: options.call_timeout,
+        };
+        let writer_ended = CancellationToken::new();
+        let ended = writer_ended.clone().drop_guard();
+        let (gate, until) = (options.gate, stopping.clone());
+        let leading = async move {
+            // Cancelled however this task ends, so that `stop` does not wait in vain.
+            let _ended = ended;
+            while !until.is_cancelled() {
+                tokio::select! {
+                    () = until.cancelled() => return,
+                    () = gate.begins() => {}
+                }
+                gate.during(writer.clone().run(until.clone())).await;
+            }
+        };
+        let [nodes, classes] = watch::start(client, &shared, options.watch_config);
+        let counting = count(
+            KubeInventory::start_whole(client, &options.count),
+            Arc::clone(&shared),
+        );
+        Self {
+            shared,
+            stopping,
+            writer: writer_ended,
+            tasks: [
+                nodes,
+                classes,
+                AbortOnDropHandle::new(tokio::spawn(counting)),
+                AbortOnDropHandle::new(tokio::spawn(leading)),
+            ],
+        }
+    }
+
+    /// Other rules from here on, for what is shown and for the labels of all nodes.
+    pub fn set_rules(&self, rules: Rules) {
+        self.shared.change(|inner| {
+            inner.rules = Arc::new(rules);
+            inner.look_again();
+        });
+    }
+
+    /// Another list of GPUs from here on, for all nodes.
+    pub fn set_list(&self, list: Database) {
+        self.shared.change(|inner| {
+            inner.list = Arc::new(list);
+            inner.look_again();
+        });
+    }
+
+    /// The cluster as it is shown, and each change of it; `None` before it was counted once. While it cannot be counted
+    /// the last word stays.
+    #[must_use]
+    pub fn shown(&self) -> channel::Receiver<Option<Arc<Shown>>> {
+        self.shared.shown.subscribe()
+    }
+
+    /// How everything is at the moment, node by node.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.inner().status()
+    }
+
+    /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.writer.cancelled().await;
+    }
+}
+
+/// Takes over what is counted, for ever.
+async fn count(inventory: KubeInventory, shared: Arc<Shared>) {
+    let mut updates = inventory.watch();
+    while let Some(update) = updates.next().await {
+        match update {
+            Ok(update) => shared.change(|inner| {
+                inner.counted = Some(update.inventory.metrics());
+                inner.count_error = None;
+            }),
+            Err(error) => shared.change(|inner| inner.count_error = Some(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+use super::super::database::tests::LIST;
+use super::super::node::MANAGER;
+use super::super::rules::Pattern;
+use super::*;
+use k8s_openapi::api::core::v1::Node;
+use proptest::prelude::*;
+
+const GPU: &str = "akash.network/capabilities.gpu.vendor.";
+
+fn node(change: impl FnOnce(&mut Value)) -> NodeView {
+    let mut node = json!({
+        "metadata": {"name": "n1", "uid": "u1", "resourceVersion": "5", "labels": {"kubernetes.io/os": "linux"}},
+        "spec": {},
+        "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    change(&mut node);
+    NodeView::of(&serde_json::from_value::<Node>(node).unwrap())
+}
+
+fn gpu_node(count: &str, labels: Value) -> NodeView {
+    node(|n| {
+        n["status"]["capacity"]["nvidia.com/gpu"] = json!(count);
+        n["metadata"]["labels"] = labels;
+    })
+}
+
+fn rules() -> Rules {
+    let mut rules = Rules::new(["beta2", "beta3"].map(str::to_owned)).unwrap();
+    rules.exclude(Pattern::new("^master").unwrap()).unwrap();
+    rules
+}
+
+fn list() -> Database {
+    Database::read(LIST.as_bytes()).unwrap()
+}
+
+fn classes() -> BTreeSet<String> {
+    ["beta2", "other"].map(str::to_owned).into()
+}
+
+fn of(view: &NodeView) -> Wanted {
+    wanted(view, &rules(), Some(&classes()), &list())
+}
+
+/// Keys of ours and what they say, in short.
+fn gpus(view: &NodeView) -> Vec<String> {
+    let wanted = of(view);
+    let ours = wanted.labels.iter();
+    ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(GPU)?)))
+        .collect()
+}
+
+#[test]
+fn a_ready_node_gets_the_classes_that_are_chosen_and_there() {
+    let wanted = of(&node(|_| ()));
+    let labels = Labels::from([
+        ("akash.network".to_owned(), "true".to_owned()),
+        (format!("{CLASS_LABEL}beta2"), "1".to_owned()),
+    ]);
+    assert_eq!((wanted.standing, wanted.labels), (Standing::Offered, labels));
+}
+
+#[test]
+fn what_is_not_known_changes_nothing() {
+    let classed = node(|n| {
+        n["metadata"]["labels"] = json!({
+            "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{CLASS_LABEL}gone"): "1",
+        });
+    });
+    // Before the classes were listed.
+    let early = wanted(&classed, &rules(), None, &list());
+    assert_eq!(patch(&classed, &early), None);
+    let known = patch(&classed, &of(&classed)).unwrap();
+    let gone = json!({format!("{CLASS_LABEL}gone"): null});
+    assert_eq!(
+        known["metadata"]["labels"], gone,
+        "known, it goes: that class, and nothing else"
+    );
+    for status in ["False", "Unknown"] {
+        let mut away = classed.clone();
+        away.is_ready = status == "True";
+        let wanted = of(&away);
+        assert_eq!(
+            (wanted.standing, patch(&away, &wanted)),
+            (Standing::Unready, None),
+            "{status}"
+        );
+    }
+    // A device plugin that restarts.
+    let labels = json!({format!("{GPU}nvidia.model.a100"): "2", GPU_PRESENT: "true"});
+    let restarting = gpu_node("0", labels.clone());
+    assert_eq!(gpus(&restarting), ["nvidia.model.a100=2"]);
+    assert!(of(&restarting).notes[0].contains("no nvidia GPU answers"));
+    // A model nobody names: labels set by hand stay.
+    assert_eq!(gpus(&gpu_node("2", labels.clone())), ["nvidia.model.a100=2"]);
+    assert!(gpus(&gpu_node("2", json!({}))).is_empty());
+    // A machine that has no such devices at all.
+    let bare = node(|n| n["metadata"]["labels"] = labels);
+    assert!(gpus(&bare).is_empty());
+}
+
+#[test]
+fn a_node_that_is_cordoned_or_left_out_loses_ours_and_nothing_else() {
+    let labels = json!({
+        "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{GPU}nvidia.model.a100"): "1",
+        "akash.network/team": "blue", "akash.network/capabilities.other": "1", "kubernetes.io/os": "linux",
+        GPU_PRESENT: "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+    });
+    let ours = json!({
+        "akash.network": null, format!("{CLASS_LABEL}beta2"): null, format!("{GPU}nvidia.model.a100"): null,
+    });
+    let cordoned = node(|n| {
+        n["metadata"]["labels"] = labels.clone();
+        n["spec"]["unschedulable"] = json!(true);
+    });
+    let taken = patch(&cordoned, &of(&cordoned)).unwrap();
+    assert_eq!(taken, json!({"metadata": {"uid": "u1", "labels": ours}}));
+    let master = |managers: Value| {
+        node(|n| {
+            n["metadata"]["name"] = json!("master-1");
+            n["metadata"]["labels"] = labels.clone();
+            n["metadata"]["managedFields"] = managers;
+        })
+    };
+    let field = json!({"f:metadata": {"f:labels": {format!("f:{GPU_PRESENT}"): {}}}});
+    let by = |name: &str| json!({"manager": name, "operation": "Update", "fieldsV1": field});
+    let of_others = master(json!([by(MANAGER), by("gpu-operator")]));
+    assert_eq!(
+        patch(&of_others, &of(&of_others)).unwrap()["metadata"]["labels"],
+        ours
+    );
+    let alone = master(json!([by(MANAGER)]));
+    let taken = patch(&alone, &of(&alone)).unwrap();
+    assert_eq!(taken["metadata"]["labels"][GPU_PRESENT], Value::Null);
+    assert!(
+        taken["metadata"]["labels"]
+            .as_object()
+            .unwrap()
+            .contains_key(GPU_PRESENT)
+    );
+    // Cordoned, its device plugin stays, so that what runs there keeps its devices.
+    let still = NodeView {
+        name: "n1".to_owned(),
+        is_cordoned: true,
+        ..alone
+    };
+    assert_eq!(patch(&still, &of(&still)).unwrap()["metadata"]["labels"], ours);
+}
+
+#[test]
+fn models_are_named_by_the_bus_or_by_the_tools_of_their_makers() {
+    let by_tools = gpu_node("4", json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}));
+    let sxm = [
+        "nvidia.model.a100=4",
+        "nvidia.model.a100.interface.sxm=4",
+        "nvidia.model.a100.ram.80Gi=4",
+    ];
+    assert_eq!(gpus(&by_tools), sxm);
+    let pci = |device: &str| format!("feature.node.kubernetes.io/pci-0302_10de{device}.present");
+    assert_eq!(gpus(&gpu_node("4", json!({pci("_20b2"): "true"}))), sxm);
+    // The bus knows better than a name.
+    let both = json!({pci("_20b5"): "true", "nvidia.com/gpu.product": "NVIDIA-A100-80GB"});
+    let pcie = [
+        "nvidia.model.a100=1",
+        "nvidia.model.a100.interface.pcie=1",
+        "nvidia.model.a100.ram.80Gi=1",
+    ];
+    assert_eq!(gpus(&gpu_node("1", both)), pcie);
+    // A device that the list lacks, and one whose number is not said.
+    let unknown = json!({pci("_ffff"): "true", "nvidia.com/gpu.product": "NVIDIA-L4"});
+    assert_eq!(gpus(&gpu_node("1", unknown)), ["nvidia.model.l4=1"]);
+    assert!(gpus(&gpu_node("1", json!({pci(""): "true"}))).is_empty());
+    // Two models: how many of which?
+    let two = gpu_node("2", json!({pci("_20b5"): "true", pci("_2684"): "true"}));
+    assert!(gpus(&two).is_empty() && of(&two).notes[0].contains("of which of 2 models"));
+    // No whole devices.
+    let shared = json!({pci("_20b5"): "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"});
+    assert!(gpus(&gpu_node("7", shared)).is_empty());
+    let amd = node(|n| {
+        n["status"]["capacity"]["amd.com/gpu"] = json!("2");
+        n["metadata"]["labels"] = json!({"amd.com/gpu.device-id": "740f"});
+    });
+    assert_eq!(gpus(&amd)[0], "amd.model.mi210=2");
+    assert!(gpus(&gpu_node("257", json!({"nvidia.com/gpu.product": "NVIDIA-L4"}))).is_empty());
+    assert!(gpus(&gpu_node("9e99", json!({"nvidia.com/gpu.product": "NVIDIA-L4"}))).is_empty());
+}
+
+#[test]
+fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
+    let view = gpu_node(
+        "1",
+        json!({
+            "nvidia.com/gpu.product": "NVIDIA-A100", format!("{GPU}nvidia.model.a100"): "1",
+            format!("{GPU}nvidia.model.a100.interface.pcie"): "1", format!("{GPU}nvidia.model.t4"): "1",
+        }),
+    );
+    assert_eq!(
+        gpus(&view),
+        ["nvidia.model.a100=1", "nvidia.model.a100.interface.pcie=1"]
+    );
+}
+
+#[test]
+fn before_the_list_was_read_labels_that_came_from_it_stay() {
+    let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
+    let none = Database::default();
+    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), Some(&classes()), &none).labels;
+    let model = format!("{GPU}nvidia.model.a100");
+    let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
+    assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
+    // Without any the makers' tools are better than nothing.
+    let new = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4"}));
+    assert_eq!(new[&format!("{GPU}nvidia.model.l4")], "1");
+}
+
+#[test]
+fn the_device_plugin_finds_its_label_before_the_first_device() {
+    let on_bus = node(|n| {
+        n["metadata"]["labels"] = json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"});
+    });
+    assert_eq!(of(&on_bus).labels[GPU_PRESENT], "true");
+    // What others say of it stays.
+    let theirs = gpu_node("1", json!({GPU_PRESENT: "yes"}));
+    let changes = patch(&theirs, &of(&theirs)).unwrap();
+    assert_eq!(changes["metadata"]["labels"].get(GPU_PRESENT), None);
+    assert!(!of(&node(|_| ())).labels.contains_key(GPU_PRESENT));
+}
+
+#[test]
+fn no_label_is_asked_for_that_the_api_server_would_refuse() {
+    let long = "a".repeat(60);
+    let rules = Rules::new([long.clone(), "beta2".to_owned()]).unwrap();
+    let there = BTreeSet::from([long, "beta2".to_owned()]);
+    let wanted = wanted(&node(|_| ()), &rules, Some(&there), &list());
+    assert!(wanted.labels.contains_key(&format!("{CLASS_LABEL}beta2")));
+    assert!(wanted.notes[0].contains("can be no label"), "{:?}", wanted.notes);
+    let odd = gpu_node("1", json!({"nvidia.com/gpu.product": "NVIDIA-.-"}));
+    assert!(of(&odd).labels.keys().all(|key| is_key(key)));
+}
+
+prop_compose! {
+    fn any_view()(
+        ready in any::<bool>(), cordoned in any::<bool>(), ours in any::<bool>(),
+        devices in [proptest::option::of(-1i64..300), proptest::option::of(-1i64..300)],
+        name in prop::sample::select(vec!["n1", "master-1"]),
+        labels in prop::collection::btree_map(prop::sample::select(vec![
+            "akash.network", "akash.network/capabilities.storage.class.beta2",
+            "akash.network/capabilities.storage.class.gone", "akash.network/team", GPU_PRESENT,
+            "akash.network/capabilities.gpu.vendor.nvidia.model.a100",
+            "akash.network/capabilities.gpu.vendor.amd.model.mi210.ram.64Gi", "nvidia.com/gpu.product",
+            "amd.com/gpu.device-id", "feature.node.kubernetes.io/pci-0302_10de_20b5.present", "kubernetes.io/os",
+        ]), prop::sample::select(vec!["true", "1", "2", "", "NVIDIA-A100-SXM4-80GB", "740f", "-", "..."]), 0..11),
+    ) -> NodeView {
+        let owned = labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut view = NodeView { name: name.to_owned(), uid: "u".to_owned(), is_ready: ready, is_cordoned: cordoned,
+            devices, labels: owned.collect(), ..NodeView::default() };
+        view.gpu_present_is_ours = ours && view.labels.contains_key(GPU_PRESENT);
+        view
+    }
+}
+
+/// The node after the API server took a patch.
+fn patched(view: &NodeView, patch: &Value) -> NodeView {
+    let mut after = view.clone();
+    for (key, value) in patch["metadata"]["labels"].as_object().unwrap() {
+        match value.as_str() {
+            Some(value) => drop(after.labels.insert(key.clone(), value.to_owned())),
+            None => drop(after.labels.remove(key)),
+        }
+        after.gpu_present_is_ours |= key == GPU_PRESENT;
+    }
+    after.gpu_present_is_ours &= after.labels.contains_key(GPU_PRESENT);
+    after
+}
+
+proptest! {
+    #[test]
+    fn one_write_is_enough_and_touches_ours_alone(view in any_view(), known in any::<bool>()) {
+        let known = known.then(classes);
+        let want = |view: &NodeView| wanted(view, &rules(), known.as_ref(), &list());
+        let Some(change) = patch(&view, &want(&view)) else { return Ok(()) };
+        for (key, value) in change["metadata"]["labels"].as_object().unwrap() {
+            prop_assert!(is_ours(key) || key == GPU_PRESENT, "{}", key);
+            prop_assert!(key != GPU_PRESENT || value == "true" || view.gpu_present_is_ours, "{}", change);
+            prop_assert!(is_key(key) || value.is_null(), "{}", key);
+            prop_assert!(view.is_ready || value.is_null() , "a node that is away is offered no more than before");
+        }
+        let after = patched(&view, &change);
+        prop_assert_eq!(patch(&after, &want(&after)), None, "{}", change);
+    }
+}

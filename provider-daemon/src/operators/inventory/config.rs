@@ -1,0 +1,212 @@
+//! The file of rules: today's keys, and what is wrong with it by line and key.
+//!
+//! ```text
+//! version: v1
+//! cluster_storage: [beta2]
+//! exclude:
+//!   nodes: ["^master-"]
+//!   node_storage:
+//!     - {node_filter: "-hdd$", classes: [beta2]}
+//! ```
+
+use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Longest text, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Where the rules are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A file that is read again.
+    File(PathBuf),
+    /// The flag itself.
+    Inline(String),
+}
+
+impl Source {
+    /// Of the flag: a file where it ends in `yaml`.
+    pub(super) fn of(flag: &str) -> Self {
+        if flag.ends_with("yaml") {
+            Self::File(flag.into())
+        } else {
+            Self::Inline(flag.to_owned())
+        }
+    }
+
+    /// For people.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Inline(_) => "--config".to_owned(),
+        }
+    }
+
+    /// The text as it is now.
+    pub(super) fn text(&self) -> Result<String, String> {
+        match self {
+            Self::Inline(text) => Ok(text.clone()),
+            Self::File(path) => bounded(path, BYTES_MAX).map_err(|why| format!("{}: {why}", self.name())),
+        }
+    }
+
+    /// Reads a text of it.
+    pub(super) fn rules(&self, text: &str) -> Result<Rules, String> {
+        read(text).map_err(|why| format!("{}: {why}", self.name()))
+    }
+}
+
+/// Reads a file of so many bytes at most.
+pub(super) fn bounded(path: &Path, most: u64) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file.take(most + 1).read_to_string(&mut text);
+    read.map_err(|error| error.to_string())?;
+    if text.len() as u64 > most {
+        return Err(format!("is longer than {most} bytes"));
+    }
+    Ok(text)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: Spanned<String>,
+    cluster_storage: Option<Vec<String>>,
+    exclude: Option<Exclude>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exclude {
+    nodes: Option<Vec<Spanned<String>>>,
+    node_storage: Option<Vec<NodeStorage>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeStorage {
+    node_filter: Spanned<String>,
+    #[serde(default)]
+    classes: Vec<String>,
+}
+
+fn read(text: &str) -> Result<Rules, String> {
+    let text: Text = serde_saphyr::from_str(text).map_err(|error| {
+        let place = error.location().map(|at| format!("line {}: ", at.line()));
+        // The text of the file around it is left out: a status is one line.
+        let words = error.without_snippet().to_string();
+        format!("{}{words}", place.unwrap_or_default())
+    })?;
+    let told = |at: &Spanned<String>, key: &str, why: &str| {
+        format!("line {}: `{key}` {:?} {why}", at.referenced.line(), at.value)
+    };
+    if !is_version(&text.version.value) {
+        return Err(told(&text.version, "version", "is no version; write v1"));
+    }
+    let classes = text.cluster_storage.unwrap_or_default();
+    let mut rules = Rules::new(classes).map_err(|why| format!("`cluster_storage` {why}"))?;
+    let Some(exclude) = text.exclude else {
+        return Ok(rules);
+    };
+    for node in exclude.nodes.unwrap_or_default() {
+        let pattern = Pattern::new(&node.value);
+        let added = pattern.and_then(|pattern| rules.exclude(pattern));
+        added.map_err(|why| told(&node, "exclude.nodes", &why))?;
+    }
+    for rule in exclude.node_storage.unwrap_or_default() {
+        let pattern = Pattern::new(&rule.node_filter.value);
+        let added = pattern.and_then(|pattern| rules.exclude_classes(pattern, rule.classes));
+        added.map_err(|why| told(&rule.node_filter, "exclude.node_storage", &why))?;
+    }
+    Ok(rules)
+}
+
+/// One to three numbers, with a `v` or without, as today's operator takes them; what follows is not looked at.
+fn is_version(text: &str) -> bool {
+    let text = text.trim();
+    let numbers = text.strip_prefix('v').unwrap_or(text);
+    let numbers = numbers.split(['-', '+']).next().unwrap_or_default();
+    let parts: Vec<_> = numbers.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.len() <= 3 && parts.iter().all(is_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: &str = "version: v1\ncluster_storage: [beta2, default]\nexclude:\n  nodes: [\"^master-\"]\n  \
+                         node_storage:\n    - node_filter: hdd\n      classes: [beta2]\n";
+
+    #[test]
+    fn todays_keys_are_read() {
+        let rules = read(USUAL).unwrap();
+        assert!(rules.excludes("master-1") && !rules.excludes("node-1"));
+        assert_eq!(rules.classes_of("node-hdd").collect::<Vec<_>>(), ["default"]);
+        assert_eq!(read("version: v1").unwrap().classes().count(), 0);
+        for version in ["v1", "1", "v1.0.0", "\"1.2\"", "v1.0.0-rc1"] {
+            assert!(
+                read(&format!("version: {version}\ncluster_storage:\nexclude:")).is_ok(),
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_line_and_key() {
+        let wrong = |text: &str| Source::Inline(String::new()).rules(text).unwrap_err();
+        for (text, words) in [
+            (
+                "version: v1\nclusters: []",
+                &["line 2", "clusters", "cluster_storage"][..],
+            ),
+            ("cluster_storage: [beta2]", &["version"]),
+            ("version: one", &["line 1", "`version`", "write v1"]),
+            (
+                "version: v1\nexclude:\n  nodes:\n  - a\n  - \"\"",
+                &["line 5", "`exclude.nodes`", "write `.*`"],
+            ),
+            (
+                "version: v1\nexclude:\n  nodes: [\"a(\"]",
+                &["line 3", "`exclude.nodes`", "unclosed group"],
+            ),
+            (
+                "version: v1\nexclude:\n  node: [a]",
+                &["line 3", "`node`", "nodes"],
+            ),
+            (
+                "version: v1\nexclude:\n  node_storage:\n  - {node_filter: a, classes: [beta9]}",
+                &["line 4", "`exclude.node_storage`", "`beta9`", "add it there"],
+            ),
+            ("version: v1\nexclude: [", &["line 2"]),
+            ("version: v1\ncluster_storage: beta2", &["line 2"]),
+        ] {
+            let told = wrong(text);
+            assert!(told.starts_with("--config: "), "{told}");
+            for word in words {
+                assert!(told.contains(word), "{word:?} is not in: {told}");
+            }
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_flag_is_a_file_or_the_text_itself() {
+        assert_eq!(Source::of("/etc/x.yaml"), Source::File("/etc/x.yaml".into()));
+        assert_eq!(
+            Source::of("version: v1"),
+            Source::Inline("version: v1".to_owned())
+        );
+        let missing = Source::of("/nowhere/rules.yaml").text().unwrap_err();
+        assert!(missing.starts_with("/nowhere/rules.yaml: "), "{missing}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long.yaml");
+        std::fs::write(&path, vec![b'#'; BYTES_MAX as usize + 1]).unwrap();
+        assert!(Source::File(path).text().unwrap_err().contains("longer"));
+    }
+}

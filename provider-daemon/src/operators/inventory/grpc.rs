@@ -1,0 +1,226 @@
+//! `akash.inventory.v1.ClusterRPC` without TLS, for the provider in the same cluster, and what services there are.
+//!
+//! Whoever subscribes gets the cluster at once, and then each change; who reads slowly gets the newest and not all of
+//! them. Nothing here changes anything.
+
+use super::Desk;
+use super::shape::on_the_wire;
+use akash_provider_chain::proto::DESCRIPTORS;
+use akash_provider_chain::proto::akash::inventory::v1::Cluster;
+use axum::Router;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use http::{Request, Response};
+use hyper::server::conn::http2;
+use hyper::service::service_fn as hyper_service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::{Grpc, NamedService};
+use tonic::service::Routes;
+use tonic_prost::ProstCodec;
+use tower::{Service, ServiceExt, service_fn};
+
+/// Connections at once; more wait.
+const CONNECTIONS_MAX: usize = 64;
+/// Calls of one connection at once.
+const CALLS_MAX: u32 = 16;
+/// Subscribers at once.
+pub(super) const STREAMS_MAX: usize = 64;
+/// Longest question: there is nothing to ask.
+const REQUEST_BYTES_MAX: usize = 4096;
+/// Longest answer: what usual clients take; some thousand nodes.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Names and values of a request's head, in bytes.
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// A connection that says nothing is asked whether it is there, and has so long to answer.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// Time for what is under way at the end.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone)]
+struct ClusterRpc {
+    desk: Arc<Desk>,
+    /// Places of subscribers.
+    streams: Arc<Semaphore>,
+    until: CancellationToken,
+}
+
+impl NamedService for ClusterRpc {
+    const NAME: &'static str = "akash.inventory.v1.ClusterRPC";
+}
+
+type Streamed = BoxStream<'static, Result<Cluster, tonic::Status>>;
+
+fn grpc() -> Grpc<ProstCodec<Cluster, ()>> {
+    Grpc::new(ProstCodec::default())
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX)
+}
+
+impl ClusterRpc {
+    fn query(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        let desk = Arc::clone(&self.desk);
+        let method = service_fn(move |_: tonic::Request<()>| {
+            let desk = Arc::clone(&desk);
+            async move {
+                let shown = desk.awaited().await;
+                let shown =
+                    shown.ok_or_else(|| tonic::Status::unavailable("the cluster was not counted yet"))?;
+                Ok(tonic::Response::new(on_the_wire(&shown)))
+            }
+        });
+        Box::pin(async move { grpc().unary(method, request).await })
+    }
+
+    fn stream(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        let method = Subscribe(self.clone());
+        Box::pin(async move { grpc().server_streaming(method, request).await })
+    }
+}
+
+/// The method that answers with a stream.
+struct Subscribe(ClusterRpc);
+
+impl tonic::server::ServerStreamingService<()> for Subscribe {
+    type Response = Cluster;
+    type ResponseStream = Streamed;
+    type Future = Ready<Result<tonic::Response<Streamed>, tonic::Status>>;
+
+    fn call(&mut self, _: tonic::Request<()>) -> Self::Future {
+        let ClusterRpc { desk, streams, until } = self.0.clone();
+        let Ok(place) = streams.try_acquire_owned() else {
+            let words = format!("{STREAMS_MAX} are subscribed already; try again later");
+            return ready(Err(tonic::Status::resource_exhausted(words)));
+        };
+        let mut shown = desk.operator.shown();
+        shown.mark_changed();
+        let changes = stream::unfold(shown, |mut shown| async move {
+            loop {
+                shown.changed().await.ok()?;
+                let now = shown.borrow_and_update().clone();
+                if let Some(now) = now {
+                    return Some((Ok(on_the_wire(&now)), shown));
+                }
+            }
+        });
+        let changes = changes.inspect(move |_| {
+            // Given back with the stream.
+            let _held = &place;
+        });
+        ready(Ok(tonic::Response::new(
+            changes.take_until(until.cancelled_owned()).boxed(),
+        )))
+    }
+}
+
+impl Service<Request<Body>> for ClusterRpc {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let answer = match method {
+            "QueryCluster" => self.query(request),
+            "StreamCluster" => self.stream(request),
+            _ => Box::pin(async { tonic::Status::unimplemented("unknown method").into_http() }),
+        };
+        Box::pin(async move { Ok(answer.await) })
+    }
+}
+
+fn router(desk: Arc<Desk>, until: CancellationToken) -> Router {
+    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+    let mut routes = Routes::new(ClusterRpc { desk, streams, until });
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .with_service_name(ClusterRpc::NAME)
+    };
+    // Without descriptions everything else still works.
+    match (describe().build_v1(), describe().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
+        (Err(error), _) | (_, Err(error)) => tracing::error!("services cannot be described: {error}"),
+    }
+    routes.prepare().into_axum_router()
+}
+
+/// Answers until the end, and lets what is under way come to its own.
+pub(super) async fn serve(listener: TcpListener, desk: Arc<Desk>, until: CancellationToken) {
+    let router = router(desk, until.clone());
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepting = async {
+            // Never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            biased;
+            () = until.cancelled() => break,
+            accepted = accepting => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let (router, until) = (router.clone(), until.clone());
+                connections.spawn(async move {
+                    let _place = place;
+                    converse(stream, router, until).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be taken");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    let rest = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(DRAIN_TIME, rest).await;
+}
+
+async fn converse(stream: TcpStream, router: Router, until: CancellationToken) {
+    let service = hyper_service(move |request: Request<hyper::body::Incoming>| {
+        router.clone().oneshot(request.map(axum::body::Body::new))
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1)
+        .max_concurrent_streams(CALLS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => ended,
+        () = until.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The port of gRPC, asked by a client of tonic.
+
+use super::super::tests::{desk, of_nodes, recorded_node, silent};
+use super::*;
+use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
+use http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+
+async fn serving(desk: &Arc<Desk>) -> (String, CancellationToken) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let until = CancellationToken::new();
+    tokio::spawn(serve(listener, Arc::clone(desk), until.clone()));
+    (address, until)
+}
+
+async fn connect(address: &str) -> Channel {
+    Endpoint::from_shared(address.to_owned())
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
+}
+
+fn path(method: &str) -> PathAndQuery {
+    format!("/akash.inventory.v1.ClusterRPC/{method}")
+        .parse()
+        .unwrap()
+}
+
+async fn query(channel: &Channel, method: &str) -> Result<Cluster, tonic::Status> {
+    let mut client = tonic::client::Grpc::new(channel.clone());
+    client.ready().await.unwrap();
+    let codec = ProstCodec::<(), Cluster>::default();
+    let answer = client.unary(tonic::Request::new(()), path(method), codec).await;
+    answer.map(tonic::Response::into_inner)
+}
+
+async fn subscribe(channel: &Channel) -> Result<tonic::Streaming<Cluster>, tonic::Status> {
+    let mut client = tonic::client::Grpc::new(channel.clone());
+    client.ready().await.unwrap();
+    let codec = ProstCodec::<(), Cluster>::default();
+    let asked = tonic::Request::new(());
+    let answer = client.server_streaming(asked, path("StreamCluster"), codec).await;
+    answer.map(tonic::Response::into_inner)
+}
+
+#[tokio::test]
+async fn a_subscriber_gets_the_cluster_and_each_change() {
+    let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
+    let (address, until) = serving(&desk).await;
+    let channel = connect(&address).await;
+    let mut stream = subscribe(&channel).await.unwrap();
+    let first = timeout(Duration::from_secs(60), stream.message())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!(first.nodes[0].name, "node1");
+    assert_eq!(query(&channel, "QueryCluster").await.unwrap(), first);
+    let mut rules = Rules::default();
+    rules.exclude(Pattern::new("node1").unwrap()).unwrap();
+    desk.operator.set_rules(rules);
+    let second = timeout(Duration::from_secs(10), stream.message())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert!(second.nodes.is_empty());
+    assert_eq!(
+        query(&channel, "Nonsense").await.unwrap_err().code(),
+        tonic::Code::Unimplemented
+    );
+    until.cancel();
+    let end = timeout(Duration::from_secs(10), stream.message()).await.unwrap();
+    assert!(matches!(end, Ok(None)), "a stop ends it in order: {end:?}");
+}
+
+#[tokio::test]
+async fn before_the_count_it_is_unavailable_and_subscribers_have_a_limit() {
+    let desk = desk(&silent(), Rules::default());
+    let (address, _until) = serving(&desk).await;
+    let channel = connect(&address).await;
+    assert_eq!(
+        query(&channel, "QueryCluster").await.unwrap_err().code(),
+        tonic::Code::Unavailable
+    );
+    let mut held = Vec::new();
+    for _ in 0..STREAMS_MAX / CALLS_MAX as usize {
+        let channel = connect(&address).await;
+        for _ in 0..CALLS_MAX {
+            held.push(subscribe(&channel).await.unwrap());
+        }
+        // A connection has all the calls it may have: the next one waits until another ends.
+        let waits = timeout(Duration::from_millis(100), query(&channel, "QueryCluster")).await;
+        assert!(waits.is_err(), "{waits:?}");
+    }
+    let refused = subscribe(&channel).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    held.pop();
+    let again = async {
+        while subscribe(&channel).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), again).await.unwrap();
+}

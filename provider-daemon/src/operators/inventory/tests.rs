@@ -1,0 +1,173 @@
+//! The ports, before a cluster that never answers and before one that is simulated.
+
+use super::*;
+use crate::operators::process::{Process, router};
+use http::Request;
+use http_body_util::BodyExt;
+use kube::Client;
+use serde_json::json;
+use tower::ServiceExt;
+
+type Asked = Request<kube::client::Body>;
+type Answered = Result<Response<kube::client::Body>, std::io::Error>;
+
+/// One that never answers.
+pub(super) fn silent() -> Client {
+    let silent = tower::service_fn(|_: Asked| std::future::pending::<Answered>());
+    Client::new(silent, "default")
+}
+
+/// One with these nodes and nothing else; watches are quiet.
+pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
+    let served = tower::service_fn(move |asked: Asked| {
+        let (path, query) = (
+            asked.uri().path().to_owned(),
+            asked.uri().query().unwrap_or_default().to_owned(),
+        );
+        let items = if path.ends_with("/nodes") {
+            nodes.clone()
+        } else {
+            Vec::new()
+        };
+        async move {
+            if query.contains("watch=") {
+                std::future::pending::<()>().await;
+            }
+            if asked.method() != http::Method::GET || path.contains("ceph.rook.io") {
+                let none = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"});
+                let answer = Response::builder()
+                    .status(404)
+                    .body(none.to_string().into_bytes().into());
+                return Ok(answer.unwrap());
+            }
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
+            Answered::Ok(Response::new(list.to_string().into_bytes().into()))
+        }
+    });
+    Client::new(served, "default")
+}
+
+/// A node as the recorded one was.
+pub(super) fn recorded_node() -> Value {
+    let gpu = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
+    json!({
+        "metadata": {"name": "node1", "uid": "u1", "resourceVersion": "1", "labels": {
+            "akash.network": "true", gpu: "2", format!("{gpu}.ram.80Gi"): "2", format!("{gpu}.interface.pcie"): "2",
+            "nvidia.com/gpu.present": "true", "feature.node.kubernetes.io/cpu-model.vendor_id": "AMD",
+        }},
+        "status": {
+            "capacity": {"cpu": "2", "memory": "25276510208", "ephemeral-storage": "270553174016", "nvidia.com/gpu": "2"},
+            "allocatable": {"cpu": "2", "memory": "25171652608", "ephemeral-storage": "243497856212", "nvidia.com/gpu": "2"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+pub(super) fn desk(client: &Client, rules: Rules) -> Arc<Desk> {
+    let options = Options {
+        rules,
+        ..Options::default()
+    };
+    Arc::new(Desk {
+        operator: InventoryOperator::start(client, options),
+        list: Arc::new(List::new(list::Source::Nowhere, None, Duration::from_secs(1))),
+        rules: Mutex::default(),
+        source: None,
+        grpc: Mutex::new(None),
+        patience: Duration::from_millis(300),
+    })
+}
+
+pub(super) async fn ask(router: &Router, path: &str) -> (u16, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let answer = router.clone().oneshot(request).await.unwrap();
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
+pub(super) async fn counted(desk: &Desk) -> Arc<Shown> {
+    let mut shown = desk.operator.shown();
+    let known = timeout(Duration::from_secs(60), shown.wait_for(Option::is_some));
+    known.await.unwrap().unwrap().clone().unwrap()
+}
+
+#[tokio::test]
+async fn it_runs_before_its_cluster_answers_and_shows_nothing() {
+    let desk = desk(&silent(), Rules::default());
+    let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
+    for (path, text) in [("/health", "OK"), ("/metrics/health", ""), ("/metrics/ready", "")] {
+        assert_eq!(ask(&router, path).await, (200, text.to_owned()), "{path}");
+    }
+    let (code, words) = ask(&router, "/readyz").await;
+    assert_eq!(code, 503);
+    assert!(
+        words.contains("nodes are not listed yet") && words.contains("not counted yet"),
+        "{words}"
+    );
+    let begun = std::time::Instant::now();
+    assert_eq!(ask(&router, "/v1/inventory").await, (500, String::new()));
+    assert!(begun.elapsed() >= desk.patience, "it waits for the count");
+    assert_eq!(ask(&router, "/status").await.0, 204);
+    assert!(ask(&router, "/version").await.1.contains("provider-services"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_shown_in_todays_shape() {
+    let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
+    counted(&desk).await;
+    let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
+    let (code, text) = ask(&router, "/v1/inventory").await;
+    assert_eq!(code, 200);
+    assert!(
+        text.starts_with(r#"{"nodes":[{"#) && !text.contains('\n'),
+        "{text}"
+    );
+    let (_, pretty) = ask(&router, "/v1/inventory?pretty").await;
+    assert!(pretty.starts_with("{\n  \"nodes\": ["), "{pretty}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value, serde_json::from_str::<Value>(&pretty).unwrap());
+    assert_eq!(value["nodes"][0]["resources"]["memory"]["info"], Value::Null);
+    assert_eq!(ask(&router, "/readyz").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_are_read_again_and_bad_ones_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, "version: v1").unwrap();
+    let source = config::Source::File(path.clone());
+    let (mut text, rules) = first_rules(Some(&source)).unwrap();
+    let desk = desk(&of_nodes(vec![recorded_node()]), rules);
+    assert_eq!(counted(&desk).await.metrics.nodes.len(), 1);
+    let mut look = |content: Option<&str>| {
+        match content {
+            Some(content) => std::fs::write(&path, content).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        look_at_rules(&desk, &source, &mut text);
+        let shown = desk.operator.shown().borrow().clone().unwrap();
+        (shown.metrics.nodes.len(), desk.page().rules.error)
+    };
+    assert_eq!(look(Some("version: v1\nexclude: {nodes: [node1]}")), (0, None));
+    let (nodes, error) = look(Some("version: v1\nexclude: {node: [x]}"));
+    assert!(
+        nodes == 0 && error.as_ref().is_some_and(|why| why.contains("line 2")),
+        "{error:?}"
+    );
+    let (nodes, error) = look(None);
+    assert!(
+        nodes == 0 && error.is_some(),
+        "a file that is gone is not one without rules"
+    );
+    assert_eq!(
+        look(Some("version: v1\nexclude: {nodes: [node1]}")),
+        (0, None),
+        "and the reason is gone"
+    );
+    assert_eq!(look(Some("version: v1")), (1, None));
+    assert!(
+        first_rules(Some(&config::Source::Inline("version: x".to_owned()))).is_err(),
+        "at the start it ends it"
+    );
+}
