@@ -77,7 +77,7 @@ pub(super) struct Inner {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) name: String,
-    pub(super) work: Work,
+    pub(super) work: Box<Work>,
     /// Of what is to be written.
     hash: Option<String>,
 }
@@ -158,6 +158,7 @@ impl Shared {
             let hash = (!bodies.is_empty()).then(|| bodies.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {
+                let work = Box::new(work);
                 return Next::Turn(Turn { name, work, hash });
             }
         }
