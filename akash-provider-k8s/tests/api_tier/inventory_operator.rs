@@ -310,6 +310,40 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
     });
 }
 
+/// Every node of [`furnish`] has the labels that it should, and those of others.
+async fn are_labelled(world: &World) {
+    let beta2 = format!("{CLASS}op-inv-beta2");
+    let plain = labels(world, "op-inv-plain").await;
+    assert_eq!(
+        (plain["akash.network"].as_str(), plain[&beta2].as_str()),
+        ("true", "1")
+    );
+    assert_eq!(plain["example.com/rack"], "7");
+    assert!(
+        !labels(world, "op-inv-slow").await.contains_key(&beta2),
+        "kept from it by a rule"
+    );
+    for away in ["op-inv-master-1", "op-inv-cordoned"] {
+        let left = labels(world, away).await;
+        assert!(
+            !left.contains_key("akash.network") && !left.contains_key(&beta2),
+            "{away} {left:?}"
+        );
+        assert!(!left.contains_key(&format!("{GPU}nvidia.model.t4")));
+        assert_eq!(left["akash.network/team"], "blue");
+    }
+    let gpu = labels(world, "op-inv-gpu").await;
+    for (key, value) in [
+        ("a100", Some("2")),
+        ("a100.ram.80Gi", Some("2")),
+        ("a100.interface.pcie", Some("2")),
+        ("h100", None),
+    ] {
+        let key = format!("{GPU}nvidia.model.{key}");
+        assert_eq!(gpu.get(&key).map(String::as_str), value, "{key}");
+    }
+}
+
 #[test]
 fn nodes_get_labels_of_ours_and_keep_those_of_others() {
     run_alone("op-inv-labels", |world, testbed| {
@@ -320,41 +354,13 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
             let client = account(world, &testbed).await;
             let operator = start(&client);
             settled(world, &operator, nodes).await;
-            let beta2 = format!("{CLASS}op-inv-beta2");
-            let plain = labels(world, "op-inv-plain").await;
-            assert_eq!(
-                (plain["akash.network"].as_str(), plain[&beta2].as_str()),
-                ("true", "1")
-            );
-            assert_eq!(plain["example.com/rack"], "7");
-            assert!(
-                !labels(world, "op-inv-slow").await.contains_key(&beta2),
-                "kept from it by a rule"
-            );
-            for away in ["op-inv-master-1", "op-inv-cordoned"] {
-                let left = labels(world, away).await;
-                assert!(
-                    !left.contains_key("akash.network") && !left.contains_key(&beta2),
-                    "{away} {left:?}"
-                );
-                assert!(!left.contains_key(&format!("{GPU}nvidia.model.t4")));
-                assert_eq!(left["akash.network/team"], "blue");
-            }
-            let gpu = labels(world, "op-inv-gpu").await;
-            for (key, value) in [
-                ("a100", Some("2")),
-                ("a100.ram.80Gi", Some("2")),
-                ("a100.interface.pcie", Some("2")),
-                ("h100", None),
-            ] {
-                let key = format!("{GPU}nvidia.model.{key}");
-                assert_eq!(gpu.get(&key).map(String::as_str), value, "{key}");
-            }
+            are_labelled(world).await;
             let absurd = operator.status().nodes["op-inv-absurd"].notes.join("\n");
             assert!(
                 absurd.contains("1000000 nvidia GPUs are more than a machine has"),
                 "{absurd}"
             );
+            let beta2 = format!("{CLASS}op-inv-beta2");
             // Away, a node keeps what it has; a class that vanishes goes from all, and what is taken off comes back.
             let is_away = || async { operator.status().nodes[AWAY].standing == Standing::Unready };
             let before = labels(world, AWAY).await;

@@ -6,6 +6,7 @@ use crate::labels;
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::object::FromObject;
 use crate::state::{WatchConfig, WatchState};
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client, Resource};
@@ -16,7 +17,9 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 /// What a kind is to the labels.
-trait Told: Resource<DynamicType = ()> + FromObject + Clone + Debug + Send + 'static {
+trait Told:
+    Resource<DynamicType = (), Scope = ClusterResourceScope> + FromObject + Clone + Debug + Send + 'static
+{
     const KIND: Kind;
     type Fact: Send;
     fn read(&self) -> (String, Self::Fact);
@@ -96,10 +99,11 @@ pub(super) fn start(
     ]
 }
 
-fn follow<T: Told>(client: &Client, shared: &Arc<Shared>, watch_config: WatchConfig) -> AbortOnDropHandle<()>
-where
-    T: Resource<Scope = k8s_openapi::ClusterResourceScope>,
-{
+fn follow<T: Told>(
+    client: &Client,
+    shared: &Arc<Shared>,
+    watch_config: WatchConfig,
+) -> AbortOnDropHandle<()> {
     let follower = Follower {
         api: Api::<T>::all(client.clone()),
         labels: "",
