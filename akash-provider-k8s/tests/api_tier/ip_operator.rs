@@ -1,206 +1,26 @@
 //! The IP operator with the rights of `deploy/operators/ip.yaml` and no others. MetalLB is not at hand: its pools are
 //! defined here with the fields that are read, and the tests give addresses in its place.
 
-use crate::world::{World, deployment, put, run, run_alone, service};
+#[path = "ip_operator/corner.rs"]
+mod corner;
+
+use crate::world::{World, put, run, run_alone};
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::inventory::KubeInventory;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
-use akash_provider_k8s::operators::queue::Patience;
-use akash_provider_k8s::state::WatchConfig;
+use corner::{
+    POOLS, account, balancer, declare, declared, define_pools, give, is_written, key, name, options, pool,
+    pools, record, start, state, take_rights, undeclare, writes,
+};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Api, Client};
+use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Name of MetalLB's definition of pools.
-const POOLS: &str = "ipaddresspools.metallb.io";
-
-/// An account with the rights of the operator, and a client that is it.
-async fn account(world: &World) -> Client {
-    let own = &world.settings.manifest_namespace;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let text = text.replace("namespace: lease", &format!("namespace: {own}"));
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    for mut document in documents {
-        if document["kind"].as_str().unwrap().starts_with("Cluster") {
-            document["metadata"]["name"] = json!(role(world));
-            if document.get("roleRef").is_some() {
-                document["roleRef"]["name"] = json!(role(world));
-            }
-        }
-        put(&world.admin, &document, "api-tier").await;
-    }
-    world.client_of("akash-operator-ip").await
-}
-
-fn role(world: &World) -> String {
-    format!("akash-operator-ip-{}", world.settings.manifest_namespace)
-}
-
-async fn take_rights(world: &World) {
-    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
-    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
-    let _ = bindings.delete(&role(world), &DeleteParams::default()).await;
-    let _ = roles.delete(&role(world), &DeleteParams::default()).await;
-}
-
-fn pools(world: &World) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
-    let namespace = &world.settings.manifest_namespace;
-    Api::namespaced_with(world.admin.clone(), namespace, &ApiResource::from_gvk(&kind))
-}
-
-/// Has the server take pools.
-async fn define_pools(world: &World) {
-    let spec = json!({"type": "object", "properties": {
-        "addresses": {"type": "array", "items": {"type": "string"}},
-        "autoAssign": {"type": "boolean"}, "avoidBuggyIPs": {"type": "boolean"},
-        "serviceAllocation": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-    }});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": POOLS},
-        "spec": {
-            "group": "metallb.io", "scope": "Namespaced",
-            "names": {"kind": "IPAddressPool", "plural": "ipaddresspools", "singular": "ipaddresspool"},
-            "versions": [{
-                "name": "v1beta1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-            }],
-        },
-    });
-    put(&world.admin, &definition, "api-tier").await;
-    let served = || async { pools(world).list(&ListParams::default()).await.is_ok() };
-    world.until("pools are served", served).await;
-}
-
-async fn pool(world: &World, name: &str, addresses: &[&str]) {
-    let pool = json!({
-        "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
-        "metadata": {"name": name, "namespace": world.settings.manifest_namespace},
-        "spec": {"addresses": addresses},
-    });
-    put(&world.admin, &pool, "operator").await;
-}
-
-/// The namespace of a lease, and its Manifest.
-async fn record(world: &World, lease: &LeaseId) {
-    let mut all = labels::lease(lease);
-    all.extend(labels::selector(&lease.namespace()));
-    let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": lease.namespace(), "labels": all},
-    });
-    put(&world.admin, &namespace, "provider").await;
-    let manifest = to_manifest(&deployment(lease, vec![service("web")]), &world.settings).unwrap();
-    put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
-}
-
-fn key(lease: &LeaseId, endpoint: &str) -> String {
-    format!("{}-ip-{endpoint}", lease.owner())
-}
-
-fn declared(lease: &LeaseId, endpoint: &str, port: u16) -> String {
-    format!("{}-tcp-{port}", key(lease, endpoint))
-}
-
-async fn declare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
-    let group = &lease.order.group;
-    let record = json!({
-        "apiVersion": "akash.network/v2beta2", "kind": "ProviderLeasedIP",
-        "metadata": {"name": declared(lease, endpoint, port), "namespace": world.settings.manifest_namespace},
-        "spec": {
-            "lease_id": {
-                "owner": group.deployment.owner, "dseq": group.deployment.dseq.to_string(), "gseq": group.gseq,
-                "oseq": lease.order.oseq, "provider": lease.provider,
-            },
-            "service_name": "web", "port": 8080, "external_port": port, "sharing_key": key(lease, endpoint),
-            "protocol": "TCP",
-        },
-    });
-    put(&world.admin, &record, "provider").await;
-}
-
-async fn undeclare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
-    let own = &world.settings.manifest_namespace;
-    world
-        .delete("ProviderLeasedIP", own, &declared(lease, endpoint, port))
-        .await;
-}
-
-/// What MetalLB does once it comes to it.
-async fn give(world: &World, lease: &LeaseId, port: u16, addresses: &[&str]) {
-    let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
-    let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    let status = json!({"status": {"loadBalancer": {"ingress": ingress}}});
-    let params = PatchParams::default();
-    let given = api
-        .patch_status(&name(port), &params, &Patch::Merge(&status))
-        .await;
-    given.unwrap();
-}
-
-fn name(port: u16) -> String {
-    format!("web-ip-{port}-tcp")
-}
-
-async fn balancer(world: &World, lease: &LeaseId, port: u16) -> Option<Value> {
-    world.get("Service", &lease.namespace(), &name(port)).await
-}
-
-fn options(world: &World) -> Options {
-    let own = &world.settings.manifest_namespace;
-    Options {
-        manifest_namespace: own.clone(),
-        metallb_namespace: own.clone(),
-        patience: Patience {
-            retry_delay: Duration::from_millis(200),
-            ..Patience::default()
-        },
-        watch_config: WatchConfig {
-            wait_absent: Duration::from_millis(500),
-            ..WatchConfig::default()
-        },
-        ..Options::new(world.settings.provider.clone())
-    }
-}
-
-async fn start(client: &Client, options: Options) -> IpOperator {
-    let operator = IpOperator::start(client, options);
-    let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
-    assert!(ready.is_ok(), "not ready: {:?}", operator.status());
-    operator
-}
-
-fn state(operator: &IpOperator, lease: &LeaseId, port: u16) -> Option<AddressStatus> {
-    let place = format!("{}/{}", lease.namespace(), name(port));
-    operator.status().addresses.remove(&place)
-}
-
-fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> bool {
-    state(operator, lease, port).is_some_and(|state| state.is_written)
-}
-
-/// Writes since the last time: method, and the last part of the path.
-fn writes(world: &World) -> Vec<String> {
-    let calls = world.take_writes().into_iter();
-    let short = calls.map(|call| {
-        let path = call.path.split('?').next().unwrap_or_default().to_owned();
-        format!("{} {}", call.method, path.rsplit('/').next().unwrap_or_default())
-    });
-    short.collect()
-}
 
 #[test]
 fn addresses_become_load_balancers_and_follow_their_records() {
@@ -341,89 +161,85 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
     });
 }
 
+/// Somebody's Service in the place of one of ours.
+async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name(port), "namespace": lease.namespace()},
+        "spec": {"ports": [{"port": 1}]},
+    });
+    put(&world.admin, &foreign, "somebody").await;
+    balancer(world, lease, port).await.unwrap()
+}
+
+/// Hostile texts and numbers that are none: the ports of their records, and what is said of them.
+async fn spoil(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
+    let own = &world.settings.manifest_namespace;
+    let stranger = key(&world.lease(2, 2), "front");
+    for (port, spec) in [
+        (82, json!({"service_name": "web; rm -rf"})),
+        (83, json!({"sharing_key": stranger})),
+        (84, json!({"port": 0})),
+        (85, json!({"external_port": 4_000_000_000_u32})),
+    ] {
+        declare(world, lease, "front", port).await;
+        let record = declared(lease, "front", port);
+        world
+            .edit("ProviderLeasedIP", own, &record, json!({"spec": spec}))
+            .await;
+    }
+    [
+        (82, "no name of a service"),
+        (83, "none of its tenant"),
+        (84, "makes no sense"),
+        (85, "makes no sense"),
+    ]
+}
+
 #[test]
 fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
     run("ip-foreign", |world| {
         async move {
             let client = account(world).await;
             define_pools(world).await;
-            let (lease, own) = (world.lease(1, 1), world.settings.manifest_namespace.clone());
+            // The namespace of the second is not there.
+            let (lease, homeless) = (world.lease(1, 1), world.lease(9, 9));
             record(world, &lease).await;
-            let foreign = json!({
-                "apiVersion": "v1", "kind": "Service",
-                "metadata": {"name": name(81), "namespace": lease.namespace()},
-                "spec": {"ports": [{"port": 1}]},
-            });
-            put(&world.admin, &foreign, "somebody").await;
-            let before = balancer(world, &lease, 81).await.unwrap();
-            for port in 80..=85 {
-                declare(world, &lease, "front", port).await;
+            let before = foreign(world, &lease, 81).await;
+            for (lease, port) in [(&lease, 80), (&lease, 81), (&homeless, 80)] {
+                declare(world, lease, "front", port).await;
             }
-            // A lease whose namespace is not there, hostile texts, and numbers that are none.
-            declare(world, &world.lease(9, 9), "front", 80).await;
-            let spoil = [
-                (82, json!({"service_name": "web; rm -rf"}), "no name of a service"),
-                (
-                    83,
-                    json!({"sharing_key": key(&world.lease(2, 2), "front")}),
-                    "none of its tenant",
-                ),
-                (84, json!({"port": 0}), "makes no sense"),
-                (85, json!({"external_port": 4_000_000_000_u32}), "makes no sense"),
-            ];
-            for (port, spec, _) in &spoil {
-                let record = declared(&lease, "front", *port);
-                world
-                    .edit("ProviderLeasedIP", &own, &record, json!({"spec": spec}))
-                    .await;
-            }
+            let spoilt = spoil(world, &lease).await;
             let operator = start(&client, options(world)).await;
-            world
-                .until("the good one is written", || async {
-                    is_written(&operator, &lease, 80)
-                })
-                .await;
-            for (port, _, why) in &spoil {
-                let record = declared(&lease, "front", *port);
+            let good = || async { is_written(&operator, &lease, 80) };
+            world.until("the good one is written", good).await;
+            for (port, why) in spoilt {
+                let record = declared(&lease, "front", port);
                 let told = || async {
-                    let problem = operator
-                        .status()
-                        .addresses
-                        .get(&record)
-                        .and_then(|a| a.problem.clone());
+                    let status = operator.status();
+                    let problem = status.addresses.get(&record).and_then(|a| a.problem.clone());
                     problem.is_some_and(|problem| problem.contains(why))
                 };
                 world.until(why, told).await;
-                assert!(balancer(world, &lease, *port).await.is_none());
+                assert!(balancer(world, &lease, port).await.is_none());
             }
-            let told = |lease: LeaseId, port: u16, why: &'static str| {
-                let operator = &operator;
-                async move {
-                    let error = state(operator, &lease, port).and_then(|state| state.error);
+            for (lease, port, why) in [(&lease, 81, "somebody else's"), (&homeless, 80, "not found")] {
+                let told = || async {
+                    let error = state(&operator, lease, port).and_then(|state| state.error);
                     error.is_some_and(|error| error.contains(why))
-                }
-            };
-            world
-                .until("the foreign one is told", || {
-                    told(lease.clone(), 81, "somebody else's")
-                })
-                .await;
-            world
-                .until("the missing namespace is told", || {
-                    told(world.lease(9, 9), 80, "not found")
-                })
-                .await;
+                };
+                world.until(why, told).await;
+            }
             assert_eq!(balancer(world, &lease, 81).await.unwrap(), before);
             assert!(operator.ignored_leases().contains_key(&lease.to_string()));
             // The way out of each.
             world.delete("Service", &lease.namespace(), &name(81)).await;
             declare(world, &lease, "front", 82).await;
-            record(world, &world.lease(9, 9)).await;
-            assert_eq!(operator.forget(&world.lease(9, 9).to_string()), 1);
+            record(world, &homeless).await;
+            assert_eq!(operator.forget(&homeless.to_string()), 1);
             let all = || async {
-                is_written(&operator, &lease, 81)
-                    && is_written(&operator, &lease, 82)
-                    && is_written(&operator, &world.lease(9, 9), 80)
+                let of_lease = [81, 82].iter().all(|port| is_written(&operator, &lease, *port));
+                of_lease && is_written(&operator, &homeless, 80)
             };
             world.until("each has its Service", all).await;
             operator.stop().await;

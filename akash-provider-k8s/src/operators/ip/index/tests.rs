@@ -11,6 +11,7 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::json;
+use std::slice::from_ref;
 
 fn provider() -> Address {
     Address::from_bytes(&[99; 20]).unwrap()
@@ -229,7 +230,7 @@ fn somebody_elses_service_of_that_name_is_not_touched() {
     let one = leased(&lease(1, 1), "front", "web");
     let mut body = Mode::default().render(&one);
     body["metadata"]["labels"] = json!({"akash.network": "true"});
-    let index = index(records(&[one.clone()]), &[(one.place(), written(&body, 1))]);
+    let index = index(records(from_ref(&one)), &[(one.place(), written(&body, 1))]);
     let work = index.work(&one.place());
     assert!(work.is_done() && work.problem.unwrap().contains("somebody else's"));
 }
@@ -238,7 +239,7 @@ fn somebody_elses_service_of_that_name_is_not_touched() {
 fn a_record_of_another_provider_is_told_and_not_written() {
     let mut one = leased(&lease(1, 1), "front", "web");
     one.lease.provider = Address::from_bytes(&[7; 20]).unwrap();
-    let work = index(records(&[one.clone()]), &[]).work(&one.place());
+    let work = index(records(from_ref(&one)), &[]).work(&one.place());
     assert!(work.is_done() && work.problem.unwrap().contains("--provider"));
 }
 
@@ -326,7 +327,7 @@ fn the_class_of_a_service_that_is_there_stays() {
     let mut index = Index::new(provider(), mode);
     index.apply(Event::Manifests(Change::Listed(BTreeMap::new())));
     index.apply(Event::Services(Change::Listed(BTreeMap::new())));
-    index.apply(Event::Records(Change::Listed(records(&[one.clone()]))));
+    index.apply(Event::Records(Change::Listed(records(from_ref(&one)))));
     let made = index.work(&one.place()).write.unwrap();
     assert_eq!(made.body["spec"]["loadBalancerClass"], "metallb");
     let mut old = Mode::default().render(&one);
@@ -342,7 +343,7 @@ fn the_class_of_a_service_that_is_there_stays() {
 #[test]
 fn a_write_keeps_what_was_given_and_time_goes_on() {
     let one = leased(&lease(1, 1), "front", "web");
-    let mut index = index(records(&[one.clone()]), &[]);
+    let mut index = index(records(from_ref(&one)), &[]);
     let at = |second| Timestamp::from_second(second).unwrap();
     let seen = |version: u64, second: i64, ips: &[&str]| {
         let mut object = Mode::default().render(&one);

@@ -1,0 +1,197 @@
+//! What the tests of the IP operator have: its account, pools, records, and who gives addresses in MetalLB's place.
+
+use crate::world::{World, deployment, put, service};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::crd::convert::to_manifest;
+use akash_provider_k8s::labels;
+use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
+use akash_provider_k8s::operators::queue::Patience;
+use akash_provider_k8s::state::WatchConfig;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Name of MetalLB's definition of pools.
+pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
+
+/// An account with the rights of the operator, and a client that is it.
+pub(crate) async fn account(world: &World) -> Client {
+    let own = &world.settings.manifest_namespace;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("namespace: lease", &format!("namespace: {own}"));
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    for mut document in documents {
+        if document["kind"].as_str().unwrap().starts_with("Cluster") {
+            document["metadata"]["name"] = json!(role(world));
+            if document.get("roleRef").is_some() {
+                document["roleRef"]["name"] = json!(role(world));
+            }
+        }
+        put(&world.admin, &document, "api-tier").await;
+    }
+    world.client_of("akash-operator-ip").await
+}
+
+pub(crate) fn role(world: &World) -> String {
+    format!("akash-operator-ip-{}", world.settings.manifest_namespace)
+}
+
+pub(crate) async fn take_rights(world: &World) {
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
+    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+    let _ = bindings.delete(&role(world), &DeleteParams::default()).await;
+    let _ = roles.delete(&role(world), &DeleteParams::default()).await;
+}
+
+pub(crate) fn pools(world: &World) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
+    let namespace = &world.settings.manifest_namespace;
+    Api::namespaced_with(world.admin.clone(), namespace, &ApiResource::from_gvk(&kind))
+}
+
+/// Has the server take pools.
+pub(crate) async fn define_pools(world: &World) {
+    let spec = json!({"type": "object", "properties": {
+        "addresses": {"type": "array", "items": {"type": "string"}},
+        "autoAssign": {"type": "boolean"}, "avoidBuggyIPs": {"type": "boolean"},
+        "serviceAllocation": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": POOLS},
+        "spec": {
+            "group": "metallb.io", "scope": "Namespaced",
+            "names": {"kind": "IPAddressPool", "plural": "ipaddresspools", "singular": "ipaddresspool"},
+            "versions": [{
+                "name": "v1beta1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    });
+    put(&world.admin, &definition, "api-tier").await;
+    let served = || async { pools(world).list(&ListParams::default()).await.is_ok() };
+    world.until("pools are served", served).await;
+}
+
+pub(crate) async fn pool(world: &World, name: &str, addresses: &[&str]) {
+    let pool = json!({
+        "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
+        "metadata": {"name": name, "namespace": world.settings.manifest_namespace},
+        "spec": {"addresses": addresses},
+    });
+    put(&world.admin, &pool, "operator").await;
+}
+
+/// The namespace of a lease, and its Manifest.
+pub(crate) async fn record(world: &World, lease: &LeaseId) {
+    let mut all = labels::lease(lease);
+    all.extend(labels::selector(&lease.namespace()));
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": lease.namespace(), "labels": all},
+    });
+    put(&world.admin, &namespace, "provider").await;
+    let manifest = to_manifest(&deployment(lease, vec![service("web")]), &world.settings).unwrap();
+    put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
+}
+
+pub(crate) fn key(lease: &LeaseId, endpoint: &str) -> String {
+    format!("{}-ip-{endpoint}", lease.owner())
+}
+
+pub(crate) fn declared(lease: &LeaseId, endpoint: &str, port: u16) -> String {
+    format!("{}-tcp-{port}", key(lease, endpoint))
+}
+
+pub(crate) async fn declare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+    let group = &lease.order.group;
+    let record = json!({
+        "apiVersion": "akash.network/v2beta2", "kind": "ProviderLeasedIP",
+        "metadata": {"name": declared(lease, endpoint, port), "namespace": world.settings.manifest_namespace},
+        "spec": {
+            "lease_id": {
+                "owner": group.deployment.owner, "dseq": group.deployment.dseq.to_string(), "gseq": group.gseq,
+                "oseq": lease.order.oseq, "provider": lease.provider,
+            },
+            "service_name": "web", "port": 8080, "external_port": port, "sharing_key": key(lease, endpoint),
+            "protocol": "TCP",
+        },
+    });
+    put(&world.admin, &record, "provider").await;
+}
+
+pub(crate) async fn undeclare(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+    let own = &world.settings.manifest_namespace;
+    world
+        .delete("ProviderLeasedIP", own, &declared(lease, endpoint, port))
+        .await;
+}
+
+/// What MetalLB does once it comes to it.
+pub(crate) async fn give(world: &World, lease: &LeaseId, port: u16, addresses: &[&str]) {
+    let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
+    let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    let status = json!({"status": {"loadBalancer": {"ingress": ingress}}});
+    let params = PatchParams::default();
+    let given = api
+        .patch_status(&name(port), &params, &Patch::Merge(&status))
+        .await;
+    given.unwrap();
+}
+
+pub(crate) fn name(port: u16) -> String {
+    format!("web-ip-{port}-tcp")
+}
+
+pub(crate) async fn balancer(world: &World, lease: &LeaseId, port: u16) -> Option<Value> {
+    world.get("Service", &lease.namespace(), &name(port)).await
+}
+
+pub(crate) fn options(world: &World) -> Options {
+    let own = &world.settings.manifest_namespace;
+    Options {
+        manifest_namespace: own.clone(),
+        metallb_namespace: own.clone(),
+        patience: Patience {
+            retry_delay: Duration::from_millis(200),
+            ..Patience::default()
+        },
+        watch_config: WatchConfig {
+            wait_absent: Duration::from_millis(500),
+            ..WatchConfig::default()
+        },
+        ..Options::new(world.settings.provider.clone())
+    }
+}
+
+pub(crate) async fn start(client: &Client, options: Options) -> IpOperator {
+    let operator = IpOperator::start(client, options);
+    let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
+    assert!(ready.is_ok(), "not ready: {:?}", operator.status());
+    operator
+}
+
+pub(crate) fn state(operator: &IpOperator, lease: &LeaseId, port: u16) -> Option<AddressStatus> {
+    let place = format!("{}/{}", lease.namespace(), name(port));
+    operator.status().addresses.remove(&place)
+}
+
+pub(crate) fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> bool {
+    state(operator, lease, port).is_some_and(|state| state.is_written)
+}
+
+/// Writes since the last time: method, and the last part of the path.
+pub(crate) fn writes(world: &World) -> Vec<String> {
+    let calls = world.take_writes().into_iter();
+    let short = calls.map(|call| {
+        let path = call.path.split('?').next().unwrap_or_default().to_owned();
+        format!("{} {}", call.method, path.rsplit('/').next().unwrap_or_default())
+    });
+    short.collect()
+}
