@@ -100,11 +100,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
-    let screening = Screening {
-        config: config.clone(),
-        pricing: Arc::clone(&pricing),
-    };
-    let gateway = gateway::Plan::of(args, home, key, screening);
+    let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));
     let mut builder = Provider::builder().config(config).pricing(pricing);
     builder = hardware.given_to(builder);
     if gateway.is_some() {
@@ -135,9 +131,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("watch", tokio::spawn(watching));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
-    if let Some(distant) = distant {
-        distant.stop_operators().await;
-    }
+    stop_operators(distant).await;
     // Only after the provider: while it stops it still sends transactions and tells facts.
     background.cancel();
     // The gateway ends with it, however it ended.
@@ -150,6 +144,21 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a screening goes by: the same as a bid.
+fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
+    Screening {
+        config: config.clone(),
+        pricing: Arc::clone(pricing),
+    }
+}
+
+/// Before the end, so that another process can take over at once.
+async fn stop_operators(cluster: Option<Distant>) {
+    if let Some(cluster) = cluster {
+        cluster.stop_operators().await;
+    }
 }
 
 /// Runs the provider as long as all its parts do.

@@ -27,11 +27,11 @@ impl<O: Operator> Part for Process<O> {
     }
 
     fn status(&self) -> Value {
-        Process::status(self)
+        Self::status(self)
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {
-        Process::stop(self).boxed()
+        Self::stop(self).boxed()
     }
 }
 
