@@ -254,7 +254,13 @@ impl RunArgs {
             "hostnames of leases are declared as ProviderHost objects and lead nowhere by themselves: the hostname \
              operator must run in the cluster (`provider-daemon operator hostname`), which makes {routes} of them"
         );
-        if self.is_real() { vec![names] } else { Vec::new() }
+        let addresses = "leased addresses are declared as ProviderLeasedIP objects and lead nowhere by themselves: the IP \
+                         operator must run in the cluster (`provider-daemon operator ip`), and MetalLB";
+        let addresses = self.kubernetes.ip_operator.then(|| addresses.to_owned());
+        if !self.is_real() {
+            return Vec::new();
+        }
+        [names].into_iter().chain(addresses).collect()
     }
 
     const fn is_real(&self) -> bool {
@@ -387,6 +393,14 @@ mod tests {
             routes.contains("the hostname operator") && routes.contains("makes HTTPRoutes"),
             "{routes}"
         );
+    }
+
+    #[test]
+    fn who_leases_addresses_of_a_cluster_needs_the_operator_for_them() {
+        let said = |words: &[&str]| parsed(words).left_to_others().join("\n");
+        assert!(!said(&["--cluster-k8s"]).contains("operator ip"));
+        assert!(said(&["--cluster-k8s", "--ip-operator"]).contains("`provider-daemon operator ip`"));
+        assert_eq!(said(&["--ip-operator"]), "", "a cluster in memory gives its own");
     }
 
     #[test]
