@@ -63,6 +63,11 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
             assert_eq!(operator.usage().pools["default"].problems.len(), 1);
             assert_eq!(operator.held()[&lease.to_string()].len(), 2);
+            // It may ask MetalLB's controller, which is not there.
+            let asked = || async { operator.status().metallb.error.is_some() };
+            world.until("MetalLB is asked", asked).await;
+            let error = operator.status().metallb.error.unwrap();
+            assert!(error.contains("not found"), "{error}");
             pool(world, "more", &["198.51.100.1-198.51.100.4"]).await;
             let grows = || async { operator.usage().known() == Some((20, 1)) };
             world.until("another pool counts too", grows).await;

@@ -112,11 +112,11 @@ pub enum IngressArg {
 }
 
 impl KubernetesArgs {
-    /// Whether the hostname operator runs in this process.
+    /// Whether an operator runs in this process because a flag says so.
     #[must_use]
-    pub fn makes_routes(&self) -> bool {
+    pub fn runs(&self, operator: InsideArg) -> bool {
         let wanted = self.with_operators.as_deref().unwrap_or_default();
-        wanted.contains(&InsideArg::Hostname)
+        wanted.contains(&operator)
     }
 
     /// The settings of the backend.

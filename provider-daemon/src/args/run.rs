@@ -2,6 +2,7 @@
 
 use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
+use super::operators::InsideArg;
 use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
 use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
@@ -255,11 +256,17 @@ impl RunArgs {
              operator must run in the cluster (`provider-daemon operator hostname`), or in this process with \
              --with-operators hostname, which makes {routes} of them"
         );
-        if self.is_real() && !self.kubernetes.makes_routes() {
-            vec![names]
-        } else {
-            Vec::new()
+        let addresses = "leased addresses are declared as ProviderLeasedIP objects and lead nowhere by themselves: the IP \
+                         operator must run in the cluster (`provider-daemon operator ip`), or in this process with \
+                         --with-operators ip, and MetalLB";
+        let inside = |one| self.kubernetes.runs(one);
+        let names = (!inside(InsideArg::Hostname)).then_some(names);
+        let needs_addresses = self.kubernetes.ip_operator && !inside(InsideArg::Ip);
+        let addresses = needs_addresses.then(|| addresses.to_owned());
+        if !self.is_real() {
+            return Vec::new();
         }
+        names.into_iter().chain(addresses).collect()
     }
 
     const fn is_real(&self) -> bool {
@@ -396,6 +403,15 @@ mod tests {
         assert_eq!(inside, "", "it makes them itself");
         let none = told(&[&real[..], &["--with-operators=none"]].concat());
         assert!(none.contains("--with-operators hostname"), "{none}");
+    }
+
+    #[test]
+    fn who_leases_addresses_of_a_cluster_needs_the_operator_for_them() {
+        let said = |words: &[&str]| parsed(words).left_to_others().join("\n");
+        assert!(!said(&["--cluster-k8s"]).contains("operator ip"));
+        assert!(said(&["--cluster-k8s", "--ip-operator"]).contains("`provider-daemon operator ip`"));
+        assert!(!said(&["--cluster-k8s", "--ip-operator", "--with-operators=ip"]).contains("operator ip"));
+        assert_eq!(said(&["--ip-operator"]), "", "a cluster in memory gives its own");
     }
 
     #[test]
