@@ -27,9 +27,6 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Between two looks whether there is an election by now, where it was not allowed.
-const ALONE_LOOKS_EVERY: Duration = Duration::from_secs(60);
-
 /// Who contends for what.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
@@ -96,6 +93,7 @@ impl Election {
             gate: gate.clone(),
             status: Arc::clone(&status),
             has_seen_it: false,
+            denied_since: None,
         };
         let (until, done) = (stopping.clone(), ended.clone().drop_guard());
         let task = tokio::spawn(async move {
@@ -145,6 +143,8 @@ struct Contender {
     status: Arc<Mutex<ElectionStatus>>,
     /// The Lease could be asked about once, so that there is an election.
     has_seen_it: bool,
+    /// Since when nothing but refusals came, where it could not.
+    denied_since: Option<Instant>,
 }
 
 impl Contender {
@@ -191,11 +191,10 @@ impl Contender {
                 error = (!lost || reads).then_some(failed);
             }
         }
-        let denied = |error: &Error| matches!(error.kind(), ErrorKind::Denied);
-        let alone = !self.has_seen_it && error.as_ref().is_some_and(denied);
+        let alone = self.is_alone(error.as_ref());
         self.publish(alone, error.map(|error| error.message().to_owned()));
         if alone {
-            return ALONE_LOOKS_EVERY;
+            return self.lease();
         }
         // What was read may be free: it is claimed at once.
         let claims = reads && !matches!(self.contest.plan(self.now()), Plan::Read);
@@ -203,6 +202,17 @@ impl Contender {
             return Duration::ZERO;
         }
         self.contest.pause(self.now())
+    }
+
+    /// True where an election was refused from the start, and for a while: a right that was just given takes a moment to
+    /// count, and whoever has it already must not be met by one that thinks there is no election.
+    fn is_alone(&mut self, error: Option<&Error>) -> bool {
+        let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
+        if self.has_seen_it || !is_denied {
+            self.denied_since = None;
+            return false;
+        }
+        self.denied_since.get_or_insert_with(Instant::now).elapsed() >= self.lease()
     }
 
     fn publish(&self, alone: bool, error: Option<String>) {
