@@ -39,6 +39,8 @@ pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
 pub const APPLIED: &str = "provider.akash.network/applied";
 /// Annotation of an object: hash of what was applied to it last.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
+/// Annotation: the term of the operator that wrote an object last, counted by its Lease.
+pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 /// Annotation of a namespace: the isolation its pods got, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
 /// Annotation of a Manifest: what its fields cannot say, as JSON.

@@ -3,6 +3,7 @@
 use super::item::{Data, Id, Kind, data_of};
 use super::plan::Delete;
 use super::{MANAGER, ownership};
+use crate::cluster::LeadershipGate;
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
 use crate::pages::{self, PAGE, PAGES};
@@ -14,6 +15,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, Pro
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Tries at an object that others write at the same time.
@@ -36,6 +38,8 @@ pub(crate) struct Calls {
     client: Client,
     limit: Duration,
     operation: &'static str,
+    /// Whose calls are made by the one of several that leads.
+    gate: Option<LeadershipGate>,
 }
 
 impl std::fmt::Debug for Calls {
@@ -52,6 +56,28 @@ impl Calls {
             client,
             limit,
             operation,
+            gate: None,
+        }
+    }
+
+    /// The same by whoever leads alone: nothing is written or deleted while the gate is shut, and what is applied has the
+    /// term.
+    pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
+        let gate = Some(gate);
+        Self { gate, ..self }
+    }
+
+    /// The term that is to be written; `None` without an election.
+    fn term(&self) -> Result<Option<u64>, Error> {
+        let Some(gate) = &self.gate else {
+            return Ok(None);
+        };
+        match gate.term() {
+            Some(term) => Ok(Some(term).filter(|term| *term > 0)),
+            None => {
+                let message = "this one does not lead any more: nothing is written";
+                Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
+            }
         }
     }
 
@@ -136,7 +162,11 @@ impl Calls {
         body: &Value,
     ) -> Result<ObjectMeta, Error> {
         let what = format!("{} {name}", resource.kind);
-        let patch = Patch::Apply(body);
+        let mut body = Cow::Borrowed(body);
+        if let Some(term) = self.term()? {
+            body.to_mut()["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
+        }
+        let patch = Patch::Apply(&body);
         let api = self.api(resource, ns);
         match self
             .limited(&what, api.patch_metadata(name, params, &patch))
@@ -260,6 +290,7 @@ impl Calls {
         uid: Option<&str>,
         policy: Option<PropagationPolicy>,
     ) -> Result<(), Error> {
+        self.term()?;
         let params = DeleteParams {
             propagation_policy: policy,
             preconditions: uid.map(|uid| Preconditions {
@@ -340,4 +371,43 @@ impl Calls {
 /// The precondition failed: the object of that name is another one by now.
 fn is_other(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::client::Body;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn whoever_does_not_lead_writes_and_deletes_nothing() {
+        let nobody = tower::service_fn(async |request: http::Request<Body>| {
+            let asked = format!("{} {}", request.method(), request.uri());
+            Err::<http::Response<Body>, _>(std::io::Error::other(asked))
+        });
+        let gate = LeadershipGate::new(false);
+        let calls = Calls::new(Client::new(nobody, "default"), Duration::from_secs(1), "route");
+        let calls = calls.guarded(gate.clone());
+        let resource = Kind::Secret.resource();
+        let write = async || {
+            calls
+                .apply_new(&resource, "ns", "name", &json!({}))
+                .await
+                .unwrap_err()
+        };
+        let delete = async || {
+            calls
+                .delete_as(&resource, "ns", "name", None, None)
+                .await
+                .unwrap_err()
+        };
+        for refused in [write().await, delete().await] {
+            assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+        }
+        // Whoever leads gets as far as the wire.
+        gate.set(true);
+        for asked in [write().await, delete().await] {
+            assert_eq!(asked.kind(), ErrorKind::Unavailable, "{asked}");
+        }
+    }
 }

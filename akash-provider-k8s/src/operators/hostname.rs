@@ -103,7 +103,7 @@ impl HostnameOperator {
         let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "route"),
+            calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(options.gate.clone()),
         };
         let pace = Pace {
             prune: options.prune_interval,

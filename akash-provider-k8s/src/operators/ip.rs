@@ -119,7 +119,8 @@ impl IpOperator {
         let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "leased address"),
+            calls: Calls::new(client.clone(), options.call_timeout, "leased address")
+                .guarded(options.gate.clone()),
             resource: ApiResource::erase::<Service>(&()),
         };
         let pace = Pace {
