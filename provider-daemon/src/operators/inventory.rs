@@ -100,7 +100,6 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         };
         // The port before the operator: one that cannot have it writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
-        tracing::info!(at = ?grpc.local_addr(), "gRPC");
         let options = Options {
             rules,
             retry_delay: args.retry_delay,
@@ -253,6 +252,12 @@ impl Operator for Desk {
             .route("/metrics/ready", get(silent))
             .route("/v1/inventory", get(inventory))
             .with_state(self)
+    }
+
+    fn also_answers(&self) -> String {
+        let grpc = self.grpc.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = grpc.as_ref().and_then(|listener| listener.local_addr().ok());
+        at.map_or_else(String::new, |at| format!(", and over gRPC at {at}"))
     }
 
     async fn beside(self: Arc<Self>, until: CancellationToken) {

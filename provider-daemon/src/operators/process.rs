@@ -78,6 +78,11 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// What it answers beside texts.
     fn routes(self: Arc<Self>) -> Router;
 
+    /// Where else it answers, for people.
+    fn also_answers(&self) -> String {
+        String::new()
+    }
+
     /// Works beside what is served here, until the end.
     fn beside(self: Arc<Self>, until: CancellationToken) -> impl Future<Output = ()> + Send {
         async move { until.cancelled().await }
@@ -139,7 +144,11 @@ async fn live<O: Operator>(
     let operator = start(&client, gate).await?;
     let process = Arc::new(Process::new(operator, election));
     let at = listener.local_addr().unwrap_or(address);
-    printer.note(&format!("the {} operator answers at http://{at}/status", O::NAME));
+    let also = process.operator.also_answers();
+    printer.note(&format!(
+        "the {} operator answers at http://{at}/status{also}",
+        O::NAME
+    ));
     let refreshing = refresh(Arc::clone(&process), args.web_refresh_interval);
     let served = serve(listener, router(&process), shutdown.clone());
     let beside = Arc::clone(&process.operator).beside(shutdown.clone());
