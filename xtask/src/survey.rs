@@ -10,6 +10,7 @@ use crate::process::Process;
 use crate::workspace::Workspace;
 
 mod types;
+mod units;
 
 /// Structs of which several files have methods, each with the folder it lives in.
 const SHARED: [(&str, &str); 6] = [
@@ -28,7 +29,10 @@ const FILLER_WORDS: usize = 3;
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
-    for figure in survey(&files, &surfaces) {
+    for figure in survey(&files, &surfaces)
+        .into_iter()
+        .chain(units::figures(workspace)?)
+    {
         println!("{}", json(&figure)?);
     }
     for name in surfaces.iter().flat_map(types::Surface::unnamed) {

@@ -1,0 +1,77 @@
+//! How much is built, as Cargo plans it: nothing is built for it.
+
+use serde_json::Value;
+
+use super::count;
+use crate::error::{Error, Result};
+use crate::figures::Figure;
+use crate::workspace::Workspace;
+
+/// Cargo prints its plan on its nightly channel alone, or where this is set.
+const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+
+/// What one build consists of.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    units: usize,
+    /// Of them those of other people's crates.
+    of_dependencies: usize,
+    /// Programs that run tests.
+    executables: usize,
+}
+
+/// The plans of the tests and of the program as it is released.
+pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
+    let tests = plan(workspace, &["test", "--no-run", "--workspace", "--all-features"])?;
+    let program = plan(workspace, &["build", "--release", "-p", "provider-daemon"])?;
+    Ok(vec![
+        count("units_of_tests", tests.units, "units"),
+        count("units_of_tests_of_dependencies", tests.of_dependencies, "units"),
+        count("test_executables", tests.executables, "programs"),
+        count("units_of_program", program.units, "units"),
+    ])
+}
+
+fn plan(workspace: &Workspace, what: &[&str]) -> Result<Plan> {
+    let asked = ["--locked", "-Z", "unstable-options", "--unit-graph"];
+    let cargo = workspace
+        .cargo(&[what, &asked[..]].concat())
+        .env(NIGHTLY.0, NIGHTLY.1);
+    let text = cargo.quiet().lines()?.concat();
+    read(&text).ok_or_else(|| Error::new("cargo's plan of a build cannot be read; its form may have changed"))
+}
+
+fn read(text: &str) -> Option<Plan> {
+    let graph: Value = serde_json::from_str(text).ok()?;
+    let units = graph["units"].as_array()?;
+    let is_foreign = |unit: &&Value| {
+        unit["pkg_id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("registry+"))
+    };
+    Some(Plan {
+        units: units.len(),
+        of_dependencies: units.iter().filter(is_foreign).count(),
+        executables: units.iter().filter(|unit| unit["mode"] == "test").count(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_counted_by_whose_and_what_its_units_are() {
+        let text = r#"{"version":1,"units":[
+            {"pkg_id":"registry+https://example.com#a@1.0.0","mode":"build"},
+            {"pkg_id":"path+file:///w/core#0.1.0","mode":"build"},
+            {"pkg_id":"path+file:///w/core#0.1.0","mode":"test"}],"roots":[2]}"#;
+        let expected = Plan {
+            units: 3,
+            of_dependencies: 1,
+            executables: 1,
+        };
+        assert_eq!(read(text), Some(expected));
+        assert_eq!(read("{}"), None);
+    }
+}
