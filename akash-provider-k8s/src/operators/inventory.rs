@@ -25,6 +25,7 @@ pub use super::Counts;
 pub use shared::Shown;
 pub use status::{NodeStatus, Status};
 
+use super::worker;
 use crate::cluster::LeadershipGate;
 use crate::inventory::{self, KubeInventory};
 use crate::state::WatchConfig;
@@ -93,20 +94,8 @@ impl InventoryOperator {
             nodes: Api::all(client.clone()),
             limit: options.call_timeout,
         };
-        let writer_ended = CancellationToken::new();
-        let ended = writer_ended.clone().drop_guard();
-        let (gate, until) = (options.gate, stopping.clone());
-        let leading = async move {
-            // Cancelled however this task ends, so that `stop` does not wait in vain.
-            let _ended = ended;
-            while !until.is_cancelled() {
-                tokio::select! {
-                    () = until.cancelled() => return,
-                    () = gate.begins() => {}
-                }
-                gate.during(writer.clone().run(until.clone())).await;
-            }
-        };
+        let (stopped, leading) =
+            worker::lead(options.gate, &stopping, move |until| writer.clone().run(until));
         let [nodes, classes] = watch::start(client, &shared, options.watch_config);
         let counting = count(
             KubeInventory::start_whole(client, &options.count),
@@ -115,12 +104,12 @@ impl InventoryOperator {
         Self {
             shared,
             stopping,
-            writer: writer_ended,
+            writer: stopped,
             tasks: [
                 nodes,
                 classes,
                 AbortOnDropHandle::new(tokio::spawn(counting)),
-                AbortOnDropHandle::new(tokio::spawn(leading)),
+                leading,
             ],
         }
     }
