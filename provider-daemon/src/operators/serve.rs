@@ -37,6 +37,23 @@ pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Answers until the end, and lets what is under way come to its own.
 pub(super) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
+    let end = until.clone();
+    let answer = move |stream, peer| {
+        let (router, until) = (router.clone(), end.clone());
+        async move {
+            // It took too long: whoever it was can come again.
+            let _ = timeout(LIFE_TIME, converse(stream, Peer(peer), router, until)).await;
+        }
+    };
+    take(listener, answer, until).await;
+}
+
+/// Takes connections until the end, some at once, and waits a while for those that are there.
+pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    answer: impl Fn(TcpStream, SocketAddr) -> F,
+    until: CancellationToken,
+) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -53,11 +70,10 @@ pub(super) async fn serve(listener: TcpListener, router: Router, until: Cancella
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (router, until) = (router.clone(), until.clone());
+                let answering = answer(stream, peer);
                 connections.spawn(async move {
                     let _place = place;
-                    // It took too long: whoever it was can come again.
-                    let _ = timeout(LIFE_TIME, converse(stream, Peer(peer), router, until)).await;
+                    answering.await;
                 });
             }
             Err(error) => {

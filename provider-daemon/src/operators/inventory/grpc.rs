@@ -3,6 +3,7 @@
 //! Whoever subscribes gets the cluster at once, and then each change; who reads slowly gets the newest and not all of
 //! them. Nothing here changes anything.
 
+use super::super::serve::take;
 use super::Desk;
 use super::shape::on_the_wire;
 use akash_provider_chain::proto::DESCRIPTORS;
@@ -22,8 +23,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService};
@@ -31,8 +30,6 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, ServiceExt, service_fn};
 
-/// Connections at once; more wait.
-const CONNECTIONS_MAX: usize = 64;
 /// Calls of one connection at once.
 const CALLS_MAX: u32 = 16;
 /// Subscribers at once.
@@ -45,10 +42,6 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// A connection that says nothing is asked whether it is there, and has so long to answer.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// Time for what is under way at the end.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// Pause after a connection that could not be taken.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 struct ClusterRpc {
@@ -164,37 +157,9 @@ fn router(desk: Arc<Desk>, until: CancellationToken) -> Router {
 
 /// Answers until the end, and lets what is under way come to its own.
 pub(super) async fn serve(listener: TcpListener, desk: Arc<Desk>, until: CancellationToken) {
-    let router = router(desk, until.clone());
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let accepting = async {
-            // Never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            biased;
-            () = until.cancelled() => break,
-            accepted = accepting => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let (router, until) = (router.clone(), until.clone());
-                connections.spawn(async move {
-                    let _place = place;
-                    converse(stream, router, until).await;
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    let rest = async { while connections.join_next().await.is_some() {} };
-    let _ = timeout(DRAIN_TIME, rest).await;
+    let (router, end) = (router(desk, until.clone()), until.clone());
+    let answer = move |stream, _| converse(stream, router.clone(), end.clone());
+    take(listener, answer, until).await;
 }
 
 async fn converse(stream: TcpStream, router: Router, until: CancellationToken) {
