@@ -41,10 +41,11 @@ impl Operator for HostnameOperator {
     const NAME: &'static str = "hostname";
     const TEXTS: &'static [&'static str] = &["/managed-hostnames", "/ignore-list"];
 
+    fn is_ready(&self) -> bool {
+        Self::is_ready(self)
+    }
+
     fn awaited(&self) -> String {
-        if self.is_ready() {
-            return String::new();
-        }
         awaited(&Self::status(self).watches)
     }
 

@@ -215,11 +215,12 @@ impl Operator for Desk {
     const NAME: &'static str = "inventory";
     const TEXTS: &'static [&'static str] = &[];
 
+    fn is_ready(&self) -> bool {
+        self.operator.shown().borrow().is_some()
+    }
+
     fn awaited(&self) -> String {
         let now = self.operator.status();
-        if now.is_ready {
-            return String::new();
-        }
         let mut words = awaited(&now.watches);
         words.push_str(&match now.count_error {
             Some(error) => format!("the cluster was not counted yet: {error}\n"),

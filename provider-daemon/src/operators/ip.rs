@@ -55,10 +55,11 @@ impl Operator for IpOperator {
     const NAME: &'static str = "ip";
     const TEXTS: &'static [&'static str] = &["/usage", "/state", "/ignored-leases"];
 
+    fn is_ready(&self) -> bool {
+        Self::is_ready(self)
+    }
+
     fn awaited(&self) -> String {
-        if self.is_ready() {
-            return String::new();
-        }
         awaited(&Self::status(self).watches)
     }
 

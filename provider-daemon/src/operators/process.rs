@@ -48,7 +48,10 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Paths of texts that it shows, beside those that every operator has.
     const TEXTS: &'static [&'static str];
 
-    /// What a start still waits for, a line each; empty once it is ready.
+    /// Everything was listed once.
+    fn is_ready(&self) -> bool;
+
+    /// What a start still waits for, a line each; asked before it is ready.
     fn awaited(&self) -> String;
 
     /// The text of one of [`Operator::TEXTS`], as JSON; `None` leaves the one there was.
@@ -243,7 +246,7 @@ impl<O: Operator> Process<O> {
 
     fn measures(&self) -> Vec<Measure> {
         let mut measures = self.operator.measures();
-        let ready = self.operator.awaited().is_empty();
+        let ready = self.operator.is_ready();
         measures
             .push(Measure::gauge("ready", "Everything was listed once").with([], f64::from(u8::from(ready))));
         let leads = self
@@ -261,7 +264,7 @@ async fn refresh<O: Operator>(process: Arc<Process<O>>, every: Duration) -> std:
     // An interval of zero panics, and a flag can say zero.
     let mut ticks = interval(every.max(Duration::from_millis(100)));
     loop {
-        let was_listed = process.operator.awaited().is_empty();
+        let was_listed = process.operator.is_ready();
         tokio::select! {
             _ = ticks.tick() => {}
             // Whoever waits for that asks at once.
@@ -295,11 +298,10 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
 }
 
 async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
-    let awaited = process.operator.awaited();
-    if awaited.is_empty() {
+    if process.operator.is_ready() {
         return status(StatusCode::OK, "ok\n");
     }
-    status(StatusCode::SERVICE_UNAVAILABLE, awaited)
+    status(StatusCode::SERVICE_UNAVAILABLE, process.operator.awaited())
 }
 
 async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
